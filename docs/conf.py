@@ -52,7 +52,10 @@ nitpick_ignore_regex = [
     ),
     ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|arb|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
-    ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)"),
+    (
+        "py:(class|obj)",
+        r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)",
+    ),
     (
         "py:class",
         r"ArmMass|Block|CausalSettings|Index|Released|ReleasedScale|ScalarLoss|ScalarWeight|Statistic|"

@@ -1,4 +1,6 @@
-"""Docstrings as the pages show them: numpydoc lists, comments on constants, and what a program states."""
+"""Docstrings as the pages show them: numpydoc lists, comments on constants, and what a program
+states.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ _before_napoleon: dict[str, list[str]] = {}
 def prepared(lines: list[str]) -> list[str]:
     """The docstring with displayed programs, and with lists of attributes as Napoleon reads them.
 
-    Napoleon reads everything up to the next heading as part of a section, so a paragraph after the list of
-    parameters would come out as one more parameter: ``Notes`` is put in front of it. What follows the colon
-    of an entry describes it and is not its type.
+    Napoleon reads everything up to the next heading as part of a section, so a paragraph after the
+    list of parameters would come out as one more parameter: ``Notes`` is put in front of it. What
+    follows the colon of an entry describes it and is not its type.
     """
     result: list[str] = []
     listing = ""
@@ -47,7 +49,9 @@ def prepared(lines: list[str]) -> list[str]:
 
 
 def _is_prose(line: str, following: str, before: str) -> bool:
-    """An unindented line after a blank one, without an indented description and not ``name : text``."""
+    """An unindented line after a blank one, without an indented description and not ``name :
+    text``.
+    """
     indented = line.startswith(" ") or following.startswith(" ")
     return not before and not indented and " : " not in line and set(line) != {"-"}
 
@@ -79,8 +83,13 @@ def _plain(line: str) -> str:
 
 
 def _program(cls: Any) -> Iterator[str]:
-    """All that a program states: its file (at the first of a file), itself, its settings, its proof."""
-    module, own = inspect.getmodule(cls), inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0]
+    """All that a program states: its file (at the first of a file), itself, its settings, its
+    proof.
+    """
+    module, own = (
+        inspect.getmodule(cls),
+        inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0],
+    )
     of_file = [
         one
         for one in vars(module).values()
@@ -109,7 +118,9 @@ def _program(cls: Any) -> Iterator[str]:
 
 
 def _comment(name: str) -> list[str] | None:
-    """The ``#:`` comment on a constant, in its own module or in the one that it is imported from."""
+    """The ``#:`` comment on a constant, in its own module or in the one that it is imported
+    from.
+    """
     home, _, short = name.rpartition(".")
     while True:
         try:
@@ -119,7 +130,9 @@ def _comment(name: str) -> list[str] | None:
             return None
         if ("", short) in analyzer.attr_docs:
             return list(analyzer.attr_docs["", short])
-        source = re.search(rf"^from (\S+) import (?:\([^)]*|[^(\n]*)\b{short}\b", analyzer.code, re.MULTILINE)
+        source = re.search(
+            rf"^from (\S+) import (?:\([^)]*|[^(\n]*)\b{short}\b", analyzer.code, re.MULTILINE
+        )
         if source is None:
             return None
         home = source[1]
@@ -145,14 +158,24 @@ def _restore(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
 
 
 def _spell(
-    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
+    app: Any,
+    what: str,
+    name: str,
+    obj: Any,
+    options: Any,
+    signature: str | None,
+    returned: str | None,
 ) -> tuple[str | None, str | None]:
-    """An alias that is part of a union comes out as the call that makes it, a factory as no Python at all."""
+    """An alias that is part of a union comes out as the call that makes it, a factory as no Python
+    at all.
+    """
     return _readable(signature), _readable(returned)
 
 
 def _readable(text: str | None) -> str | None:
-    return text and re.sub(r"TypeAliasForwardRef\('([^']+)'\)", r"\1", text).replace("<factory>", "...")
+    return text and re.sub(r"TypeAliasForwardRef\('([^']+)'\)", r"\1", text).replace(
+        "<factory>", "..."
+    )
 
 
 def setup(app: Any) -> dict[str, Any]:

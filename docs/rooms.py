@@ -1,7 +1,8 @@
 """The picture of the package's rooms and of what each imports: ``python rooms.py``, in seconds.
 
-A room is a folder of ``dp2erm_cvx``, or a module beside the folders. A room stands above every room that it
-imports. An arrow is drawn from a room to one that it imports, unless a way through other rooms says so.
+A room is a folder of ``dp2erm_cvx``, or a module beside the folders. A room stands above every room
+that it imports. An arrow is drawn from a room to one that it imports, unless a way through other
+rooms says so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Imports = dict[str, set[str]]
 
 
 def room_of(path: Path) -> str:
-    """``solve`` for dp2erm_cvx/solve/solving.py, ``noise`` for dp2erm_cvx/noise.py, else ``problems``."""
+    """``solve`` for dp2erm_cvx/solve/solving.py, ``noise`` for dp2erm_cvx/noise.py, else
+    ``problems``.
+    """
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] == PACKAGE:
         return parts[1]
@@ -36,7 +39,11 @@ def imported_by(source: str) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            full = [node.module] if node.module != PACKAGE else [f"{PACKAGE}.{a.name}" for a in node.names]
+            full = (
+                [node.module]
+                if node.module != PACKAGE
+                else [f"{PACKAGE}.{a.name}" for a in node.names]
+            )
         elif isinstance(node, ast.Import):
             full = [alias.name for alias in node.names]
         else:
@@ -53,7 +60,9 @@ def imports_of_rooms() -> Imports:
             room = room_of(path)
             if room == "__init__":
                 continue
-            imported = {name.split(".")[0] for name in imported_by(path.read_text(encoding="utf-8"))}
+            imported = {
+                name.split(".")[0] for name in imported_by(path.read_text(encoding="utf-8"))
+            }
             rooms.setdefault(room, set()).update(imported)
     for room, imported in rooms.items():
         imported &= rooms.keys() - {room}
@@ -72,7 +81,8 @@ def below(rooms: Imports, room: str) -> set[str]:
 
 
 def levels(rooms: Imports) -> dict[str, int]:
-    """The level of every room: 0 imports nothing, the others stand one above the highest that they import.
+    """The level of every room: 0 imports nothing, the others stand one above the highest that they
+    import.
 
     Raises ValueError where rooms import each other.
     """
@@ -95,7 +105,9 @@ def arrows(rooms: Imports) -> list[tuple[str, str]]:
 
 
 def places(rooms: Imports) -> dict[str, tuple[float, float]]:
-    """The middle of every room's box. A room stands near the middle of the rooms that it imports."""
+    """The middle of every room's box. A room stands near the middle of the rooms that it
+    imports.
+    """
     level = levels(rooms)
     placed: dict[str, tuple[float, float]] = {}
     for height in range(max(level.values()) + 1):
@@ -111,7 +123,9 @@ def places(rooms: Imports) -> dict[str, tuple[float, float]]:
 
 
 def picture(rooms: Imports) -> Figure:
-    """Boxes from below to above in the order of imports. Boxes and arrows carry names as identifiers."""
+    """Boxes from below to above in the order of imports. Boxes and arrows carry names as
+    identifiers.
+    """
     placed = places(rooms)
     height = max(y for _, y in placed.values())
     figure = new_figure(7.6, 0.62 * (height + 1.6))
@@ -120,7 +134,9 @@ def picture(rooms: Imports) -> Figure:
         (x, y), (under_x, under_y) = placed[room], placed[imported]
         arrow = {"arrowstyle": "-|>", "color": "0.6", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
         arrow["connectionstyle"] = "arc3,rad=0.12" if y - under_y > 1 else "arc3"
-        drawn = axes.annotate("", (under_x, under_y + 0.24), (x, y - 0.24), arrowprops=arrow, zorder=1)
+        drawn = axes.annotate(
+            "", (under_x, under_y + 0.24), (x, y - 0.24), arrowprops=arrow, zorder=1
+        )
         drawn.arrow_patch.set_gid(f"{room}-imports-{imported}")
     for room, (x, y) in placed.items():
         color = BLUE if room in WAY else "0.35"

@@ -1,23 +1,27 @@
-"""Check a certificate or a release in exact arithmetic, without this package: ``python checker.py FILE``.
+"""Check a certificate or a release in exact arithmetic, without this package: ``python checker.py
+FILE``.
 
-The file imports the standard library alone (and python-flint, where it is installed, for speed), and is meant
-to be read. Doubles of the JSON are exact rationals here. Exponentials, logarithms and roots are enclosed
-between two rationals, by series whose remainders are bounded. A claim is accepted only where it follows.
+The file imports the standard library alone (and python-flint, where it is installed, for speed),
+and is meant to be read. Doubles of the JSON are exact rationals here. Exponentials, logarithms and
+roots are enclosed between two rationals, by series whose remainders are bounded. A claim is
+accepted only where it follows.
 
-*A certificate* states a problem number by number, a point, multipliers, and a claim: that the point is within
-a radius of the exact minimizer. It is checked by one theorem, whatever solver found the point.
+*A certificate* states a problem number by number, a point, multipliers, and a claim: that the point
+is within a radius of the exact minimizer. It is checked by one theorem, whatever solver found the
+point.
 
-**Theorem.** Let F be convex on a convex set C with the minimizer v*, let x be in C, and T > 0. Let every y of
-C with ``|y - x| <= T`` have ``F(y) >= F(x) + <r, y - x> - eps + m/2 |y - x|^2``, and let F less
-``m/2 |. - x|^2`` be convex on every segment from x to such a y. If ``m T^2 > |r|_* T + eps``, with the dual
-norm of r, then ``|x - v*| < T``.
+**Theorem.** Let F be convex on a convex set C with the minimizer v*, let x be in C, and T > 0. Let
+every y of C with ``|y - x| <= T`` have ``F(y) >= F(x) + <r, y - x> - eps + m/2 |y - x|^2``, and let
+F less ``m/2 |. - x|^2`` be convex on every segment from x to such a y. If ``m T^2 > |r|_* T +
+eps``, with the dual norm of r, then ``|x - v*| < T``.
 
-*Proof.* Else the segment from x to v* has a y with ``|y - x| = T``. Along it F falls up to v*, so that its
-slope at y is at most 0, and ``F(x) >= F(y) + m/2 T^2``. Add the first inequality:
-``0 >= -|r|_* T - eps + m T^2``.
+*Proof.* Else the segment from x to v* has a y with ``|y - x| = T``. Along it F falls up to v*, so
+that its slope at y is at most 0, and ``F(x) >= F(y) + m/2 T^2``. Add the first inequality: ``0 >=
+-|r|_* T - eps + m T^2``.
 
-*A release* states what every step spent. Its chain is followed from the constants of each step to V, to the
-scale of the noise, and to the budget, for steps of pure differential privacy. What is not checked is printed.
+*A release* states what every step spent. Its chain is followed from the constants of each step to
+V, to the scale of the noise, and to the budget, for steps of pure differential privacy. What is not
+checked is printed.
 """
 
 import contextlib
@@ -59,12 +63,15 @@ def demand(holds: bool, sentence: str) -> None:
         raise RefusedError(sentence)
 
 
-# --- Rationals, and enclosures between two of them ----------------------------------------------------------
+# --- Rationals, and enclosures between two of them
+# ----------------------------------------------------------
 
 
 def exact(number: Any, name: str = "a number") -> Any:
     """The rational that a finite number of the JSON is; raises RefusedError for anything else."""
-    usable = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    usable = (
+        isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    )
     demand(usable, f"{name} is no finite number")
     return Rational(*number.as_integer_ratio())
 
@@ -96,7 +103,9 @@ def above(number: Any) -> Any:
 
 
 class Span:
-    """All numbers from ``low`` to ``high``; sums, products and functions enclose what they may give."""
+    """All numbers from ``low`` to ``high``; sums, products and functions enclose what they may
+    give.
+    """
 
     def __init__(self, low: Any, high: Any | None = None) -> None:
         self.low = low
@@ -143,7 +152,9 @@ _WORK = 320  # fractional bits of the integers that series are summed in
 
 
 def exp(number: Any) -> Span:
-    """Enclosure of ``e^x``: Taylor's series at ``|x| / 2^k < 2^-8``, squared k times, or one over that."""
+    """Enclosure of ``e^x``: Taylor's series at ``|x| / 2^k < 2^-8``, squared k times, or one over
+    that.
+    """
     demand(abs(number) < 100000, "an exponential is out of range")
     size, halvings = abs(number), 0
     while size * 256 > 2**halvings:
@@ -183,7 +194,9 @@ _LOG_2 = _twice_artanh(Rational(1, 3)).rounded()
 
 
 def log(number: Any) -> Span:
-    """Enclosure of the logarithm of a rational above 0: ``log x = k log 2 + log m`` with m in [1, 2]."""
+    """Enclosure of the logarithm of a rational above 0: ``log x = k log 2 + log m`` with m in [1,
+    2].
+    """
     demand(number > 0, "a logarithm of a number that is not above 0")
     power = int(number.numerator).bit_length() - int(number.denominator).bit_length()
     m = number / Rational(2) ** power
@@ -230,7 +243,8 @@ def least_eigenvalue_is(matrix: list[list[Any]], bound: Any) -> bool:
     return True
 
 
-# --- Functions of one number --------------------------------------------------------------------------------
+# --- Functions of one number
+# --------------------------------------------------------------------------------
 
 
 def _sigmoid(u: Any) -> Span:
@@ -259,7 +273,9 @@ def slope(kind: str, k: Any, u: Any) -> Span:
     if kind == "saturating":
         size = (ONE - exp(-abs(u) / k)).times(k)
         return size if u >= 0 else -size
-    raise RefusedError(f"the function {kind!r} is not read: no enclosure of its derivative is known here")
+    raise RefusedError(
+        f"the function {kind!r} is not read: no enclosure of its derivative is known here"
+    )
 
 
 def least_curvature(kind: str, k: Any, low: Any, high: Any) -> Any:
@@ -299,7 +315,9 @@ def value(kind: str, k: Any, u: Any) -> Span:
         return Span(max(u, Rational(0)) ** 2)
     if kind == "saturating":
         return (exp(-abs(u) / k) - ONE).times(k * k) + Span(k * abs(u))
-    raise RefusedError(f"the function {kind!r} is not read: no enclosure of its values is known here")
+    raise RefusedError(
+        f"the function {kind!r} is not read: no enclosure of its values is known here"
+    )
 
 
 class Loss:
@@ -310,10 +328,15 @@ class Loss:
         self.parts = []
         for part in parts:
             kind = part["atom"]
-            numbers = [exact(part[name], name) for name in ("coefficient", "number", "scale", "shift")]
-            demand(kind == "line" or numbers[0] >= 0, "a loss with a coefficient below 0 is not convex")
+            numbers = [
+                exact(part[name], name) for name in ("coefficient", "number", "scale", "shift")
+            ]
             demand(
-                kind not in ("huber", "saturating") or numbers[1] > 0, "the number of an atom is not above 0"
+                kind == "line" or numbers[0] >= 0, "a loss with a coefficient below 0 is not convex"
+            )
+            demand(
+                kind not in ("huber", "saturating") or numbers[1] > 0,
+                "the number of an atom is not above 0",
             )
             self.parts.append((kind, *numbers))
 
@@ -330,19 +353,25 @@ class Loss:
         for kind, c, k, scale, shift in self.parts:
             if kind != "line":
                 middle, reach = scale * s + shift, abs(scale) * distance
-                total += c * scale * scale * least_curvature(kind, k, middle - reach, middle + reach)
+                total += (
+                    c * scale * scale * least_curvature(kind, k, middle - reach, middle + reach)
+                )
         return total
 
 
 def log_weight(tree: Any, s: Span) -> Span:
-    """Enclosure of the logarithm of a weight, a tree of functions of the margin, over a span of margins."""
+    """Enclosure of the logarithm of a weight, a tree of functions of the margin, over a span of
+    margins.
+    """
     operation, inner = tree["operation"], [log_weight(part, s) for part in tree["parts"]]
     if operation == "margin":
         return s
     if operation == "constant":
         return Span(exact(tree["number"]))
     if operation == "sum":
-        return Span(sum((x.low for x in inner), Rational(0)), sum((x.high for x in inner), Rational(0)))
+        return Span(
+            sum((x.low for x in inner), Rational(0)), sum((x.high for x in inner), Rational(0))
+        )
     if operation == "multiple":
         return inner[0].times(exact(tree["number"]))
     if operation == "minimum":
@@ -359,16 +388,21 @@ def log_weight(tree: Any, s: Span) -> Span:
     return Span(least, max(x.high for x in ends))
 
 
-# --- Certificates of sums over records: coefficients of weighting schemes, and second stages ----------------
+# --- Certificates of sums over records: coefficients of weighting schemes, and second stages
+# ----------------
 
 
 class Region:
-    """The set of a coefficient: all of space, or a ball in the 2-norm, the 1-norm or the largest entry."""
+    """The set of a coefficient: all of space, or a ball in the 2-norm, the 1-norm or the largest
+    entry.
+    """
 
     def __init__(self, stated: Any) -> None:
         self.kind = stated["kind"]
         demand(self.kind in ("space", "l2", "l1", "box"), f"the set {self.kind!r} is not read")
-        self.size = exact(stated["size"], "the size of the set") if self.kind != "space" else Rational(1)
+        self.size = (
+            exact(stated["size"], "the size of the set") if self.kind != "space" else Rational(1)
+        )
         demand(self.size > 0, "the size of the set is not above 0")
 
     def length(self, v: Sequence[Any]) -> Span:
@@ -389,13 +423,16 @@ class Region:
         return self.size * (max(sizes) if self.kind == "l1" else sum(sizes, Rational(0)))
 
     def placed(self, v: list[Any], q: Sequence[Any]) -> list[Any]:
-        """A point of the set near v: on its boundary where the normal vector q says that this holds it."""
+        """A point of the set near v: on its boundary where the normal vector q says that this holds
+        it.
+        """
         if self.kind == "space":
             return v
         if self.kind == "box":
             inside = [_bounded(x, self.size) for x in v]
             return [
-                x if not n else self.size if n > 0 else -self.size for x, n in zip(inside, q, strict=True)
+                x if not n else self.size if n > 0 else -self.size
+                for x, n in zip(inside, q, strict=True)
             ]
         length = self.length(v).high
         if length <= self.size and not any(q):
@@ -406,9 +443,11 @@ class Region:
 
 
 class MarginProblem:
-    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 |v|^2 + <linear, v> + sum l1_k |v_k|`` over a set of v.
+    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 |v|^2 + <linear, v> + sum l1_k |v_k|`` over a set of
+    v.
 
-    With "log of exponentials", ``n log sum exp(<z_i, v> - o_i)`` stands for the sum over the n records.
+    With "log of exponentials", ``n log sum exp(<z_i, v> - o_i)`` stands for the sum over the n
+    records.
     """
 
     def __init__(self, stated: Any) -> None:
@@ -424,9 +463,14 @@ class MarginProblem:
         demand(min(self.base) > 0, "a base of a weight is not above 0")
         self.arms = stated["arm"]
         if self.arms is not None:
-            demand(len(self.arms) == n and set(self.arms) <= {0, 1}, "an arm of a record is neither 0 nor 1")
+            demand(
+                len(self.arms) == n and set(self.arms) <= {0, 1},
+                "an arm of a record is neither 0 nor 1",
+            )
         self.summed = stated["sum"]
-        demand(self.summed in ("plain", "log of exponentials"), f"the sum {self.summed!r} is not read")
+        demand(
+            self.summed in ("plain", "log of exponentials"), f"the sum {self.summed!r} is not read"
+        )
         counted = self.summed == "plain" or stated["multipliers"] is None
         demand(counted, "a sum of exponentials with multipliers is not read")
         self.losses = [Loss(parts) for parts in stated["losses"]]
@@ -436,7 +480,9 @@ class MarginProblem:
         if stated["linear"] is not None:
             self.linear = vector(stated["linear"], "the linear term", d)
         l1 = stated["l1"]
-        self.prices = vector(l1, "the prices", d) if isinstance(l1, list) else [exact(l1, "the price")] * d
+        self.prices = (
+            vector(l1, "the prices", d) if isinstance(l1, list) else [exact(l1, "the price")] * d
+        )
         demand(min(self.prices) >= 0, "a price of a size is below 0")
         self.set = Region(stated["set"])
         self.log_weights, self.arm_total = stated["log_weights"], stated["arm_total"]
@@ -449,7 +495,8 @@ class MarginProblem:
     def of_arm(self, each: Sequence[Any], record: int) -> Any:
         """What belongs to the arm of a record, or to all of them."""
         demand(
-            len(each) == 1 or (len(each) == 2 and self.arms is not None), "there are losses of unknown arms"
+            len(each) == 1 or (len(each) == 2 and self.arms is not None),
+            "there are losses of unknown arms",
         )
         return each[0] if len(each) == 1 else each[self.arms[record]]
 
@@ -462,12 +509,15 @@ class MarginProblem:
         margins = self.margins(v)
         if self.summed == "plain":
             pulls = [
-                self.of_arm(self.losses, i).slope(s).times(self.factors[i]) for i, s in enumerate(margins)
+                self.of_arm(self.losses, i).slope(s).times(self.factors[i])
+                for i, s in enumerate(margins)
             ]
         else:
             top = max(margins)
             parts = [exp(s - top) for s in margins]
-            total = Span(sum((x.low for x in parts), Rational(0)), sum((x.high for x in parts), Rational(0)))
+            total = Span(
+                sum((x.low for x in parts), Rational(0)), sum((x.high for x in parts), Rational(0))
+            )
             pulls = [(part / total).times(Rational(self.n)) for part in parts]
         pulls = [pull.rounded() for pull in pulls]
         gradient = []
@@ -489,7 +539,9 @@ class MarginProblem:
         weights = []
         for i, s in enumerate(self.margins(v)):
             reach = norm(self.rows[i]).high * distance
-            weights.append(self.factors[i] * below(self.of_arm(self.losses, i).least_curvature(s, reach)))
+            weights.append(
+                self.factors[i] * below(self.of_arm(self.losses, i).least_curvature(s, reach))
+            )
         d = self.dimension
         matrix = [[Rational(0)] * d for _ in range(d)]
         for row, weight in zip(self.rows, weights, strict=True):
@@ -527,28 +579,44 @@ class MarginProblem:
         divisors = []
         for arm in (0, 1):
             own = [x for x, a in zip(plain, self.arms, strict=True) if a == arm]
-            low, high = (sum((getattr(x, end) for x in own), Rational(0)) for end in ("low", "high"))
+            low, high = (
+                sum((getattr(x, end) for x in own), Rational(0)) for end in ("low", "high")
+            )
             divisors.append(Span(max(low, least.low), max(high, least.high)))
         return [(x / divisors[a]).rounded() for x, a in zip(plain, self.arms, strict=True)]
 
 
 class Evidence:
-    """What a proof states about a point x near the claimed one: its residual, and what is missing."""
+    """What a proof states about a point x near the claimed one: its residual, and what is
+    missing.
+    """
 
     def __init__(self, problem: MarginProblem, proof: Any) -> None:
         d = problem.dimension
         normal = (
-            [Rational(0)] * d if proof["normal"] is None else vector(proof["normal"], "the normal vector", d)
+            [Rational(0)] * d
+            if proof["normal"] is None
+            else vector(proof["normal"], "the normal vector", d)
         )
-        slopes = [Rational(0)] * d if proof["slopes"] is None else vector(proof["slopes"], "the slopes", d)
+        slopes = (
+            [Rational(0)] * d
+            if proof["slopes"] is None
+            else vector(proof["slopes"], "the slopes", d)
+        )
         allowed = all(abs(u) <= price for u, price in zip(slopes, problem.prices, strict=True))
         demand(allowed, "a slope of a size is larger than its price")
         self.problem = problem
         self.x = problem.set.placed(vector(proof["at"], "the point of the proof", d), normal)
-        sizes = sum((price * abs(y) for price, y in zip(problem.prices, self.x, strict=True)), Rational(0))
-        self.missing = problem.set.support(normal) - dot(normal, self.x) + sizes - dot(slopes, self.x)
+        sizes = sum(
+            (price * abs(y) for price, y in zip(problem.prices, self.x, strict=True)), Rational(0)
+        )
+        self.missing = (
+            problem.set.support(normal) - dot(normal, self.x) + sizes - dot(slopes, self.x)
+        )
         gradient = problem.gradient(self.x)
-        self.residual = spans_norm(g + Span(u + q) for g, u, q in zip(gradient, slopes, normal, strict=True))
+        self.residual = spans_norm(
+            g + Span(u + q) for g, u, q in zip(gradient, slopes, normal, strict=True)
+        )
 
     def distance(self, point: Sequence[Any]) -> Any:
         """Upper bound of the distance of a point to x."""
@@ -564,11 +632,14 @@ class Evidence:
         return self.problem.curvature_is(curvature, self.x, distance)
 
 
-def proved_weights(problem: MarginProblem, point: Sequence[Any], radius: Any, weights: Sequence[Any]) -> Any:
+def proved_weights(
+    problem: MarginProblem, point: Sequence[Any], radius: Any, weights: Sequence[Any]
+) -> Any:
     """Upper bound of the distance in the 1-norm of weights to those of the exact minimizer."""
     spans = problem.weights(point, radius)
     return sum(
-        (max(abs(w - s.low), abs(w - s.high)) for w, s in zip(weights, spans, strict=True)), Rational(0)
+        (max(abs(w - s.low), abs(w - s.high)) for w, s in zip(weights, spans, strict=True)),
+        Rational(0),
     )
 
 
@@ -581,29 +652,45 @@ def check_margins(document: Any) -> list[str]:
         demand(made in ("x", "(2a - 1) x"), f"rows {made!r} are not read")
         signs = [1 if made == "x" else 2 * a - 1 for a in records["a"]]
         covariates = [vector(x, "the covariates of a record") for x in records["x"]]
-        same = [[sign * e for e in x] for sign, x in zip(signs, covariates, strict=True)] == problem.rows
+        same = [
+            [sign * e for e in x] for sign, x in zip(signs, covariates, strict=True)
+        ] == problem.rows
         demand(same, f"the rows of the problem are not {made} of the records")
         checked.append(f"every row of the problem is {made} of its record")
-    point, radius = vector(document["point"], "the point", problem.dimension), exact(claim["radius"])
+    point, radius = (
+        vector(document["point"], "the point", problem.dimension),
+        exact(claim["radius"]),
+    )
     evidence = Evidence(problem, document["proof"])
     proved = evidence.proves(point, radius, exact(document["proof"]["curvature"], "the curvature"))
-    demand(proved, f"it does not follow that the point is within {claim['radius']:.3g} of the minimizer")
-    checked.append(f"the point is within {claim['radius']:.3g} of the exact minimizer of the problem stated")
+    demand(
+        proved,
+        f"it does not follow that the point is within {claim['radius']:.3g} of the minimizer",
+    )
+    checked.append(
+        f"the point is within {claim['radius']:.3g} of the exact minimizer of the problem stated"
+    )
     if claim["weights"] is not None:
         demand(problem.log_weights is not None, "weights are claimed of a problem that states none")
         weights = vector(claim["weights"], "the weights", problem.n)
         distance = proved_weights(problem, point, radius, weights)
         text = f"within {claim['weights_radius']:.3g} in all of those of the exact minimizer"
-        demand(distance <= exact(claim["weights_radius"]), f"it does not follow that the weights are {text}")
+        demand(
+            distance <= exact(claim["weights_radius"]),
+            f"it does not follow that the weights are {text}",
+        )
         checked.append(f"the {problem.n} weights are {text}")
     return checked
 
 
-# --- Certificates of weights that are the variable ----------------------------------------------------------
+# --- Certificates of weights that are the variable
+# ----------------------------------------------------------
 
 
 def dispersion_slope(kind: str, k: Any, t: Any) -> Span:
-    """Enclosure of the derivative of a function of one weight: ``t log t`` is "entropy", ``-log t`` "log"."""
+    """Enclosure of the derivative of a function of one weight: ``t log t`` is "entropy", ``-log t``
+    "log".
+    """
     if kind == "entropy":
         return log(t) + ONE
     if kind == "log":
@@ -642,7 +729,9 @@ class Dispersion:
             numbers = [exact(part[name], name) for name in ("scale", "number", "factor", "offset")]
             convex = part["atom"] == "line" or numbers[0] > 0
             demand(convex, "a part of a dispersion with a scale below 0 is not convex")
-            demand(part["atom"] != "huber" or numbers[1] > 0, "the knee of a dispersion is not above 0")
+            demand(
+                part["atom"] != "huber" or numbers[1] > 0, "the knee of a dispersion is not above 0"
+            )
             self.parts.append((part["atom"], *numbers))
 
     def slope(self, w: Any) -> Span:
@@ -662,20 +751,24 @@ class Dispersion:
 
 
 class Price:
-    """What an imbalance m costs: ``f(r) = factor * huber(max(r - tolerance, 0), knee)``, or ``price * r``.
+    """What an imbalance m costs: ``f(r) = factor * huber(max(r - tolerance, 0), knee)``, or ``price
+    * r``.
 
-    The size r is that of every entry, or of what it is above 0, or the Euclidean norm, or the largest entry.
-    The Moreau envelope with a number e is ``min_u price(u) + |u - m|^2 / (2 e)``.
+    The size r is that of every entry, or of what it is above 0, or the Euclidean norm, or the
+    largest entry. The Moreau envelope with a number e is ``min_u price(u) + |u - m|^2 / (2 e)``.
     """
 
     def __init__(self, stated: Any) -> None:
         self.columns = range(*stated["columns"])
         self.norm, self.sided = stated["norm"], stated["sided"]
         demand(
-            self.norm in ("entries", "euclidean", "largest"), f"a price of the norm {self.norm!r} is not read"
+            self.norm in ("entries", "euclidean", "largest"),
+            f"a price of the norm {self.norm!r} is not read",
         )
         self.kink = None if stated["price"] is None else exact(stated["price"], "the price")
-        self.factor = Rational(0) if stated["factor"] is None else exact(stated["factor"], "the factor")
+        self.factor = (
+            Rational(0) if stated["factor"] is None else exact(stated["factor"], "the factor")
+        )
         self.tolerances = vector(stated["tolerances"], "the tolerances", len(self.columns))
         self.knee = None if stated["knee"] is None else exact(stated["knee"], "the knee")
         self.envelope = exact(stated["envelope"], "the number of the envelope")
@@ -683,15 +776,18 @@ class Price:
         demand(min(numbers) >= 0, "a number of a price is below 0")
         demand(self.kink is not None or self.factor > 0, "a price has no factor")
         demand(self.knee is None or self.knee > 0, "the knee of a price is not above 0")
-        demand(self.kink is None or not any(self.tolerances), "a kink beyond a tolerance is not read")
+        demand(
+            self.kink is None or not any(self.tolerances), "a kink beyond a tolerance is not read"
+        )
         single = self.norm == "entries" or (len(set(self.tolerances)) <= 1 and not self.sided)
         demand(single, "a price of a norm of one side, or beyond several tolerances, is not read")
 
     def excess(self, m: Sequence[Any], slopes: Sequence[Any]) -> Any:
-        """How much the plane of these slopes at m exceeds the price anywhere, at most (Fenchel and Young).
+        """How much the plane of these slopes at m exceeds the price anywhere, at most (Fenchel and
+        Young).
 
-        That is ``price(m) + conjugate(slopes) - <slopes, m>``; what holds of a price at ``u = m - e slopes``
-        holds of its envelope at m.
+        That is ``price(m) + conjugate(slopes) - <slopes, m>``; what holds of a price at ``u = m - e
+        slopes`` holds of its envelope at m.
         """
         u = [x - self.envelope * y for x, y in zip(m, slopes, strict=True)]
         sizes = [max(x, Rational(0)) if self.sided else abs(x) for x in u]
@@ -727,7 +823,9 @@ class Price:
 
 
 class WeightProblem:
-    """``sum_i d_i phi(w_i / d_i) + c_i w_i`` and prices of ``sum_i w_i z_i - t``, over boxes and sums."""
+    """``sum_i d_i phi(w_i / d_i) + c_i w_i`` and prices of ``sum_i w_i z_i - t``, over boxes and
+    sums.
+    """
 
     def __init__(self, stated: Any) -> None:
         self.low, self.cap = (vector(stated[name], name) for name in ("low", "cap"))
@@ -737,12 +835,18 @@ class WeightProblem:
         self.targets = vector(stated["targets"], "the targets")
         self.rows = [vector(row, "a row", len(self.targets)) for row in stated["rows"]]
         self.linear = vector(stated["linear"], "the linear term", n)
-        self.base = [Rational(1)] * n if stated["base"] is None else vector(stated["base"], "the bases", n)
-        demand(len(self.rows) == n and min(self.base) > 0, "rows or bases are not those of the records")
+        self.base = (
+            [Rational(1)] * n if stated["base"] is None else vector(stated["base"], "the bases", n)
+        )
+        demand(
+            len(self.rows) == n and min(self.base) > 0, "rows or bases are not those of the records"
+        )
         self.dispersion = Dispersion(stated["dispersion"])
         self.prices = [Price(one) for one in stated["prices"]]
         columns = [column for one in self.prices for column in one.columns]
-        demand(columns == list(range(len(self.targets))), "prices are not of all imbalances, each once")
+        demand(
+            columns == list(range(len(self.targets))), "prices are not of all imbalances, each once"
+        )
         self.blocks = [(one["members"], exact(one["total"], "a sum")) for one in stated["blocks"]]
         members = [i for block, _ in self.blocks for i in block]
         demand(len(set(members)) == len(members), "a record is in two blocks")
@@ -753,7 +857,9 @@ class WeightProblem:
         demand(all(self.low[i] == self.cap[i] for i in rest), "a weight in no block is free")
 
     def placed(self, weights: Sequence[Any]) -> list[Any]:
-        """Weights in their boxes with the sums of their blocks: the freest one takes what is missing."""
+        """Weights in their boxes with the sums of their blocks: the freest one takes what is
+        missing.
+        """
         w = [min(max(x, a), b) for x, a, b in zip(weights, self.low, self.cap, strict=True)]
         for members, total in self.blocks:
             missing = total - sum((w[i] for i in members), Rational(0))
@@ -767,8 +873,13 @@ class WeightProblem:
     def residual(
         self, w: Sequence[Any], slopes: Sequence[Any], multipliers: Sequence[Any]
     ) -> tuple[Any, Any]:
-        """The largest size of what is left of the slopes at weights w, and what planes exceed prices by."""
-        m = [dot(w, column) - t for column, t in zip(zip(*self.rows, strict=True), self.targets, strict=True)]
+        """The largest size of what is left of the slopes at weights w, and what planes exceed
+        prices by.
+        """
+        m = [
+            dot(w, column) - t
+            for column, t in zip(zip(*self.rows, strict=True), self.targets, strict=True)
+        ]
         excess = Rational(0)
         for one in self.prices:
             excess += one.excess([m[k] for k in one.columns], [slopes[k] for k in one.columns])
@@ -800,8 +911,9 @@ class WeightProblem:
 class WeightEvidence:
     """What a proof states about weights near the claimed ones, by the theorem in the 1-norm.
 
-    The sum of ``phi_i''`` times squares of changes is at least the square of their 1-norm over the response,
-    by Cauchy and Schwarz: so m is one over the response, and the dual norm of the residual its largest entry.
+    The sum of ``phi_i''`` times squares of changes is at least the square of their 1-norm over the
+    response, by Cauchy and Schwarz: so m is one over the response, and the dual norm of the
+    residual its largest entry.
     """
 
     def __init__(self, problem: WeightProblem, proof: Any) -> None:
@@ -834,7 +946,8 @@ def check_weights(document: Any) -> list[str]:
     return [f"the {problem.n} weights are {text}"]
 
 
-# --- Pairs of records, and V of declared constants ----------------------------------------------------------
+# --- Pairs of records, and V of declared constants
+# ----------------------------------------------------------
 
 
 def _floor(number: Any) -> int:
@@ -843,14 +956,14 @@ def _floor(number: Any) -> int:
 
 
 class PairsOfRecords:
-    """Two records at one coefficient: their margins ``rho m`` and ``rho m'``, and their gradients y and y'.
+    """Two records at one coefficient: their margins ``rho m`` and ``rho m'``, and their gradients y
+    and y'.
 
-    Rows have the norm 1, so that a gradient is ``y m`` along the coefficient and ``y c`` across it, with
-    ``c = sqrt(1 - m^2)``. Across they are opposite at worst, and
-    ``sqrt((y m - y' m')^2 + (|y| c + |y'| c')^2)`` apart. At given margins a shorter coefficient leaves them
-    nearer: rho is the largest length. The square
-    [-1, 1]^2 of m and m' is cut into cells until each of them is below a total. Whole numbers in units of
-    ``2^-_UNIT`` are rounded outward.
+    Rows have the norm 1, so that a gradient is ``y m`` along the coefficient and ``y c`` across it,
+    with ``c = sqrt(1 - m^2)``. Across they are opposite at worst, and ``sqrt((y m - y' m')^2 + (|y|
+    c + |y'| c')^2)`` apart. At given margins a shorter coefficient leaves them nearer: rho is the
+    largest length. The square [-1, 1]^2 of m and m' is cut into cells until each of them is below a
+    total. Whole numbers in units of ``2^-_UNIT`` are rounded outward.
 
     Parameters
     ----------
@@ -870,7 +983,9 @@ class PairsOfRecords:
         self._known: dict[tuple[int, int], tuple[int, int, int, int, int]] = {}
 
     def _cell(self, place: int, depth: int) -> tuple[int, int, int, int, int]:
-        """Ends of m and of y, and the largest c, on a cell of [-1, 1] that is cut in half ``depth`` times."""
+        """Ends of m and of y, and the largest c, on a cell of [-1, 1] that is cut in half ``depth``
+        times.
+        """
         found = self._known.get((place, depth))
         if found is None:
             ends = [Rational(2 * at, 1 << depth) - 1 for at in (place, place + 1)]
@@ -890,12 +1005,17 @@ class PairsOfRecords:
         return found
 
     def is_below(self, a: Any, k: Any, total: Any, most: int = 400_000) -> bool:
-        """True if ``a`` times the distance and ``4 k y (1 - y)`` are at most a total, for all pairs.
+        """True if ``a`` times the distance and ``4 k y (1 - y)`` are at most a total, for all
+        pairs.
 
         False where it is not, and where more than ``most`` cells would be looked at.
         """
         unit = 1 << self._UNIT
-        steep, bent, allowed = _floor(a * unit) + 1, _floor(k * unit) + bool(k), _floor(total * unit)
+        steep, bent, allowed = (
+            _floor(a * unit) + 1,
+            _floor(k * unit) + bool(k),
+            _floor(total * unit),
+        )
         side = range(1 << self._FIRST)
         cells = [(i, j, self._FIRST) for i in side for j in side]
         count = 0
@@ -934,7 +1054,9 @@ class PairsOfRecords:
         found = max(self._apart(i, j, self._FIRST) for i in side for j in side)
         high = Rational(found, 1 << self._UNIT)
         for parts in self.PARTS:
-            while found and self.is_below(Rational(1), Rational(0), high * (parts - 1) / parts, self.MOST):
+            while found and self.is_below(
+                Rational(1), Rational(0), high * (parts - 1) / parts, self.MOST
+            ):
                 high = high * (parts - 1) / parts
         return high
 
@@ -945,7 +1067,9 @@ def _logistic_gradients(low: Any, high: Any) -> Span:
 
 
 def log_weight_slope(tree: Any, s: Span) -> Span:
-    """Enclosure of the slopes of the logarithm of a weight over a span of margins, at a kink of both."""
+    """Enclosure of the slopes of the logarithm of a weight over a span of margins, at a kink of
+    both.
+    """
     operation = tree["operation"]
     inner = [log_weight_slope(part, s) for part in tree["parts"]]
     if operation == "margin":
@@ -953,12 +1077,16 @@ def log_weight_slope(tree: Any, s: Span) -> Span:
     if operation == "constant":
         return Span(Rational(0))
     if operation == "sum":
-        return Span(sum((x.low for x in inner), Rational(0)), sum((x.high for x in inner), Rational(0)))
+        return Span(
+            sum((x.low for x in inner), Rational(0)), sum((x.high for x in inner), Rational(0))
+        )
     if operation == "multiple":
         return inner[0].times(exact(tree["number"]))
     values = [log_weight(part, s) for part in tree["parts"]]
     if operation == "minimum":
-        least = min(x.high for x in values)  # what is above the least part everywhere is never the minimum
+        least = min(
+            x.high for x in values
+        )  # what is above the least part everywhere is never the minimum
         felt = [x for x, y in zip(inner, values, strict=True) if y.low <= least]
         return Span(min(x.low for x in felt), max(x.high for x in felt))
     if operation == "log":
@@ -986,8 +1114,8 @@ def corners(points: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 class Cell:
     """What a loss phi and a weight f are on an interval of margins x.
 
-    ``pull`` bounds ``-x phi'`` from above, ``least`` and ``largest`` are ends of f, ``steep`` bounds
-    ``|log f'|``, and ``curvature`` phi'' from below.
+    ``pull`` bounds ``-x phi'`` from above, ``least`` and ``largest`` are ends of f, ``steep``
+    bounds ``|log f'|``, and ``curvature`` phi'' from below.
     """
 
     def __init__(self, loss: Loss, tree: Any, low: Any, high: Any) -> None:
@@ -1007,11 +1135,13 @@ class Cell:
 
 
 class StabilityOfScheme:
-    """V of weights ``w_i = n f(s_i) / sum f``, s read at the minimizer of a mean of losses with a ridge.
+    """V of weights ``w_i = n f(s_i) / sum f``, s read at the minimizer of a mean of losses with a
+    ridge.
 
-    Rows are in a ball of the norm ``row_norm``, margins have no offset, and f and the loss are one function
-    for all records: Theorems 3, 22 and 23 of the page on derived constants, by cells of margins and of the
-    length of the minimizer. Everything is in units in which rows have the norm 1.
+    Rows are in a ball of the norm ``row_norm``, margins have no offset, and f and the loss are one
+    function for all records: Theorems 3, 22 and 23 of the page on derived constants, by cells of
+    margins and of the length of the minimizer. Everything is in units in which rows have the norm
+    1.
     """
 
     CELLS, LENGTHS, MASSES, MOVES = 192, 24, 32, 256
@@ -1031,12 +1161,16 @@ class StabilityOfScheme:
         return [Cell(self.loss, self.tree, a, b) for a, b in pairwise(edges)]
 
     def _reach(self, radius: Any, norm_bound: Any) -> Any:
-        """Bound of the length of a minimizer: ``mu |v|^2`` is at most the largest pull of its margins."""
+        """Bound of the length of a minimizer: ``mu |v|^2`` is at most the largest pull of its
+        margins.
+        """
         reach = None if radius is None else exact(radius, "the radius") * norm_bound
         demand(reach is None or reach > 0, "the radius is not above 0")
         if all(kind != "line" for kind, *_ in self.loss.parts):
             # atoms are at least 0, and the objective is no larger than at 0
-            at_zero = sum((c * value(kind, k, o).high for kind, c, k, _, o in self.loss.parts), Rational(0))
+            at_zero = sum(
+                (c * value(kind, k, o).high for kind, c, k, _, o in self.loss.parts), Rational(0)
+            )
             falls = root(2 * at_zero / self.mu).high
             reach = falls if reach is None else min(reach, falls)
         if reach is None:
@@ -1051,13 +1185,17 @@ class StabilityOfScheme:
             ]
             largest = max(pulls)
             reach = above(min(reach, root(max(largest, Rational(0)) / self.mu).high))
-        demand(0 < reach <= 300, "margins are out of reach of the exponentials that are enclosed here")
+        demand(
+            0 < reach <= 300, "margins are out of reach of the exponentials that are enclosed here"
+        )
         return reach
 
     def bound(self) -> tuple[Any, Any]:
         """Upper bounds of V and of the largest weight."""
         n, reach = self.n, self.reach
-        diameter = PairsOfRecords(reach, lambda a, b: Span(self.loss.slope(a).low, self.loss.slope(b).high))
+        diameter = PairsOfRecords(
+            reach, lambda a, b: Span(self.loss.slope(a).low, self.loss.slope(b).high)
+        )
         D, D_h = diameter.diameter(), PairsOfRecords(reach, self._log_slopes).diameter()
         H = max(cell.logs.high for cell in self.cells) - min(cell.logs.low for cell in self.cells)
         crude = n / (1 + (n - 1) * exp(-H).low)
@@ -1075,12 +1213,15 @@ class StabilityOfScheme:
         return Span(min(span.low, Rational(0)), max(span.high, Rational(0)))
 
     def _tilt(self, change: Any) -> Any:
-        """Upper bound of the change of a law whose logarithms move by numbers of this range (tilt lemma)."""
+        """Upper bound of the change of a law whose logarithms move by numbers of this range (tilt
+        lemma).
+        """
         grown = exp(change / 2).high
         return 2 * (grown - 1) / (grown + 1)
 
     def _largest_and_mean(self) -> tuple[Any, Any]:
-        """Theorem 23: the largest weight, and the least mean of f over n - 1 records of a minimizer.
+        """Theorem 23: the largest weight, and the least mean of f over n - 1 records of a
+        minimizer.
 
         With a mean of pulls of at least kappa, the mean of f is at least
         ``tau kappa + min (f - tau pull)`` for every tau >= 0 (weak duality).
@@ -1094,7 +1235,9 @@ class StabilityOfScheme:
             prices = [Rational(0)]
             if top > 0:
                 prices += [steepest / top * Rational(2) ** power for power in range(-14, 5)]
-            planes = [(t, below(min(cell.least - t * cell.pull for cell in inside))) for t in prices]
+            planes = [
+                (t, below(min(cell.least - t * cell.pull for cell in inside))) for t in prices
+            ]
             for cell in inside:
                 rho = max(p, cell.nearest)
                 kappa = (n * self.mu * rho * rho - cell.pull) / (n - 1)
@@ -1134,10 +1277,11 @@ class StabilityOfScheme:
         return worst
 
     def _variance(self, points: list[tuple[Any, Any]]) -> Any:
-        """``sup 4 E[c_A^2 g] E[1/f]`` over laws and events A of a mass Q, of which the smaller part counts.
+        """``sup 4 E[c_A^2 g] E[1/f]`` over laws and events A of a mass Q, of which the smaller part
+        counts.
 
-        For any t > 0 the product of X and Y is at most ``((t X + Y / t) / 2)^2``, and X and Y are linear in
-        the laws on A and off it, which each sit on one cell at worst.
+        For any t > 0 the product of X and Y is at most ``((t X + Y / t) / 2)^2``, and X and Y are
+        linear in the laws on A and off it, which each sit on one cell at worst.
         """
         worst, points = Rational(0), corners(points)
         scale = max(y for _, y in points)
@@ -1162,14 +1306,18 @@ def check_bound(document: Any) -> list[str]:
     claim = document["claim"]
     V, _ = StabilityOfScheme(document["problem"]).bound()
     text = f"V is at most {claim['V']:.6g} for the constants declared"
-    demand(V <= exact(claim["V"]), f"it does not follow that {text}: {float(V):.6g} is what follows here")
+    demand(
+        V <= exact(claim["V"]),
+        f"it does not follow that {text}: {float(V):.6g} is what follows here",
+    )
     return [text]
 
 
-# --- Releases: from the constants of every step to V, to the scale of its noise, to the budget --------------
+# --- Releases: from the constants of every step to V, to the scale of its noise, to the budget
+# --------------
 
-#: A number q with ``h <= q (1 - u)``, u the share of the full slope of a loss and h that of its largest
-#: curvature, at any margin (Theorem 15).
+#: A number q with ``h <= q (1 - u)``, u the share of the full slope of a loss and h that of its
+#: largest curvature, at any margin (Theorem 15).
 STEEPNESS = {"saturating": 1, "logistic": 4}
 #: Losses of second stages by name, and of steps of effects and of rules.
 LOSSES = {
@@ -1183,14 +1331,19 @@ LOSSES = {
 }
 #: Weights whose V is 2: each depends on its own record, without a normalization.
 FIXED = ("uniform weights", "Theorem 13 (factors at most 1, not normalized)")
-#: How far one record moves the mean of scores that are cut off at B, in units of B / n (Theorem 12).
+#: How far one record moves the mean of scores that are cut off at B, in units of B / n (Theorem
+#: 12).
 SCORES = {"ate": Rational(2), "att": Rational(16, 7), "overlap": Rational(5, 2)}
 #: Kinds of integers with discrete Laplace noise for what one record moves, as theorems are named.
 INTEGERS = ("Laplace noise on integers", "(integers, ", "(Laplace noise, second moment included)")
 #: What one record moves the integers of a step by, at least, in the units that are stated.
 MOVED = {"rate": 1, "scale": 2}
 #: Standings that a release may have: the others say themselves that nothing is promised.
-PROMISED = ("private", "conditional on certification", "conditional on what a Pipeline learned before")
+PROMISED = (
+    "private",
+    "conditional on certification",
+    "conditional on what a Pipeline learned before",
+)
 
 
 def log_of_one_plus(number: Any) -> Any:
@@ -1211,7 +1364,8 @@ class Step:
         delta = self.number("delta")
         demand(
             delta == 0,
-            f"{self.name}: it spends a delta, and steps of pure differential privacy alone are read",
+            f"{self.name}: it spends a delta, and steps of pure differential privacy alone are "
+            "read",
         )
         self.scale = self.number("scale")
         demand(self.scale > 0, f"{self.name}: its scale is not above 0")
@@ -1235,18 +1389,24 @@ class Step:
 
     @property
     def parameters(self) -> int:
-        """Number of parameters that the step released. Raises RefusedError where they are not listed."""
+        """Number of parameters that the step released. Raises RefusedError where they are not
+        listed.
+        """
         parts = {part["step"]: part["coefficient"] for part in self.document.get("nuisances", [])}
         released = parts.get(self.name)
         if released is None and self.name in ("theta", "rule"):
             released = self.document.get("theta")
         if released is None and self.name == "propensity":  # of the weights of a second stage
-            return len(self.document["columns"]) + (1 if self.document["domain"]["intercept"] else 0)
+            return len(self.document["columns"]) + (
+                1 if self.document["domain"]["intercept"] else 0
+            )
         demand(bool(released), f"{self.name}: the release does not list what it released")
         return len(released or ())
 
     def checked(self) -> list[str]:
-        """Lines of what was checked. Raises RefusedError where it does not follow, or is not read."""
+        """Lines of what was checked. Raises RefusedError where it does not follow, or is not
+        read.
+        """
         kinds = {
             "objective": self._objective,
             "output": self._output,
@@ -1267,20 +1427,26 @@ class Step:
         demand(known, f"{self.name}: {self.theorem} is not read")
         sensitivity = self.positive("sensitivity")
         least = MOVED.get(self.name, 0)
-        demand(sensitivity >= least, f"{self.name}: one record moves it by more than the sensitivity stated")
+        demand(
+            sensitivity >= least,
+            f"{self.name}: one record moves it by more than the sensitivity stated",
+        )
         if self.name == "score" and self.document["declared"]["goal"] == "effect":
             self._refuse_narrow(sensitivity)
         text = f"Laplace noise of scale {self.stated['scale']:.6g} on what one record moves by "
         return [self.spends(sensitivity / self.scale, text + f"{self.stated['sensitivity']:.6g}")]
 
     def _refuse_narrow(self, sensitivity: Any) -> None:
-        """Raise RefusedError where the scores of records move their mean by more than what is covered."""
+        """Raise RefusedError where the scores of records move their mean by more than what is
+        covered.
+        """
         plain = "codebook" not in self.document["domain"]
         share = SCORES.get(self.document["estimand"], Rational(1)) if plain else Rational(1)
         bound = exact(self.document["settings"]["score_bound"], "the bound of scores")
         demand(
             sensitivity * self.n >= share * bound * (1 - Rational(1, 10**12)),
-            f"{self.name}: scores up to {float(bound):.6g} move their mean by more than what is stated",
+            f"{self.name}: scores up to {float(bound):.6g} move their mean by more than what is "
+            "stated",
         )
 
     def _ranges(self) -> str:
@@ -1291,16 +1457,23 @@ class Step:
         return self.spends(needed, f"noise on {2 * chosen} choices")
 
     def _statistic(self) -> str:
-        """A mean of outcomes, rounded to a grid, with discrete Laplace noise that covers its arithmetic."""
+        """A mean of outcomes, rounded to a grid, with discrete Laplace noise that covers its
+        arithmetic.
+        """
         largest = exact(self.document["domain"]["outcome_bound"], "the bound of outcomes")
         sensitivity = self.positive("sensitivity")
         moved = 2 * largest * self._stability() / self.n
-        demand(sensitivity >= moved, f"{self.name}: V moves the mean by more than the sensitivity stated")
+        demand(
+            sensitivity >= moved,
+            f"{self.name}: V moves the mean by more than the sensitivity stated",
+        )
         if self.stated["numerical"] is None:
             return self.spends(sensitivity / self.scale, "noise on the mean")
         grid = self.stated["numerical"]
         step, tolerance = Rational(2) ** grid["grid_exponent"], exact(grid["tolerance"])
-        return self.spends((sensitivity + 2 * tolerance + step) / exact(grid["scale"]), "noise on the mean")
+        return self.spends(
+            (sensitivity + 2 * tolerance + step) / exact(grid["scale"]), "noise on the mean"
+        )
 
     def _stability(self) -> Any:
         """V, which has to be at least what its theorem gives."""
@@ -1308,12 +1481,15 @@ class Step:
         least = least_stability(self.document) if self.name == "theta" else Rational(2)
         demand(
             stability >= least,
-            f"{self.name}: V = {float(stability):.6g} is below {float(least):.6g}, that of its weights",
+            f"{self.name}: V = {float(stability):.6g} is below {float(least):.6g}, that of its "
+            "weights",
         )
         return stability
 
     def _objective(self) -> list[str]:
-        """Noise as a linear term of the objective, and what hides the arithmetic of the minimizer."""
+        """Noise as a linear term of the objective, and what hides the arithmetic of the
+        minimizer.
+        """
         demand(self.stated["noise"] in ("gamma", "box"), f"{self.name}: its noise is not read")
         V, radius = self._stability(), self.positive("gradient_radius")
         trace, gamma, own = (
@@ -1323,23 +1499,32 @@ class Step:
         )
         curvature = self.n * (gamma + own)
         demand(
-            gamma >= 0 and own >= 0 and curvature > 0, f"{self.name}: its objective is not strongly convex"
+            gamma >= 0 and own >= 0 and curvature > 0,
+            f"{self.name}: its objective is not strongly convex",
         )
         sensitivity = self.positive("sensitivity")
-        lines, hidden = [f"{self.name}: V = {float(V):.6g} is that of its weights, or more"], Rational(0)
+        lines, hidden = (
+            [f"{self.name}: V = {float(V):.6g} is that of its weights, or more"],
+            Rational(0),
+        )
         if self.stated["numerical"] is not None:
             hidden = 2 * self._hidden(self.stated["numerical"])
             lines.append(
-                f"{self.name}: noise on the grid hides the tolerance stated at epsilon = {float(hidden):.6g}"
+                f"{self.name}: noise on the grid hides the tolerance stated at epsilon = "
+                f"{float(hidden):.6g}"
             )
         if self.theorem in ("Theorem 1 (pure)", "Theorem 17 (box noise)"):
             p = self.parameters
             spread = p * log_of_one_plus(trace * V / (2 * p * curvature))
             needed = radius * V / self.scale + spread
         elif self.theorem.startswith("Theorem 15 (saturating loss"):
-            # the largest gradient is at least half the diameter of all of them, which is stated rounded up
+            # the largest gradient is at least half the diameter of all of them, which is stated
+            # rounded up
             whole = sensitivity >= radius * V * (1 - Rational(1, 10**9))
-            demand(whole, f"{self.name}: its sensitivity is less than V times the radius of its gradients")
+            demand(
+                whole,
+                f"{self.name}: its sensitivity is less than V times the radius of its gradients",
+            )
             a = sensitivity / V / self.scale
             needed = V / 2 * (a + max(a, self._steepness() * trace / curvature))
         elif self.theorem.startswith("Theorem 19 (in a ball"):
@@ -1349,7 +1534,10 @@ class Step:
         elif self.theorem == "Theorem 27 (multinomial)":
             needed = sensitivity / self.scale
             steep = 2 * sensitivity * sensitivity / V  # 4 M^2 V of rows of norm M
-            demand(curvature * self.epsilon >= steep, f"{self.name}: its ridge is too small for its epsilon")
+            demand(
+                curvature * self.epsilon >= steep,
+                f"{self.name}: its ridge is too small for its epsilon",
+            )
         else:
             raise RefusedError(f"{self.name}: {self.theorem} is not read")
         noise, ridge = self.stated["noise"], self.stated["gamma"]
@@ -1368,8 +1556,13 @@ class Step:
         return STEEPNESS[LOSSES[name]]
 
     def _refuse_beyond_ball(self, a: Any, k: Any, total: Any) -> None:
-        """Raise RefusedError where noise and ridge spend more than a total in a ball (Theorem 19)."""
-        demand(self._steepness() == STEEPNESS["logistic"], f"{self.name}: a loss in a ball that is not read")
+        """Raise RefusedError where noise and ridge spend more than a total in a ball (Theorem
+        19).
+        """
+        demand(
+            self._steepness() == STEEPNESS["logistic"],
+            f"{self.name}: a loss in a ball that is not read",
+        )
         rho = self._ball()
         if self.stated["noise"] == "box":
             top = _sigmoid(rho).high
@@ -1378,7 +1571,10 @@ class Step:
         else:
             holds = PairsOfRecords(rho, _logistic_gradients).is_below(a, k, total)
         spent = f"noise of scale {self.stated['scale']:.6g} and ridge {self.stated['gamma']:.6g}"
-        demand(holds, f"{self.name}: {spent} spend more than the epsilon stated, or it is not proved here")
+        demand(
+            holds,
+            f"{self.name}: {spent} spend more than the epsilon stated, or it is not proved here",
+        )
 
     def _ball(self) -> Any:
         """Bound of the margins of rows of the largest norm, by the radius that is declared."""
@@ -1393,24 +1589,37 @@ class Step:
         return bound * exact(sets["L2Ball"]["radius"], "the radius")
 
     def _hidden(self, grid: Any) -> Any:
-        """Epsilon of the noise on the grid, on either side. Raises RefusedError where it covers less."""
+        """Epsilon of the noise on the grid, on either side. Raises RefusedError where it covers
+        less.
+        """
         epsilon, scale, p = exact(grid["epsilon"]), exact(grid["scale"]), self.parameters
         demand(epsilon > 0 and scale > 0, f"{self.name}: the noise on its grid is none")
-        moved = root(Rational(p)).high * exact(grid["tolerance"]) + p * Rational(2) ** grid["grid_exponent"]
-        demand(scale * epsilon >= moved, f"{self.name}: the noise on its grid is too small for its tolerance")
+        moved = (
+            root(Rational(p)).high * exact(grid["tolerance"])
+            + p * Rational(2) ** grid["grid_exponent"]
+        )
+        demand(
+            scale * epsilon >= moved,
+            f"{self.name}: the noise on its grid is too small for its tolerance",
+        )
         return epsilon
 
 
 def least_stability(document: Any) -> Any:
-    """Lower end of what may be stated as V for the weights of a declared first stage, by its theorem."""
+    """Lower end of what may be stated as V for the weights of a declared first stage, by its
+    theorem.
+    """
     theorem, first = document["guarantee"]["stability_theorem"], document["declared"]["first"]
     name, settings = first["name"], first["settings"]
     if name == "uniform":
         demand(theorem in FIXED, f"V of weights 1 is not by {theorem}")
         return Rational(2)
     if name in ("ipw_private", "overlap_private"):
-        # weights of one normalization, functions of margins from -M R to M R: V is twice the largest
-        reach = exact(document["domain"]["covariate_bound"]) * exact(settings["radius"], "the radius")
+        # weights of one normalization, functions of margins from -M R to M R: V is twice the
+        # largest
+        reach = exact(document["domain"]["covariate_bound"]) * exact(
+            settings["radius"], "the radius"
+        )
         n, least, largest = exact(document["n_samples"]), 1 + exp(-reach).low, 1 + exp(reach).high
         if settings.get("trim", "inf") != "inf":
             largest = min(largest, exact(settings["trim"], "the trim"))
@@ -1420,7 +1629,9 @@ def least_stability(document: Any) -> Any:
 
 
 def check_release(document: Any) -> tuple[list[str], list[str]]:
-    """What was checked of a release, and what was not. Raises RefusedError where it does not follow."""
+    """What was checked of a release, and what was not. Raises RefusedError where it does not
+    follow.
+    """
     version = document.get("schema_version")
     demand(version == RELEASE_SCHEMA, f"releases of schema version {version} are not read")
     guarantee, declared = document["guarantee"], document["declared"]
@@ -1431,7 +1642,9 @@ def check_release(document: Any) -> tuple[list[str], list[str]]:
         "the guarantee has a delta: other accountants than pure sums are not read",
     )
     theorem = guarantee["stability_theorem"]
-    demand(declared["goal"] == "weighted" or theorem in FIXED, f"V of weights by {theorem} is not read")
+    demand(
+        declared["goal"] == "weighted" or theorem in FIXED, f"V of weights by {theorem} is not read"
+    )
     names = [stated["step"] for stated in document["steps"]]
     of_weights = declared["goal"] == "weighted"
     demand(("theta" in names) is of_weights, "the steps are not those of what was declared")
@@ -1442,20 +1655,29 @@ def check_release(document: Any) -> tuple[list[str], list[str]]:
         checked += step.checked()
         if step.name in before:
             checked.append(
-                f"{step.name}: was released before, by {before[step.name]['of']}, and is not paid for again"
+                f"{step.name}: was released before, by {before[step.name]['of']}, and is not paid "
+                "for again"
             )
         else:
             total += step.epsilon
     epsilon, budget = exact(guarantee["epsilon"]), exact(declared["budget"]["epsilon"])
-    text = f"the steps spend {float(total):.10g} together, and the guarantee states {float(epsilon):.10g}"
+    text = (
+        f"the steps spend {float(total):.10g} together, and the guarantee states "
+        f"{float(epsilon):.10g}"
+    )
     demand(total <= epsilon, text)
     whole = epsilon + sum((exact(before[name]["epsilon"]) for name in before), Rational(0))
-    demand(whole <= budget * (1 + Rational(1, 10**9)), "the guarantee is above the budget that is declared")
+    demand(
+        whole <= budget * (1 + Rational(1, 10**9)),
+        "the guarantee is above the budget that is declared",
+    )
     checked.append(text)
     beside = [
-        "that estimates, intervals and texts follow from the released numbers, as dp2erm verify checks",
+        "that estimates, intervals and texts follow from the released numbers, as dp2erm verify "
+        "checks",
         "that the constants of each step (gradients, curvature, sensitivity) are those of its loss",
-        "that the noise was drawn, freshly and by the law stated, and that solvers kept their tolerances",
+        "that the noise was drawn, freshly and by the law stated, and that solvers kept their "
+        "tolerances",
         "that the records are of the domain declared, and every record is one person's",
         f"that these assumptions hold: {'; '.join(guarantee['assumptions'])}",
         "other releases from the same records",
@@ -1463,17 +1685,22 @@ def check_release(document: Any) -> tuple[list[str], list[str]]:
     if standing != "private":
         beside.insert(0, f"the condition that the release states of itself: {standing}")
     if document["domain"].get("released") is not None:
-        beside.append("the release of ranges that the domain rests on, whose epsilon is to be added")
+        beside.append(
+            "the release of ranges that the domain rests on, whose epsilon is to be added"
+        )
     return checked, beside
 
 
-# --- A file, and what is said about it ----------------------------------------------------------------------
+# --- A file, and what is said about it
+# ----------------------------------------------------------------------
 
 
 #: What no certificate shows, for its reader.
 BESIDE = (
-    "that the problem stated is the one that somebody needs, and its numbers are those of his records",
-    "how the numbers of the problem were made of raw data: units, ranges, balance functions, offsets",
+    "that the problem stated is the one that somebody needs, and its numbers are those of his "
+    "records",
+    "how the numbers of the problem were made of raw data: units, ranges, balance functions, "
+    "offsets",
 )
 
 FORMS: dict[str, Callable[[Any], list[str]]] = {
@@ -1491,7 +1718,9 @@ def digest(document: Any) -> str:
 
 
 def check_certificate(document: Any) -> list[str]:
-    """Check one certificate; returns what was checked. Raises RefusedError for what does not follow."""
+    """Check one certificate; returns what was checked. Raises RefusedError for what does not
+    follow.
+    """
     demand(
         document.get("digest") == digest(document),
         "the digest is not that of the entries: something was changed",
@@ -1502,7 +1731,9 @@ def check_certificate(document: Any) -> list[str]:
 
 
 def check(document: Any) -> tuple[list[str], list[str]]:
-    """What was checked of a document, and what was not. Raises RefusedError where it does not follow."""
+    """What was checked of a document, and what was not. Raises RefusedError where it does not
+    follow.
+    """
     demand(isinstance(document, dict), "the file holds no JSON object")
     if "guarantee" in document and "steps" in document:
         try:
@@ -1522,13 +1753,16 @@ def check(document: Any) -> tuple[list[str], list[str]]:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise RefusedError(f"certificate {number} is not laid out as such files are") from None
         checked += [
-            f"certificate {number} ({one.get('program')}, {one.get('solver')}): {line}" for line in lines
+            f"certificate {number} ({one.get('program')}, {one.get('solver')}): {line}"
+            for line in lines
         ]
     return checked, list(BESIDE)
 
 
 def check_charge(document: Any, path: str) -> str:
-    """What a ledger charged for a release. Raises RefusedError where no charge of it is as large."""
+    """What a ledger charged for a release. Raises RefusedError where no charge of it is as
+    large.
+    """
     guarantee = document["guarantee"]
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as ledger:
@@ -1536,7 +1770,11 @@ def check_charge(document: Any, path: str) -> str:
     except sqlite3.Error:
         raise RefusedError(f"{path} is no ledger that can be read") from None
     unit, spent = guarantee["unit"] or "records", exact(guarantee["epsilon"])
-    own = [exact(float(epsilon)) for epsilon, delta, who in charges if who == unit and float(delta) == 0]
+    own = [
+        exact(float(epsilon))
+        for epsilon, delta, who in charges
+        if who == unit and float(delta) == 0
+    ]
     text = f"no charge of {path} is the epsilon = {float(spent):.10g} of the release, for {unit}"
     demand(spent in own, text)
     return f"{path} charged epsilon = {float(spent):.10g} for {unit}"

@@ -23,7 +23,9 @@ _LONGEST_LINE = 200
 
 
 class Stated:
-    """A part of a release: no other entry than its fields, and no number that is not finite, is read."""
+    """A part of a release: no other entry than its fields, and no number that is not finite, is
+    read.
+    """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -94,19 +96,27 @@ def public_number(
 
 
 def public_fraction(name: str, value: object) -> float:
-    """Check a declared share, level or probability: above 0 and below 1; raises DeclarationError."""
+    """Check a declared share, level or probability: above 0 and below 1; raises
+    DeclarationError.
+    """
     number = public_number(name, value, above=0.0)
     if number >= 1.0:
         raise DeclarationError(f"{name} = {brief(value)}: must be between 0 and 1")
     return number
 
 
-#: Sizes that are declared lie between this and its inverse, so that products and squares of them stay finite.
+#: Sizes that are declared lie between this and its inverse, so that products and squares of them
+#: stay finite.
 LARGEST_SIZE = 1e100
 
 
 def public_size(
-    name: str, value: object, *, zero: bool = False, infinite: bool = False, most: float = LARGEST_SIZE
+    name: str,
+    value: object,
+    *,
+    zero: bool = False,
+    infinite: bool = False,
+    most: float = LARGEST_SIZE,
 ) -> float:
     """Check a declared ridge, radius or bound: from 1e-100 to 1e100, or so far from 1 as ``most``.
 
@@ -134,7 +144,9 @@ def whole_number(name: str, value: object, *, at_least: int, at_most: int | None
 
 
 def one_of(name: str, value: object, kind: type[Member]) -> Member:
-    """The member of ``kind`` that is declared or named. Raises DeclarationError naming the known ones."""
+    """The member of ``kind`` that is declared or named. Raises DeclarationError naming the known
+    ones.
+    """
     try:
         return kind(value)
     except ValueError:
@@ -145,7 +157,8 @@ def one_of(name: str, value: object, kind: type[Member]) -> Member:
 def declared_choice(
     name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
 ) -> object:
-    """The value. Raises DeclarationError where it is none of these words, nor exactly of one of these types.
+    """The value. Raises DeclarationError where it is none of these words, nor exactly of one of
+    these types.
 
     Bounds and constants are proved for these: one of another type would be taken on trust.
     """
@@ -165,8 +178,8 @@ def setting(
 ) -> Any:
     """Field of a frozen dataclass whose value is ``check(name, value, **bounds)``.
 
-    None stays where it is the default, or the field is ``optional``. ``title`` stands before the name in what
-    is refused; ``check`` raises DeclarationError.
+    None stays where it is the default, or the field is ``optional``. ``title`` stands before the
+    name in what is refused; ``check`` raises DeclarationError.
     """
     declared = {"check": (check, bounds), "title": title, "optional": optional or default is None}
     return dataclasses.field(default=default, metadata=declared)
@@ -183,7 +196,8 @@ _LIMITS = {
 
 
 def wanted(check: Callable[..., Any], bounds: Mapping[str, Any]) -> str:
-    """What the check of a :func:`setting` accepts, in words: "must be a number, above 0 and at most 1".
+    """What the check of a :func:`setting` accepts, in words: "must be a number, above 0 and at most
+    1".
 
     Parameters
     ----------
@@ -216,12 +230,16 @@ def wanted(check: Callable[..., Any], bounds: Mapping[str, Any]) -> str:
 
 
 def check_settings(declared: Any) -> None:
-    """Put what its check returns in every :func:`setting` of a dataclass. Raises DeclarationError."""
+    """Put what its check returns in every :func:`setting` of a dataclass. Raises
+    DeclarationError.
+    """
     for field in dataclasses.fields(declared):
         value, known = getattr(declared, field.name), field.metadata
         if "check" in known and not (value is None and known["optional"]):
             check, bounds = known["check"]
-            object.__setattr__(declared, field.name, check(known["title"] + field.name, value, **bounds))
+            object.__setattr__(
+                declared, field.name, check(known["title"] + field.name, value, **bounds)
+            )
 
 
 def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: int) -> list[int]:
@@ -243,7 +261,9 @@ def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: 
 
 
 def one_line(name: str, value: object, *, empty: bool = False) -> str:
-    """``value`` if it is a printable line, not empty unless that is allowed. Raises DeclarationError."""
+    """``value`` if it is a printable line, not empty unless that is allowed. Raises
+    DeclarationError.
+    """
     fine = isinstance(value, str) and value.isprintable() and value == value.strip()
     if not fine or len(str(value)) > _LONGEST_LINE or not (value or empty):
         raise DeclarationError(
@@ -253,7 +273,9 @@ def one_line(name: str, value: object, *, empty: bool = False) -> str:
 
 
 def numbers(name: str, declared: object, *, each: str, **bounds: Any) -> tuple[float, ...]:
-    """One public number for ``each`` record or covariate, within these bounds. Raises DeclarationError."""
+    """One public number for ``each`` record or covariate, within these bounds. Raises
+    DeclarationError.
+    """
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         raise DeclarationError(f"{name} = {brief(declared)}: must have one entry per {each}")
     checked = tuple(public_number(name, value, **bounds) for value in declared)
@@ -281,7 +303,9 @@ def by_name(
 def per_covariate(
     name: str, declared: Any, entry: Callable[[str, Any], Value]
 ) -> Named[Value] | tuple[Value, ...]:
-    """Entries of covariates, by name or in their order, each of them checked. Raises DeclarationError."""
+    """Entries of covariates, by name or in their order, each of them checked. Raises
+    DeclarationError.
+    """
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         raise DeclarationError(
             f"{name} = {brief(declared)}: must have one entry per covariate, or none at all"
@@ -295,14 +319,18 @@ def per_covariate(
 
 
 def picked(entries: Any, columns: Sequence[int]) -> Any:
-    """The entries of covariates of these numbers, by name or in order; what is none of them stays."""
+    """The entries of covariates of these numbers, by name or in order; what is none of them
+    stays.
+    """
     if isinstance(entries, Mapping):
         named = list(entries.items())
         return dict(named[index] for index in columns)
     return tuple(entries[index] for index in columns) if isinstance(entries, Sequence) else entries
 
 
-def list_of(name: str, declared: Any, entry: Callable[[str, Any], Value], example: str) -> tuple[Value, ...]:
+def list_of(
+    name: str, declared: Any, entry: Callable[[str, Any], Value], example: str
+) -> tuple[Value, ...]:
     """Entries of a list, each of them checked. Raises DeclarationError for what is none."""
     if isinstance(declared, str) or not isinstance(declared, Sequence):
         raise DeclarationError(f"{name} = {brief(declared)}: must be a list, such as {example}")
@@ -329,7 +357,9 @@ def declared_by_name(kind: type[Declared], title: str, declared: object) -> Decl
         raise DeclarationError(f"{title} = {brief(declared)}: must have names")
     for name in declared:
         if name not in known:
-            raise DeclarationError(f"{title}: unknown name {brief(name)}; {known_names(name, known)}")
+            raise DeclarationError(
+                f"{title}: unknown name {brief(name)}; {known_names(name, known)}"
+            )
     for name, field in known.items():
         if name not in declared and field.default is field.default_factory is dataclasses.MISSING:
             raise DeclarationError(f"{title}: {name} is missing")
@@ -344,7 +374,9 @@ def json_types(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return json_types(value.to_dict())
     if dataclasses.is_dataclass(value):
-        return {item.name: json_types(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {
+            item.name: json_types(getattr(value, item.name)) for item in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {name: json_types(item) for name, item in value.items()}
     if isinstance(value, tuple | list):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 #: Width of what is written to a file or a pipe.
 WIDTH = 100
-#: Digits of a privacy parameter where it is read, rounded up. Accounts compare all that a double has.
+#: Digits of a privacy parameter where it is read, rounded up. Accounts compare all that a double
+#: has.
 READ_DIGITS = 6
 
 
@@ -46,7 +47,9 @@ def heading(title: str, *, frame: bool = False) -> Text | Table:
     return table
 
 
-def grid(*headers: str, left: int = 1, wrap: bool = True, rows: Iterable[Sequence[str]] = ()) -> Table:
+def grid(
+    *headers: str, left: int = 1, wrap: bool = True, rows: Iterable[Sequence[str]] = ()
+) -> Table:
     """A plain table of ``rows``; the first ``left`` columns are text, the others are numbers."""
     from rich import box
     from rich.table import Table
@@ -71,11 +74,17 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
-    """A privacy parameter to so many of its 15 digits, never below; what is ``left`` of one, never above.
+    """A privacy parameter to so many of its 15 digits, never below; what is ``left`` of one, never
+    above.
 
-    Those are of the nearest decimal number: a sum such as .1 + .2 is not rounded up for its last bit.
+    Those are of the nearest decimal number: a sum such as .1 + .2 is not rounded up for its last
+    bit.
     """
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Context  # every command imports this file, few need it
+    from decimal import (
+        ROUND_CEILING,
+        ROUND_FLOOR,
+        Context,
+    )  # every command imports this file, few need it
 
     context = Context(prec=digits, rounding=ROUND_FLOOR if left else ROUND_CEILING)
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
@@ -153,19 +162,28 @@ def _element(block: Block) -> str:
     rows = [("td", row) for row in zip(*(column.cells for column in block.columns), strict=True)]
     if block.show_header:
         rows.insert(0, ("th", tuple(column.header for column in block.columns)))
-    wide = block.show_header and len(block.columns) > 3  # on a narrow page cells stand below each other
-    named = [f' data-of="{html.escape(str(head.header))}"' if wide else "" for head in block.columns]
+    wide = (
+        block.show_header and len(block.columns) > 3
+    )  # on a narrow page cells stand below each other
+    named = [
+        f' data-of="{html.escape(str(head.header))}"' if wide else "" for head in block.columns
+    ]
     lines = (
-        "".join(f"<{kind}{of}>{html.escape(str(cell))}</{kind}>" for cell, of in zip(row, named, strict=True))
+        "".join(
+            f"<{kind}{of}>{html.escape(str(cell))}</{kind}>"
+            for cell, of in zip(row, named, strict=True)
+        )
         for kind, row in rows
     )
     return f"<table{' class=wide' * wide}>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def described(docstring: str | None) -> dict[str, str]:
-    """Texts by field from the lists of a docstring, on one line; what refers to another class is left out.
+    """Texts by field from the lists of a docstring, on one line; what refers to another class is
+    left out.
 
-    This is the one text of a setting: the reference, the help of commands and the tables of pages repeat it.
+    This is the one text of a setting: the reference, the help of commands and the tables of pages
+    repeat it.
     """
     texts: dict[str, str] = {}
     entries = r"^(\w+(?:, \w+)*)\n((?:    .+(?:\n|$))+)"
@@ -177,7 +195,9 @@ def described(docstring: str | None) -> dict[str, str]:
 
 
 def described_settings(made: Any) -> dict[str, str]:
-    """Texts on each setting: by a class, by one that it inherits from, or by a scheme and its class."""
+    """Texts on each setting: by a class, by one that it inherits from, or by a scheme and its
+    class.
+    """
     kind = made if isinstance(made, type) else made.family
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -192,7 +212,9 @@ def as_plain(text: str) -> str:
 
 
 def number_or_text(text: str) -> int | float | str:
-    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` and what is beyond floats -> float, anything else as it stands."""
+    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` and what is beyond floats -> float, anything else as it
+    stands.
+    """
     for kind in (int, float):
         try:
             number = kind(text)

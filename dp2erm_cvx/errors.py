@@ -25,7 +25,9 @@ def brief(value: object) -> str:
     """A value as a message quotes it: short, and whatever it is."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a whole number of thousands of digits has no text, and a foreign object may have none
+    except (
+        Exception
+    ):  # a whole number of thousands of digits has no text, and a foreign object may have none
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -50,7 +52,9 @@ class DataError(Dp2ermError, ValueError):
 
 
 class FileError(DataError):
-    """A file cannot be opened, or is another one than when a run began: let all passes reach one file."""
+    """A file cannot be opened, or is another one than when a run began: let all passes reach one
+    file.
+    """
 
 
 class ProgramError(Dp2ermError):
@@ -60,12 +64,17 @@ class ProgramError(Dp2ermError):
 class InfeasibleError(ProgramError):
     """The hard constraints of a program have no solution: add a ridge or drop constraints.
 
-    Shown to the data holder only. ``covariates`` names the balance functions that stand in the way, most
-    important first, and ``smallest_tolerance`` is the least for which weights exist, where that is known.
+    Shown to the data holder only. ``covariates`` names the balance functions that stand in the way,
+    most important first, and ``smallest_tolerance`` is the least for which weights exist, where
+    that is known.
     """
 
     def __init__(
-        self, message: str, *, covariates: tuple[str, ...] = (), smallest_tolerance: float | None = None
+        self,
+        message: str,
+        *,
+        covariates: tuple[str, ...] = (),
+        smallest_tolerance: float | None = None,
     ) -> None:
         super().__init__(message)
         self.covariates, self.smallest_tolerance = covariates, smallest_tolerance

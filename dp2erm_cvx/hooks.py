@@ -59,7 +59,9 @@ def report_of(shown: object) -> Iterator[Any]:
             loader()
         report = _registered(type(shown))
     if report is None:
-        raise LookupError(f"no report of a {type(shown).__name__} is registered: import dp2erm_cvx.report")
+        raise LookupError(
+            f"no report of a {type(shown).__name__} is registered: import dp2erm_cvx.report"
+        )
     return iter(report(shown))
 
 

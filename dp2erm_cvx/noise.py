@@ -1,9 +1,9 @@
 """The privacy noise. No other module draws it.
 
-:func:`draw` is in doubles, as if they were real numbers; :func:`draw_within` is within a proven distance of
-the ideal law, by ball arithmetic; noise on whole numbers and on a grid, and private choices, are exact.
-Discrete Laplace noise and choices are OpenDP's, whose privacy maps confirm epsilon. Exact arithmetic needs
-the extra ``secure``.
+:func:`draw` is in doubles, as if they were real numbers; :func:`draw_within` is within a proven
+distance of the ideal law, by ball arithmetic; noise on whole numbers and on a grid, and private
+choices, are exact. Discrete Laplace noise and choices are OpenDP's, whose privacy maps confirm
+epsilon. Exact arithmetic needs the extra ``secure``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def secure_available() -> bool:
 def _require(name: str) -> None:
     """Raise DeclarationError unless the package of import name ``name`` is installed."""
     if find_spec(name) is None:
-        raise DeclarationError(f"exact noise and choices need {_PACKAGES[name]}: install dp2erm-cvx[secure]")
+        raise DeclarationError(
+            f"exact noise and choices need {_PACKAGES[name]}: install dp2erm-cvx[secure]"
+        )
 
 
 def random_source(seed: int | str | None = None) -> Source:
@@ -74,14 +76,16 @@ class Draw:
 
 
 def draw_within(calibration: Calibration, error: float, *, seed: int | str | None = None) -> Draw:
-    """Draw the noise of one release within a public ``error`` > 0 of an exact draw, before rounding.
+    """Draw the noise of one release within a public ``error`` > 0 of an exact draw, before
+    rounding.
 
-    Uniform variables are endless bit strings, of which a prefix is read; the vector that they make, Gaussian
-    pairs by Box and Muller (1958), is enclosed by ball arithmetic, and bits are appended until ``error``
-    bounds the l2 distance from the center of the enclosure. The bound holds for every draw: no tail is
-    dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the bits are the operating system's;
-    with one the caller must record the result as not private. The time taken depends on the bits. Raises
-    DeclarationError for an invalid ``error`` or where python-flint is not installed.
+    Uniform variables are endless bit strings, of which a prefix is read; the vector that they make,
+    Gaussian pairs by Box and Muller (1958), is enclosed by ball arithmetic, and bits are appended
+    until ``error`` bounds the l2 distance from the center of the enclosure. The bound holds for
+    every draw: no tail is dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the
+    bits are the operating system's; with one the caller must record the result as not private. The
+    time taken depends on the bits. Raises DeclarationError for an invalid ``error`` or where
+    python-flint is not installed.
     """
     bound = public_number("error", error, above=0.0)
     _require("flint")
@@ -91,7 +95,8 @@ def draw_within(calibration: Calibration, error: float, *, seed: int | str | Non
 
 
 class LazyUniform:
-    """The number whose binary digits are the bits of ``source``, in ``[prefix, prefix + 1] / 2^length``.
+    """The number whose binary digits are the bits of ``source``, in ``[prefix, prefix + 1] /
+    2^length``.
 
     Digits are never redrawn, so that the variable is uniform whatever decided when to stop reading.
     """
@@ -109,7 +114,9 @@ class LazyUniform:
             self.length = length
 
     def ball(self) -> arb:
-        """Return the interval of what is known, without any rounding: its center and radius are dyadic."""
+        """Return the interval of what is known, without any rounding: its center and radius are
+        dyadic.
+        """
         from flint import arb
 
         exponent = -(self.length + 1)
@@ -117,7 +124,9 @@ class LazyUniform:
 
 
 def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
-    """Normal variables, each rounded to the nearest integer: bits are read until no other is possible."""
+    """Normal variables, each rounded to the nearest integer: bits are read until no other is
+    possible.
+    """
     from flint import arb
 
     def nearest(balls: list[arb]) -> tuple[int, ...] | None:
@@ -132,7 +141,9 @@ def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
 def _read_on(
     uniforms: Sequence[LazyUniform], bits: int, result: Callable[[list[arb]], Known | None]
 ) -> Known:
-    """The ``result`` of balls of the uniforms: ``bits`` and then more are read until there is one."""
+    """The ``result`` of balls of the uniforms: ``bits`` and then more are read until there is
+    one.
+    """
     from flint import ctx
 
     while True:
@@ -145,7 +156,9 @@ def _read_on(
 
 
 def _uniforms_needed(calibration: Calibration) -> int:
-    """A pair for every two Gaussian coordinates, and p for a gamma radius; p and p + 1 for box noise."""
+    """A pair for every two Gaussian coordinates, and p for a gamma radius; p and p + 1 for box
+    noise.
+    """
     if calibration.blocks > 1:
         return calibration.blocks * _uniforms_needed(calibration.of_block)
     p = calibration.n_parameters
@@ -229,10 +242,11 @@ def _nearest(number: arb) -> float:
 def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:
     """Draw the noise vector ``b`` (p,) for one release, in floating point, as if it were exact.
 
-    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere. Box noise of half widths m:
-    ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Without ``seed`` the operating
-    system's entropy is used; with one anyone can repeat the draw, and the caller must record the result as
-    not private. :func:`~dp2erm_cvx.noise.draw_within` proves a distance to an exact draw.
+    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere. Box noise of half
+    widths m: ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Without
+    ``seed`` the operating system's entropy is used; with one anyone can repeat the draw, and the
+    caller must record the result as not private. :func:`~dp2erm_cvx.noise.draw_within` proves a
+    distance to an exact draw.
     """
     source = random_source(seed)
     return np.concatenate([_drawn(calibration.of_block, source) for _ in range(calibration.blocks)])
@@ -245,7 +259,9 @@ def _drawn(calibration: Calibration, source: Source) -> NDArray[np.float64]:
         return np.array([source.gauss(0.0, calibration.scale) for _ in range(p)])
     if calibration.box is not None:
         length = source.gammavariate(p + 1, calibration.scale)
-        return np.array([length * width * (2.0 * source.random() - 1.0) for width in calibration.box])
+        return np.array(
+            [length * width * (2.0 * source.random() - 1.0) for width in calibration.box]
+        )
     norm = 0.0
     while norm == 0.0:
         direction = [source.gauss(0.0, 1.0) for _ in range(p)]
@@ -254,7 +270,9 @@ def _drawn(calibration: Calibration, source: Source) -> NDArray[np.float64]:
     return np.array([radius * (coordinate / norm) for coordinate in direction])
 
 
-def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def simulate_noise(
+    calibration: Calibration, size: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
     """Draw ``size`` noise vectors (size, p) for figures and predictions, never for a release."""
     if calibration.blocks > 1:
         parts = [simulate_noise(calibration.of_block, size, rng) for _ in range(calibration.blocks)]
@@ -270,11 +288,14 @@ def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator
     return direction * rng.gamma(calibration.n_parameters, calibration.scale, size=(size, 1))
 
 
-def simulate_cubes(scale: float, block: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw noise (size,) of density ``exp(-max_j |u_j| / scale)`` on every block, never for a release.
+def simulate_cubes(
+    scale: float, block: int, size: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw noise (size,) of density ``exp(-max_j |u_j| / scale)`` on every block, never for a
+    release.
 
-    A block of q numbers is ``R U``: U uniform in the cube, R Gamma of shape q + 1. ``size`` is a whole number
-    of blocks.
+    A block of q numbers is ``R U``: U uniform in the cube, R Gamma of shape q + 1. ``size`` is a
+    whole number of blocks.
     """
     half_widths = rng.gamma(block + 1, scale, size=(size // block, 1))
     cubes: NDArray[np.float64] = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), block))
@@ -291,13 +312,13 @@ def perturb_integers(
 ) -> tuple[int, ...]:
     """Add the noise to every integer; the result is integers again, nothing is rounded.
 
-    Values are first clipped to ``[-2^62, 2^62]``, results to 64 bits, as OpenDP does. Laplace noise is
-    OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest integer is certain,
-    noise on blocks is drawn in whole numbers (:func:`cube_noise`), whatever ``exact`` is. With ``exact``
-    False the law of single integers is that of doubles: the caller must state that exact arithmetic is
-    assumed. With a seed it is repeatable as well: the caller must record the result as not private. Raises
-    DeclarationError where a package of the extra ``secure`` is missing, CalibrationError where the scale does
-    not pay for ``noise.epsilon``.
+    Values are first clipped to ``[-2^62, 2^62]``, results to 64 bits, as OpenDP does. Laplace noise
+    is OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest
+    integer is certain, noise on blocks is drawn in whole numbers (:func:`cube_noise`), whatever
+    ``exact`` is. With ``exact`` False the law of single integers is that of doubles: the caller
+    must state that exact arithmetic is assumed. With a seed it is repeatable as well: the caller
+    must record the result as not private. Raises DeclarationError where a package of the extra
+    ``secure`` is missing, CalibrationError where the scale does not pay for ``noise.epsilon``.
     """
     inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
     if noise.block > 1:
@@ -313,7 +334,9 @@ def perturb_integers(
         source = random_source(seed)
         gaussian = noise.noise is Noise.GAUSSIAN
         drawn = tuple(
-            round(source.gauss(0.0, noise.scale)) if gaussian else _two_sided(1.0 / noise.scale, source)
+            round(source.gauss(0.0, noise.scale))
+            if gaussian
+            else _two_sided(1.0 / noise.scale, source)
             for _ in inside
         )
     return _within_64_bits(inside, drawn)
@@ -326,7 +349,9 @@ def _within_64_bits(values: Sequence[int], noise: Sequence[int]) -> tuple[int, .
 
 
 def _on_blocks(count: int, noise: IntegerNoise, source: Source) -> list[int]:
-    """Noise of ``count`` integers, block by block; its scale pays for epsilon in exact fractions."""
+    """Noise of ``count`` integers, block by block; its scale pays for epsilon in exact
+    fractions.
+    """
     scale = Fraction(noise.scale)
     if not noise.sensitivity <= Fraction(noise.epsilon) * scale:
         raise CalibrationError(
@@ -339,13 +364,14 @@ def _on_blocks(count: int, noise: IntegerNoise, source: Source) -> list[int]:
 
 
 def cube_noise(size: int, rate: Fraction, source: Source) -> list[int]:
-    """Draw whole numbers u, ``size`` of them, with ``P(u)`` proportional to ``exp(-rate max_j |u_j|)``.
+    """Draw whole numbers u, ``size`` of them, with ``P(u)`` proportional to ``exp(-rate max_j
+    |u_j|)``.
 
-    Nothing is rounded. As ``exp(-c r)`` is ``1 - exp(-c)`` times the sum of ``exp(-c k)`` over ``k >= r``, u
-    is uniform in a cube ``{-k, ..., k}^q`` of random k, of probability proportional to ``(2k + 1)^q
-    exp(-c k)``. The generating function of ``(2k + 1)^q`` is ``B_q(x) / (1 - x)^(q + 1)``, B_q the Eulerian
-    polynomial of type B, whose coefficients are positive: so k is a sum of q + 1 geometric variables and of
-    one with weights ``B_qj exp(-c j)``.
+    Nothing is rounded. As ``exp(-c r)`` is ``1 - exp(-c)`` times the sum of ``exp(-c k)`` over ``k
+    >= r``, u is uniform in a cube ``{-k, ..., k}^q`` of random k, of probability proportional to
+    ``(2k + 1)^q exp(-c k)``. The generating function of ``(2k + 1)^q`` is ``B_q(x) / (1 - x)^(q +
+    1)``, B_q the Eulerian polynomial of type B, whose coefficients are positive: so k is a sum of q
+    + 1 geometric variables and of one with weights ``B_qj exp(-c j)``.
 
     Parameters
     ----------
@@ -389,7 +415,9 @@ def _place(number: int, weights: Sequence[int]) -> int:
 
 
 def _happens(rate: Fraction, source: Source) -> bool:
-    """True with probability ``exp(-rate)``, for a rate of at least 0 (Canonne, Kamath and Steinke 2020)."""
+    """True with probability ``exp(-rate)``, for a rate of at least 0 (Canonne, Kamath and Steinke
+    2020).
+    """
     while rate > 1:
         if not _happens(Fraction(1), source):
             return False
@@ -401,7 +429,9 @@ def _happens(rate: Fraction, source: Source) -> bool:
 
 
 def _geometric(rate: Fraction, source: Source) -> int:
-    """Draw g >= 0 with ``P(g)`` proportional to ``exp(-rate g)`` (Canonne, Kamath and Steinke 2020)."""
+    """Draw g >= 0 with ``P(g)`` proportional to ``exp(-rate g)`` (Canonne, Kamath and Steinke
+    2020).
+    """
     numerator, denominator = rate.numerator, rate.denominator
     while True:
         remainder = source.randrange(denominator)
@@ -418,15 +448,18 @@ def perturb_on_grid(
 ) -> NDArray[np.float64]:
     """Round ``values``, shape (p,), to the grid ``2^exponent Z^p`` and add discrete Laplace noise.
 
-    The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and Steinke 2020),
-    in exact integers; the sum is rounded to finite doubles. With a seed the noise is repeatable, in floating
-    point and without OpenDP: the caller must record the result as not private. Raises DeclarationError where
-    the length is not p or OpenDP is missing, CalibrationError where its map does not confirm
-    ``noise.epsilon``, and CertificateError where a value is not finite, which no certified solution is.
+    The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and
+    Steinke 2020), in exact integers; the sum is rounded to finite doubles. With a seed the noise is
+    repeatable, in floating point and without OpenDP: the caller must record the result as not
+    private. Raises DeclarationError where the length is not p or OpenDP is missing,
+    CalibrationError where its map does not confirm ``noise.epsilon``, and CertificateError where a
+    value is not finite, which no certified solution is.
     """
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (noise.n_parameters,):
-        raise DeclarationError(f"values of shape {vector.shape}: the noise is for ({noise.n_parameters},)")
+        raise DeclarationError(
+            f"values of shape {vector.shape}: the noise is for ({noise.n_parameters},)"
+        )
     # OpenDP would take "not a number" for 0 and infinity for the largest double
     if not np.all(np.isfinite(vector)):
         raise CertificateError("a value to be perturbed is not finite")
@@ -442,8 +475,8 @@ def perturb_on_grid(
 def selection_scale(sensitivity: int, epsilon: float) -> float:
     """``2 s / epsilon``, rounded up: scores that differ by it are told apart by odds of e.
 
-    ``sensitivity`` bounds how far replacing one record moves any score. Raises CalibrationError where the
-    scale is out of floating-point range.
+    ``sensitivity`` bounds how far replacing one record moves any score. Raises CalibrationError
+    where the scale is out of floating-point range.
     """
     scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
     if not 0.0 < scale < math.inf:
@@ -454,10 +487,10 @@ def selection_scale(sensitivity: int, epsilon: float) -> float:
 def private_choice(sensitivity: int, epsilon: float, source: Source | None = None) -> Choice:
     """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
 
-    Candidates in random order are accepted with probability ``exp(epsilon (q - q*) / 2s)``, ``q*`` the best
-    score and ``s`` their sensitivity (McKenna and Sheldon 2020). From a seeded ``source`` it has that law to
-    the accuracy of doubles, without OpenDP: not private. Raises DeclarationError where OpenDP is not
-    installed, CalibrationError where it does not certify epsilon.
+    Candidates in random order are accepted with probability ``exp(epsilon (q - q*) / 2s)``, ``q*``
+    the best score and ``s`` their sensitivity (McKenna and Sheldon 2020). From a seeded ``source``
+    it has that law to the accuracy of doubles, without OpenDP: not private. Raises DeclarationError
+    where OpenDP is not installed, CalibrationError where it does not certify epsilon.
     """
     scale = selection_scale(sensitivity, epsilon)
     if source is not None:
@@ -473,7 +506,9 @@ def private_choice(sensitivity: int, epsilon: float, source: Source | None = Non
     space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
     measurement: Any = make_noisy_max(*space, max_divergence(), scale)
     if not measurement.map(sensitivity) <= epsilon:
-        raise CalibrationError(f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}")
+        raise CalibrationError(
+            f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}"
+        )
     return lambda scores: int(measurement(list(scores)))
 
 
@@ -494,9 +529,9 @@ def quantile_places(
 def quantile_scores(counts: NDArray[np.int64], rank: int) -> list[int]:
     """Minus the distance, in records, of ``rank`` to the ranks of each candidate. Not private.
 
-    ``counts`` (m,) are those of :func:`quantile_places`; candidate c has the ranks from the number of values
-    below it to that of values up to it. Replacing one record moves both by at most 1, and so every score; of
-    a person who adds K whole parts to several candidates, all by at most K.
+    ``counts`` (m,) are those of :func:`quantile_places`; candidate c has the ranks from the number
+    of values below it to that of values up to it. Replacing one record moves both by at most 1, and
+    so every score; of a person who adds K whole parts to several candidates, all by at most K.
     """
     up_to = np.cumsum(counts)
     missed = np.maximum(up_to - counts - rank, 0) + np.maximum(rank - up_to, 0)
@@ -511,9 +546,11 @@ def _laplace(
     size: int | None = None,
     k: int | None = None,
 ) -> list[Any]:
-    """Values plus discrete Laplace noise by OpenDP, whose map confirms epsilon at the l1 sensitivity.
+    """Values plus discrete Laplace noise by OpenDP, whose map confirms epsilon at the l1
+    sensitivity.
 
-    ``atom`` describes a value, ``k`` is the exponent of the grid, ``size`` the number of values, if public.
+    ``atom`` describes a value, ``k`` is the exponent of the grid, ``size`` the number of values, if
+    public.
     """
     _require("opendp")
     # not opendp.prelude, which imports far more
@@ -521,11 +558,15 @@ def _laplace(
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    space = domains.vector_domain(domains.atom_domain(**atom), size), metrics.l1_distance(T=atom["T"])
+    space = (
+        domains.vector_domain(domains.atom_domain(**atom), size),
+        metrics.l1_distance(T=atom["T"]),
+    )
     measurement: Any = measurements.make_laplace(*space, noise.scale, k=k)
     if not measurement.map(sensitivity) <= noise.epsilon:
         raise CalibrationError(
-            f"OpenDP does not confirm epsilon = {noise.epsilon:g} for noise of scale {noise.scale:g}"
+            f"OpenDP does not confirm epsilon = {noise.epsilon:g} for noise of scale "
+            f"{noise.scale:g}"
         )
     return list(measurement(list(values)))
 
@@ -549,4 +590,6 @@ def _flip(scale: float, source: Source, scores: Sequence[int]) -> int:
     order = list(range(len(scores)))
     source.shuffle(order)
     # random() is below 1, so that the best is always accepted
-    return next(place for place in order if source.random() < math.exp((scores[place] - best) / scale))
+    return next(
+        place for place in order if source.random() < math.exp((scores[place] - best) / scale)
+    )

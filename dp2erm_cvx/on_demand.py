@@ -1,7 +1,8 @@
 """Modules that take long to import, which are imported where something of them is first asked for.
 
-CVXPY takes longer to import than a release takes to be read and verified. A file that declares problems
-writes ``from dp2erm_cvx.on_demand import cvxpy as cp`` and goes on as if CVXPY were imported.
+CVXPY takes longer to import than a release takes to be read and verified. A file that declares
+problems writes ``from dp2erm_cvx.on_demand import cvxpy as cp`` and goes on as if CVXPY were
+imported.
 """
 
 from __future__ import annotations

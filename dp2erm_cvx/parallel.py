@@ -28,24 +28,30 @@ def whole_workers(workers: float) -> int:
     """A number of workers, or -1 for all of them. Raises DeclarationError."""
     number = public_number("workers", workers)
     if number != int(number) or (number < 1 and number != -1):
-        raise DeclarationError(f"workers = {workers!r}: must be a whole number of at least 1, or -1 for all")
+        raise DeclarationError(
+            f"workers = {workers!r}: must be a whole number of at least 1, or -1 for all"
+        )
     if number > _MOST:
         raise DeclarationError(f"workers = {workers!r}: must be at most {_MOST:,}")
     return int(number)
 
 
-def run_tasks(function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, workers: int) -> Iterator[_T]:
-    """Yield ``function(*task)`` for every task, in the order of the tasks, each as soon as it is there.
+def run_tasks(
+    function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, workers: int
+) -> Iterator[_T]:
+    """Yield ``function(*task)`` for every task, in the order of the tasks, each as soon as it is
+    there.
 
-    One worker runs in this process. More go through joblib, so that its backend can be chosen outside::
+    One worker runs in this process. More go through joblib, so that its backend can be chosen
+    outside::
 
         with joblib.parallel_config(backend="dask"):
             audit_stability(..., workers=-1)
 
-    Processes of this machine end with this one, however it ends. A result must be a function of its task
-    alone: it has a seed of its own, and never more than one thread of the linear algebra, whose rounding
-    would depend on their number. Raises DeclarationError for an invalid number of workers, and whatever
-    ``function`` raises.
+    Processes of this machine end with this one, however it ends. A result must be a function of its
+    task alone: it has a seed of its own, and never more than one thread of the linear algebra,
+    whose rounding would depend on their number. Raises DeclarationError for an invalid number of
+    workers, and whatever ``function`` raises.
     """
     workers = whole_workers(workers)
     if workers == 1:
@@ -53,7 +59,10 @@ def run_tasks(function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, 
     from joblib import Parallel, delayed
 
     parallel = Parallel(
-        n_jobs=workers, return_as="generator", pre_dispatch="2 * n_jobs", **ending_with_this_process()
+        n_jobs=workers,
+        return_as="generator",
+        pre_dispatch="2 * n_jobs",
+        **ending_with_this_process(),
     )
     results: Iterator[_T] = parallel(delayed(_alone)(function, task) for task in tasks)
     return results
@@ -71,7 +80,9 @@ _LOCK = Lock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread of the linear algebra, whose rounding would depend on their number: of the process."""
+    """One thread of the linear algebra, whose rounding would depend on their number: of the
+    process.
+    """
     with _LOCK:
         if not _ALONE["tasks"]:
             _ALONE["limit"] = _libraries(len(sys.modules)).limit(limits=1)
@@ -87,16 +98,20 @@ def one_thread() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
-    """Libraries of the linear algebra, looked for again only where more modules are there: it takes long."""
+    """Libraries of the linear algebra, looked for again only where more modules are there: it takes
+    long.
+    """
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def ending_with_this_process() -> dict[str, Any]:
-    """Arguments of an executor of joblib or loky, whose workers then outlive this process in no case.
+    """Arguments of an executor of joblib or loky, whose workers then outlive this process in no
+    case.
 
-    Workers that wait for tasks, or are in the middle of one, would else keep what they hold in memory.
+    Workers that wait for tasks, or are in the middle of one, would else keep what they hold in
+    memory.
     """
     return {"initializer": _end_with, "initargs": _pipe(os.getpid())[:1]}
 

@@ -14,7 +14,9 @@ from dp2erm_cvx.checks import check_settings, public_number, setting
 from dp2erm_cvx.errors import DeclarationError
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
-RENYI_ORDERS: tuple[float, ...] = tuple(float(f"{1.0 + 2.0 ** (step / 6):.6g}") for step in range(-42, 121))
+RENYI_ORDERS: tuple[float, ...] = tuple(
+    float(f"{1.0 + 2.0 ** (step / 6):.6g}") for step in range(-42, 121)
+)
 _MOST_ORDERS = 10_000
 _ULP = 2.0**-52
 
@@ -32,10 +34,11 @@ class Neighboring(enum.StrEnum):
 class Standing(enum.StrEnum):
     """True if the guarantee holds for this release.
 
-    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not certified
-    or a penalty with kinks leaves only a duality gap. ``FITTED_BEFORE``: it was, and a step of a
-    Pipeline had read the records. ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
-    ``UNPROVEN``: the plan says itself that no theorem certifies its bound or its noise.
+    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
+    certified or a penalty with kinks leaves only a duality gap. ``FITTED_BEFORE``: it was, and a
+    step of a Pipeline had read the records. ``NOT_PRIVATE``: the noise was seeded, so anyone can
+    subtract it. ``UNPROVEN``: the plan says itself that no theorem certifies its bound or its
+    noise.
     """
 
     PRIVATE = "private"
@@ -52,7 +55,8 @@ class Budget:
     Parameters
     ----------
     epsilon
-        Privacy budget, above 0: what any probability may change by with one record, on the log scale.
+        Privacy budget, above 0: what any probability may change by with one record, on the log
+        scale.
     delta
         Additive slack of the guarantee, below 1; Gaussian noise needs one above 0.
 
@@ -68,10 +72,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class RenyiCurve:
-    """Proven bounds on the Renyi divergence ``D_alpha`` of a release between neighbors, in both directions.
+    """Proven bounds on the Renyi divergence ``D_alpha`` of a release between neighbors, in both
+    directions.
 
-    ``orders`` are finite, above 1 and increasing; ``divergences`` has one bound for each, at least 0 and
-    infinite where nothing is proven. All of them are public. Every operation rounds up.
+    ``orders`` are finite, above 1 and increasing; ``divergences`` has one bound for each, at least
+    0 and infinite where nothing is proven. All of them are public. Every operation rounds up.
 
     Raises DeclarationError for anything else.
     """
@@ -98,13 +103,17 @@ class RenyiCurve:
     def pure(cls, epsilon: float, orders: Sequence[float] = RENYI_ORDERS) -> RenyiCurve:
         """The curve of a pure ``epsilon`` release: ``min(epsilon, alpha epsilon^2 / 2)``.
 
-        Bun and Steinke (2016), Proposition 3.3; the divergence is at most its limit ``epsilon`` as well.
+        Bun and Steinke (2016), Proposition 3.3; the divergence is at most its limit ``epsilon`` as
+        well.
         """
         level = public_number("epsilon", epsilon, at_least=0.0)
-        return cls(tuple(orders), tuple(min(level, _up(order * level * (0.5 * level))) for order in orders))
+        return cls(
+            tuple(orders), tuple(min(level, _up(order * level * (0.5 * level))) for order in orders)
+        )
 
     def at(self, order: float) -> float:
-        """The bound at any ``order`` above 1: that of the next stated order, infinite beyond the last.
+        """The bound at any ``order`` above 1: that of the next stated order, infinite beyond the
+        last.
 
         The divergence never falls as the order rises (van Erven and Harremoes 2014, Theorem 3).
         """
@@ -112,7 +121,8 @@ class RenyiCurve:
         return self.divergences[place] if place < len(self.orders) else math.inf
 
     def plus(self, *more: RenyiCurve) -> RenyiCurve:
-        """The curve of all the releases together, at the orders of any of them (Mironov 2017, Proposition 1).
+        """The curve of all the releases together, at the orders of any of them (Mironov 2017,
+        Proposition 1).
 
         Curves are added at equal orders, whatever their grids.
         """
@@ -153,12 +163,14 @@ EXACT = "the weights are those of the exact minimizer"
 
 @dataclass(frozen=True)
 class StabilityBound:
-    """A proven bound on how far the weights move between neighboring datasets, of public numbers alone.
+    """A proven bound on how far the weights move between neighboring datasets, of public numbers
+    alone.
 
     Parameters
     ----------
     V
-        Bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)`` of weights of sum n, at most 2n.
+        Bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)`` of weights of sum n, at
+        most 2n.
     theorem
         The statement that proves it.
     assumptions
@@ -181,9 +193,10 @@ class StabilityBound:
     def of_computed_weights(self, error: float, n_samples: int, *, certain: bool) -> Self:
         """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
 
-        V sums every weight's movement once, with both weights of the changed record in place of theirs: it
-        grows by at most the two errors. No nonnegative weights of sum n have a V above 2n, computed ones
-        included: that is their bound where it is not ``certain`` that they are certified.
+        V sums every weight's movement once, with both weights of the changed record in place of
+        theirs: it grows by at most the two errors. No nonnegative weights of sum n have a V above
+        2n, computed ones included: that is their bound where it is not ``certain`` that they are
+        certified.
 
         Parameters
         ----------

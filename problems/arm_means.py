@@ -3,10 +3,10 @@
 minimize    sum_i w_i (z_i - <x_i, theta>)^2 + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
 subject to  theta in Theta, by default a box of the bound on z
 
-``arm_means`` has x = (1 - a, a) and z = y, the centered outcome: the effect is theta_1 - theta_0, whatever
-the arm masses are, which a ridge in the first stage may leave unequal. ``plug_in_ate`` is the regression of
-``itr`` with x = 1 and z = 2 (2a - 1) y: theta is its weighted mean, which estimates the effect only where
-each arm has weight n/2.
+``arm_means`` has x = (1 - a, a) and z = y, the centered outcome: the effect is theta_1 - theta_0,
+whatever the arm masses are, which a ridge in the first stage may leave unequal. ``plug_in_ate`` is
+the regression of ``itr`` with x = 1 and z = 2 (2a - 1) y: theta is its weighted mean, which
+estimates the effect only where each arm has weight n/2.
 """
 
 from __future__ import annotations

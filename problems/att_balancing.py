@@ -3,8 +3,9 @@
 minimize    sum over controls of w_i log(w_i) + n/(2 ridge) ||m||^2
 subject to  sum over controls of w_i = number of treated,  0 <= w_i <= cap,  w_i = 1 of the treated
 
-with m = (sum over treated of g(x_i) - sum over controls of w_i g(x_i)) / n, g balance functions. Released are
-these weights times n / (2 n_1), n_1 the number of treated, so that their sum is n and each arm weighs half.
+with m = (sum over treated of g(x_i) - sum over controls of w_i g(x_i)) / n, g balance functions.
+Released are these weights times n / (2 n_1), n_1 the number of treated, so that their sum is n and
+each arm weighs half.
 """
 
 from __future__ import annotations
@@ -23,22 +24,25 @@ from dp2erm_cvx.program import Balance, Moments, scheme, setting
     cap=setting(10.0, at_least=1, infinite=True),
     kinks=False,
 )
-def att_balancing(w: cp.Variable, records: Any, balance: Balance, ridge: float, cap: float) -> cp.Problem:
-    """Entropy balance of controls to the treated, for the effect on them (Hainmueller 2012, relaxed).
+def att_balancing(
+    w: cp.Variable, records: Any, balance: Balance, ridge: float, cap: float
+) -> cp.Problem:
+    """Entropy balance of controls to the treated, for the effect on them (Hainmueller 2012,
+    relaxed).
 
-    It needs a declared arm floor of at least n / (1 + cap), under which controls can weigh as much as the
-    treated.
+    It needs a declared arm floor of at least n / (1 + cap), under which controls can weigh as much
+    as the treated.
 
     Parameters
     ----------
     balance
         Balance functions of the scaled covariates, intercept excluded.
     ridge
-        Above 0: the price of imbalance is its inverse; default: the squared norm bound of the functions, so
-        that the stability bound does not depend on how covariates are scaled.
+        Above 0: the price of imbalance is its inverse; default: the squared norm bound of the
+        functions, so that the stability bound does not depend on how covariates are scaled.
     cap
-        At least 1: no control weighs more than so many treated records; ``inf`` for no cap. The smallest one
-        that the arm floor admits has the smallest stability bound.
+        At least 1: no control weighs more than so many treated records; ``inf`` for no cap. The
+        smallest one that the arm floor admits has the smallest stability bound.
     """
     n = records.n
     controls = records.arms[:, 0]

@@ -3,9 +3,9 @@
 minimize    sum over controls of F(<x_i, v>) - sum over treated of <x_i, v> + n ridge/2 ||v||^2
 subject to  ||v|| <= radius
 
-and w_i proportional to 1 at the treated, and to F'(<x_i, v>) at controls, a logistic curve from ``low`` to
-``high`` with F'(0) = F''(0) = 1. Without a ridge the stationarity condition reads "sum of F' x over
-controls = sum of x over the treated".
+and w_i proportional to 1 at the treated, and to F'(<x_i, v>) at controls, a logistic curve from
+``low`` to ``high`` with F'(0) = F''(0) = 1. Without a ridge the stationarity condition reads "sum
+of F' x over controls = sum of x over the treated".
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from dp2erm_cvx.program import scheme, setting
 
 
 @scheme.separable(
-    ridge="M**2 / 50", radius="30 / M", low=setting(0.2, above=0, below=1), high=setting(3.0, above=1)
+    ridge="M**2 / 50",
+    radius="30 / M",
+    low=setting(0.2, above=0, below=1),
+    high=setting(3.0, above=1),
 )
 def att_calibration(u: Any, arm: int, low: float, high: float) -> Any:
     """Bounded (logit) calibration of Deville & Sarndal (1992), of controls to the treated.
 
-    The effect on the treated, at a small part of the V of ``odds_weights``. Where less than ``low`` times as
-    many records are treated as are controls, weights cannot fall to what the totals ask for, and balance is
-    lost: declare a smaller ``low`` where treatment is rare.
+    The effect on the treated, at a small part of the V of ``odds_weights``. Where less than ``low``
+    times as many records are treated as are controls, weights cannot fall to what the totals ask
+    for, and balance is lost: declare a smaller ``low`` where treatment is rare.
 
     Parameters
     ----------

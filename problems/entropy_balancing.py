@@ -7,19 +7,20 @@ subject to  sum_i w_i = n,  0 <= w_i <= cap of the arm
 
 The base weights d_i are 1, or half of the inverse of the public share of the arm.
 
-with m = (m_0, m_1), m_a = sum over arm a of w_i g(x_i) / n - gbar / 2, g = (constant, balance(x)); without a
-radius the price is n/(2 ridge) ||m||^2. Without a cap it is the Fenchel dual of
+with m = (m_0, m_1), m_a = sum over arm a of w_i g(x_i) / n - gbar / 2, g = (constant, balance(x));
+without a radius the price is n/(2 ridge) ||m||^2. Without a cap it is the Fenchel dual of
 
 minimize    n ( log mean_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
 subject to  ||lam||_2 <= radius
 
-with b_i = e_{a_i} (x) g(x_i), t = (gbar, gbar)/2 and weights proportional to exp(<b_i, lam>): equation
-entropy_dual of the paper but for the scaling of its rows, which is that of ``paper_entropy_balancing``.
+with b_i = e_{a_i} (x) g(x_i), t = (gbar, gbar)/2 and weights proportional to exp(<b_i, lam>):
+equation entropy_dual of the paper but for the scaling of its rows, which is that of
+``paper_entropy_balancing``.
 
-``entropy_balancing_hard`` has exact balance, ``m = 0`` in place of the price (equation entropy_weight_primal
-of the paper, n times, with a uniform base measure and arms of n/2). It is not private: no stability bound
-exists for hard constraints that depend on the data. Its certificate is a backward error, and infeasible
-records are refused by a proof.
+``entropy_balancing_hard`` has exact balance, ``m = 0`` in place of the price (equation
+entropy_weight_primal of the paper, n times, with a uniform base measure and arms of n/2). It is not
+private: no stability bound exists for hard constraints that depend on the data. Its certificate is
+a backward error, and infeasible records are refused by a proof.
 """
 
 from __future__ import annotations
@@ -63,21 +64,23 @@ def entropy_balancing(
     balance
         Balance functions of the scaled covariates, intercept excluded.
     constant
-        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
-        of ``balance``.
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the
+        norm bound of ``balance``.
     ridge
-        Above 0: the price of imbalance is its inverse; default: the squared norm bound of the functions and
-        the constant, so that the stability bound does not depend on how covariates are scaled.
+        Above 0: the price of imbalance is its inverse; default: the squared norm bound of the
+        functions and the constant, so that the stability bound does not depend on how covariates
+        are scaled.
     radius
         Bound on the slope of the price, in units of its argument; ``inf`` for none.
     cap
-        No weight is above so many times the mean weight of its arm, if both arms weigh half; ``inf`` for
-        none.
+        No weight is above so many times the mean weight of its arm, if both arms weigh half;
+        ``inf`` for none.
     treated
         Public share of the treated, for caps and bases; a wrong one costs balance and no privacy.
     bases
-        "even": weights are near 1. "by_arm": near ``1 / (2 share)`` of their arm, its mean weight where both
-        arms weigh half; a cap below 1, which some records could not meet, is then raised to 1.
+        "even": weights are near 1. "by_arm": near ``1 / (2 share)`` of their arm, its mean weight
+        where both arms weigh half; a cap below 1, which some records could not meet, is then raised
+        to 1.
 
     Raises
     ------
@@ -86,13 +89,14 @@ def entropy_balancing(
     """
     if ridge == 0.0:
         raise DeclarationError(
-            "ridge = 0: must be greater than 0. Within a radius alone the price is radius times the norm of "
-            "the imbalance, which a small ridge smooths: declare one, or write n * radius * "
-            "cp.norm(imbalance) in a scheme of your own"
+            "ridge = 0: must be greater than 0. Within a radius alone the price is radius times "
+            "the norm of the imbalance, which a small ridge smooths: declare one, or write n * "
+            "radius * cp.norm(imbalance) in a scheme of your own"
         )
     n = records.n
     half = cp.sum(records.features(balance), axis=0) / 2
-    # n/2 as a sum over records: beside a number as large as n the weight of one record would lose digits
+    # n/2 as a sum over records: beside a number as large as n the weight of one record would lose
+    # digits
     mass = constant * (records.arms.T @ w - cp.sum(records.ones) / 2)
     of_controls = records.features(balance, "controls").T @ w - half
     of_treated = records.features(balance, "treated").T @ w - half
@@ -106,7 +110,9 @@ def entropy_balancing(
         return cp.Problem(cp.Minimize(price - cp.sum(cp.entr(w))), constraints)
     of_control, of_treated = caps_of_arms(1.0, treated).tolist()
     least, most = min(of_control, of_treated), max(of_control, of_treated)
-    base = records.numbers("base", lambda x, a, y: of_treated if a == 1 else of_control, least, most)
+    base = records.numbers(
+        "base", lambda x, a, y: of_treated if a == 1 else of_control, least, most
+    )
     constraints = [cp.sum(w) == n, w >= 0]
     if math.isfinite(cap):
         constraints.append(w <= records.arms @ np.maximum(caps_of_arms(cap, treated), 1.0))
@@ -115,9 +121,11 @@ def entropy_balancing(
 
 @scheme(balance=Moments(), kinks=False)
 def entropy_balancing_hard(w: cp.Variable, records: Any, balance: Balance) -> cp.Problem:
-    """Exact balance (Hainmueller 2012; Lee & Chen 2026, eq. entropy_weight_primal); without privacy alone.
+    """Exact balance (Hainmueller 2012; Lee & Chen 2026, eq. entropy_weight_primal); without privacy
+    alone.
 
-    Arms that weigh as many as they have records, in place of n/2 each, have these weights times 2 n_a / n.
+    Arms that weigh as many as they have records, in place of n/2 each, have these weights times 2
+    n_a / n.
 
     Parameters
     ----------

@@ -4,9 +4,10 @@ minimize    sum_i log(1 + exp(-s_i)) + n ridge/2 ||v||^2,   s_i = (2 a_i - 1) <x
 subject to  ||v|| <= radius
 
 and w_i proportional to min(1 + exp(-s_i), trim): equations IPW_beta_logistic_loss (n times) and
-IPW_weight_def of the paper. The private variant adds ``n gamma/2 ||v||^2 + <b, v>`` to the objective: given
-v, each weight depends on its own record and the normalization only, so the second stage needs no more than a
-bound on the largest weight. It needs no ridge for stability, and a finite radius or trim.
+IPW_weight_def of the paper. The private variant adds ``n gamma/2 ||v||^2 + <b, v>`` to the
+objective: given v, each weight depends on its own record and the normalization only, so the second
+stage needs no more than a bound on the largest weight. It needs no ridge for stability, and a
+finite radius or trim.
 """
 
 from __future__ import annotations
@@ -33,4 +34,6 @@ def ipw_logistic(s: Any, trim: float) -> Any:
 
 
 # a propensity from 0.036 to 0.964, for a third less noise than without a ball
-ipw_private = private(ipw_logistic, name="ipw_private", ridge="M**2 / 100", radius="3.3 / M", trim=10.0)
+ipw_private = private(
+    ipw_logistic, name="ipw_private", ridge="M**2 / 100", radius="3.3 / M", trim=10.0
+)

@@ -3,9 +3,9 @@
 minimize    || sum_i w_i phi(x_i) - n mean_j phi(t_j) ||^2 + n ridge ||w||^2
 subject to  sum over the source of w_i = n,  w >= 0
 
-phi the features of the kernel, t_j the target: n^2 times the squared discrepancy of both samples. For
-transfer of a regression to a population with other covariates (covariate shift), with ``regression`` as the
-second stage.
+phi the features of the kernel, t_j the target: n^2 times the squared discrepancy of both samples.
+For transfer of a regression to a population with other covariates (covariate shift), with
+``regression`` as the second stage.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def kernel_mean_matching(
     Parameters
     ----------
     target
-        A public sample, and every record is a source; or None: the treated records are the target. These
-        are private data as well, and get weight 0; the domain's ``arm_floor`` then bounds how far their mean
-        moves.
+        A public sample, and every record is a source; or None: the treated records are the target.
+        These are private data as well, and get weight 0; the domain's ``arm_floor`` then bounds how
+        far their mean moves.
     ridge
         Above 0; keeps the weights even, and stable.
     kernel

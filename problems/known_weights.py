@@ -3,10 +3,11 @@
 minimize    sum_i w_i^2 / f_i
 subject to  sum_i w_i = n,  w >= 0
 
-whose solution is w_i = n f_i / sum_j f_j, with f_i = min(1 + exp(-(2 a_i - 1) <x_i, coefficient>), trim)
-(equation inverse_weight of the paper), or f_i = min(1 / p_{a_i}, trim) in a randomized trial (its section
-"Stability of IPW under Randomized Trial"). ``uniform`` has f_i = 1, the strong baseline that every table
-should show: the second stage is then ordinary, unweighted empirical risk minimization.
+whose solution is w_i = n f_i / sum_j f_j, with f_i = min(1 + exp(-(2 a_i - 1) <x_i, coefficient>),
+trim) (equation inverse_weight of the paper), or f_i = min(1 / p_{a_i}, trim) in a randomized trial
+(its section "Stability of IPW under Randomized Trial"). ``uniform`` has f_i = 1, the strong
+baseline that every table should show: the second stage is then ordinary, unweighted empirical risk
+minimization.
 """
 
 import math
@@ -67,7 +68,10 @@ class KnownCoefficient(ClosedFormWeights):
     trim: float = setting(math.inf, above=1, infinite=True)
 
     name = "ipw_known"
-    examples = ({"coefficient": (0.1, 0.6, 0.0, -0.8)}, {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0})
+    examples = (
+        {"coefficient": (0.1, 0.6, 0.0, -0.8)},
+        {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0},
+    )
     formula = "w_i = n f_i / sum f,  f_i = min(1 + exp(-z_i'c), F)"
     citation = "Lee & Chen (2026), Prop. IPW_known_beta"
     theorem = "V = 2 w_max, H = M ||coefficient||"
@@ -76,8 +80,8 @@ class KnownCoefficient(ClosedFormWeights):
     def log_weights(self, records: Records) -> Array:
         if len(self.coefficient) != records.X.shape[1]:
             raise DeclarationError(
-                f"coefficient has {len(self.coefficient)} entries for {records.X.shape[1]} columns, "
-                "intercept included"
+                f"coefficient has {len(self.coefficient)} entries for {records.X.shape[1]} "
+                "columns, intercept included"
             )
         margin = (2 * records.a - 1) * (records.X @ np.array(self.coefficient))
         logs: Array = np.logaddexp(0.0, -margin)

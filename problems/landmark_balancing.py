@@ -3,10 +3,11 @@
 minimize    sum_i w_i log(w_i) + ||m||^2 / (2 n ridge)
 subject to  sum_i w_i = n,  0 <= w_i <= cap of the arm of i
 
-with m = (c (W_0 - n/2), c (W_1 - n/2), m_0, m_1), W_a the weight of arm a, m_a = sum over arm a of w_i g(x_i)
-less half of the sum of all g(x_i), g_j(x) = (k(x, l_j) - 1/2) / sqrt(J) for J public points l_j. Hazlett
-(2020) balances the kernels at all records; here the points are public, so that a record moves its own row
-alone. In units of the functions a mean of a kernel is compared up to an error of its order 1/sqrt(J).
+with m = (c (W_0 - n/2), c (W_1 - n/2), m_0, m_1), W_a the weight of arm a, m_a = sum over arm a of
+w_i g(x_i) less half of the sum of all g(x_i), g_j(x) = (k(x, l_j) - 1/2) / sqrt(J) for J public
+points l_j. Hazlett (2020) balances the kernels at all records; here the points are public, so that
+a record moves its own row alone. In units of the functions a mean of a kernel is compared up to an
+error of its order 1/sqrt(J).
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ def landmark_balancing(
     balance
         The landmarks.
     constant
-        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
-        of ``balance``.
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the
+        norm bound of ``balance``.
     ridge
-        Above 0: an imbalance costs its square over 2 n times this; default: the squared norm bound of the
-        functions and the constant.
+        Above 0: an imbalance costs its square over 2 n times this; default: the squared norm bound
+        of the functions and the constant.
     cap
-        No weight is above so many times the mean weight of its arm, if both arms weigh half; ``inf`` for
-        none.
+        No weight is above so many times the mean weight of its arm, if both arms weigh half;
+        ``inf`` for none.
     treated
         Public share of the treated, for the caps alone.
     """

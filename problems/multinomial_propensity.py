@@ -4,9 +4,9 @@ minimize    sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_{A_i}>)
             + n gamma/2 ||theta||^2 + <b, theta>
 subject to  sum_a theta_a = 0
 
-with the arm A_i of record i, and noise b that adds up to 0 over the arms as well. The gradient of a record
-is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace ``(1 - ||q||^2) ||x||^2``, which
-vanishes where the gradient is largest.
+with the arm A_i of record i, and noise b that adds up to 0 over the arms as well. The gradient of a
+record is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace ``(1 - ||q||^2)
+||x||^2``, which vanishes where the gradient is largest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.model.composite import MultinomialModel, multinomial_sizes
 from dp2erm_cvx.on_demand import cvxpy as cp
-from dp2erm_cvx.program import Array, Declaration, Instance, MappedUniverse, Params, Program, Records, setting
+from dp2erm_cvx.program import (
+    Array,
+    Declaration,
+    Instance,
+    MappedUniverse,
+    Params,
+    Program,
+    Records,
+    setting,
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,8 @@ class MultinomialPropensity(Program):
     by_blocks: ClassVar[bool] = True
     name = "multinomial_propensity"
     formula = (
-        "theta = argmin sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_A_i>) + n gamma/2 |theta|^2"
+        "theta = argmin sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_A_i>) + n gamma/2 "
+        "|theta|^2"
     )
     citation = "McFadden (1974); Theorem 27"
     theorem = "Theorem 27 (pure noise)"
@@ -76,11 +86,19 @@ class MultinomialPropensity(Program):
             weights = records.counts
             chosen = weights[:, None] * (records.a[:, None] == np.arange(self.n_arms))
             noises = model.coefficients(noise)
-            return {"Z": records.X, "chosen": chosen, "weights": weights, "curvature": ridge, "noise": noises}
+            return {
+                "Z": records.X,
+                "chosen": chosen,
+                "weights": weights,
+                "curvature": ridge,
+                "noise": noises,
+            }
 
         return Instance(self, data, model)
 
-    def certified_radius(self, universe: MappedUniverse, gamma: float, noise_bound: float) -> float | None:
+    def certified_radius(
+        self, universe: MappedUniverse, gamma: float, noise_bound: float
+    ) -> float | None:
         """Public bound on the radius that every solve is certified to, on whatever records."""
         n, p, bound = universe.n_samples, universe.n_columns, universe.space.covariate_bound
         sizes = n, universe.most_rows, p, self.n_arms, bound, n * gamma, noise_bound

@@ -19,8 +19,9 @@ from dp2erm_cvx.program import scheme, setting
 def odds_weights(u: Any, arm: int, trim: float) -> Any:
     """Odds of a logistic propensity (Hirano & Imbens 2001): the effect on the treated.
 
-    Their V is large by nature: a control at whom treatment is nearly certain may weigh as much as many
-    others. ``att_calibration`` leaves as little imbalance at a small part of it, unless treatment is rare.
+    Their V is large by nature: a control at whom treatment is nearly certain may weigh as much as
+    many others. ``att_calibration`` leaves as little imbalance at a small part of it, unless
+    treatment is rare.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""Overlap weights from a regularized logistic regression, and their variant with a private coefficient.
+"""Overlap weights from a regularized logistic regression, and their variant with a private
+coefficient.
 
 minimize    sum_i log(1 + exp(-s_i)) + n ridge/2 ||v||^2,   s_i = (2 a_i - 1) <x_i, v>
 subject to  ||v|| <= radius
@@ -18,8 +19,9 @@ from dp2erm_cvx.program import private, scheme
 def overlap(s: Any) -> Any:
     """Overlap weights (Li, Morgan & Zaslavsky 2018): the fitted probability of the other arm.
 
-    They are bounded however poor the overlap, and of least asymptotic variance among balancing weights where
-    residual variances are equal. Their effect is that where either treatment is likely.
+    They are bounded however poor the overlap, and of least asymptotic variance among balancing
+    weights where residual variances are equal. Their effect is that where either treatment is
+    likely.
     """
     return cp.logistic(-s), -cp.logistic(s)
 

@@ -3,15 +3,16 @@
 minimize    n ( log sum_i q_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
 subject to  ||lam||_2 <= radius
 
-then w_i is proportional to q_i exp(<b_i, lam>) with sum n; q is the base measure, 1/n each if uniform.
+then w_i is proportional to q_i exp(<b_i, lam>) with sum n; q is the base measure, 1/n each if
+uniform.
 
 With n_a records in arm a, g = (constant, balance(x)) and G its norm bound, rows and target are
 
 b_i = n_min / (n_{a_i} G) e_{a_i} (x) g(x_i),  t = n_min / (n G) (gbar, gbar),
 
-so that arm a is to weigh n_a. n_min is the declared floor of both arms; without one it is the size of the
-smaller arm, which no bound covers. It is equation entropy_dual of the paper with its sign reversed, and has
-the 2-norm ball of its stability theorem.
+so that arm a is to weigh n_a. n_min is the declared floor of both arms; without one it is the size
+of the smaller arm, which no bound covers. It is equation entropy_dual of the paper with its sign
+reversed, and has the 2-norm ball of its stability theorem.
 """
 
 from __future__ import annotations
@@ -58,13 +59,16 @@ class PaperEntropyBalancing(EntropyFirstStage):
 
     by_blocks = True
     name = "paper_entropy_balancing"
-    formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
+    formula = (
+        "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
+    )
     citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
     theorem = "Theorem 4' (needs an arm floor)"
     defaults = MappingProxyType({"constant": "G_x"})
 
     def of_arms(self, size: Array, space: Space) -> tuple[Array, Array]:
-        # An arm below the floor counts as being at the floor, so that the targets stay (gbar, gbar).
+        # An arm below the floor counts as being at the floor, so that the targets stay (gbar,
+        # gbar).
         floor = space.arm_floor or np.maximum(np.min(size, axis=-1, keepdims=True), 1.0)
         n = np.sum(size, axis=-1, keepdims=True)
         share = np.maximum(size, floor) / n
@@ -98,7 +102,11 @@ class PaperEntropyBalancing(EntropyFirstStage):
         log_mean = cp.log_sum_exp(scores) - math.log(n)
         ridge = data("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         objective = n * (log_mean - data("target") @ lam) + ridge
-        ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)}
+        ball = (
+            {}
+            if math.isinf(self.radius)
+            else {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)}
+        )
         return Declaration(objective, {"dual": lam}, ball)
 
     def model(self, records: Records) -> ExponentialModel:
@@ -109,10 +117,10 @@ class PaperEntropyBalancing(EntropyFirstStage):
     def certified_error(self, universe: MappedUniverse) -> float | None:
         """``||w_hat - w||_1 / n`` for rows ``||b|| <= 1`` and ``||t - mean(b)|| <= 2``.
 
-        Rows are centered, so their norms are at most 2, the target's at most 3, and a score is wrong by
-        ``(dot_error + 2 u) 2 ||v||``. The minimizer obeys ``mu ||v||^2 <= <t - mean(b), v>``. With a base
-        measure q, ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of it, and
-        the mean is that under q.
+        Rows are centered, so their norms are at most 2, the target's at most 3, and a score is
+        wrong by ``(dot_error + 2 u) 2 ||v||``. The minimizer obeys ``mu ||v||^2 <= <t - mean(b),
+        v>``. With a base measure q, ``|log(n q_i)| <= log_base`` is added to every score, which
+        rounds by four units of it, and the mean is that under q.
         """
         n, ridge, slope, spread = universe.n_samples, self.mu, 2.0, 2.0
         log_base = 0.0
@@ -145,7 +153,8 @@ class PaperEntropyBalancing(EntropyFirstStage):
         """Theorem 4'. Raises CalibrationError with a base measure, and without an arm floor."""
         if self.base_measure is not None:
             raise CalibrationError(
-                "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
+                "entropy balancing with a base_measure has no sharp bound: leave it out, or use "
+                "the paper's"
             )
         floor = universe.space.arm_floor
         return entropy_balancing_paper_scaling(universe.n_samples, self.mu, floor, self.radius)

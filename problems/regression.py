@@ -1,15 +1,17 @@
-"""Weighted linear regression of the outcome: by a squared loss, or by one without curvature at full slope.
+"""Weighted linear regression of the outcome: by a squared loss, or by one without curvature at full
+slope.
 
 minimize    sum_i w_i phi(z_i - <x_i, theta>) + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
 subject to  theta in Theta
 
 with z_i = y_i, the centered outcome. ``regression`` has phi(s) = s^2: under the weights of
-``kernel_mean_matching`` it predicts in the target population (covariate shift). What the estimator calls an
-effect is here the predicted outcome less its public center.
+``kernel_mean_matching`` it predicts in the target population (covariate shift). What the estimator
+calls an effect is here the predicted outcome less its public center.
 
-``saturating_regression`` has phi(s) = S |s| + S^2 (exp(-|s|/S) - 1) over all of R^p: s^2/2 near 0, S |s| far
-out. No record pulls with more than S, and one that does adds no curvature: under pure noise the whole epsilon
-buys noise (Theorem 15), and neither Theta nor the bound on the outcome enters it.
+``saturating_regression`` has phi(s) = S |s| + S^2 (exp(-|s|/S) - 1) over all of R^p: s^2/2 near 0,
+S |s| far out. No record pulls with more than S, and one that does adds no curvature: under pure
+noise the whole epsilon buys noise (Theorem 15), and neither Theta nor the bound on the outcome
+enters it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def saturating_regression(theta: cp.Variable, records: Any, slope: float) -> cp.
     Parameters
     ----------
     slope
-        S, in units of the response; 1 to 1.5 times the usual size of a residual serves well. Default: half of
-        the largest response, too large where the bound on the outcome is generous.
+        S, in units of the response; 1 to 1.5 times the usual size of a residual serves well.
+        Default: half of the largest response, too large where the bound on the outcome is generous.
     """
     return cp.Problem(cp.Minimize(cp.sum(bounded_influence(records.x @ theta - records.y, slope))))

@@ -2,8 +2,8 @@
 
 ``stable_balancing`` has a squared penalty, on one simplex:
 
-minimize    alpha ( ||G_0'w - t||^2 + ||G_1'w - t||^2 ) + (1 - alpha) ||G_0'w - G_1'w||^2 + n ridge ||w||^2
-subject to  sum_i w_i = n,  w >= 0
+minimize    alpha ( ||G_0'w - t||^2 + ||G_1'w - t||^2 ) + (1 - alpha) ||G_0'w - G_1'w||^2 + n ridge
+||w||^2 subject to  sum_i w_i = n,  w >= 0
 
 with rows g(x_i) = (constant, balance(x_i)), G_a those of arm a (the others 0) and t = G'1/2.
 ``stable_balancing_hard`` has constraints:
@@ -12,9 +12,9 @@ minimize    sum_i w_i^2 / 2
 subject to  sum over arm a of w_i = n/2 for a = 0, 1,  w >= 0
             | sum over arm a of w_i g_k(x_i) - (n/2) mean g_k |  <=  (n/2) tolerance   for all a, k
 
-in units of the scaled covariates. It is not private: the constraints depend on the data, no stability bound
-exists for them, and whether they have a solution depends on the data as well. Its certificate is a backward
-error, and infeasible records are refused by a proof.
+in units of the scaled covariates. It is not private: the constraints depend on the data, no
+stability bound exists for them, and whether they have a solution depends on the data as well. Its
+certificate is a backward error, and infeasible records are refused by a proof.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def stable_balancing(
     balance
         Balance functions of the scaled covariates, intercept excluded.
     constant
-        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
-        of ``balance``.
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the
+        norm bound of ``balance``.
     ridge
         Above 0; default: the squared norm bound of the functions and the constant, so that the
         stability bound does not depend on how covariates are scaled.
@@ -65,11 +65,15 @@ def stable_balancing(
     to_sample += constant**2 * cp.sum_squares(mass - n / 2)
     apart = cp.sum_squares(treated - controls) + constant**2 * cp.square(mass[1] - mass[0])
     imbalance = alpha * to_sample + (1 - alpha) * apart
-    return cp.Problem(cp.Minimize(imbalance + n * ridge * cp.sum_squares(w)), [cp.sum(w) == n, w >= 0])
+    return cp.Problem(
+        cp.Minimize(imbalance + n * ridge * cp.sum_squares(w)), [cp.sum(w) == n, w >= 0]
+    )
 
 
 @scheme(tolerance=setting(0.05, above=0), balance=Moments(), kinks=False)
-def stable_balancing_hard(w: cp.Variable, records: Any, tolerance: float, balance: Balance) -> cp.Problem:
+def stable_balancing_hard(
+    w: cp.Variable, records: Any, tolerance: float, balance: Balance
+) -> cp.Problem:
     """Balance within a tolerance (Zubizarreta 2015); without privacy alone.
 
     Parameters

@@ -1,20 +1,22 @@
-"""Calibration of survey sampling as weights of two arms: logit distance, empirical likelihood, raking.
+"""Calibration of survey sampling as weights of two arms: logit distance, empirical likelihood,
+raking.
 
 minimize    sum_i d(w_i) + ||m||^2 / (2 n ridge)
 subject to  sum_i w_i = n,  low <= w_i <= cap of the arm of i
 
-with m = (c (W_0 - n/2), c (W_1 - n/2), m_0, m_1), W_a the weight of arm a, m_a = sum over arm a of w_i g(x_i)
-less half of the sum of all g(x_i), g balance functions and c a constant. The caps are cap / (2 (1 - treated))
-for controls and cap / (2 treated) for treated, with a public share of the treated.
+with m = (c (W_0 - n/2), c (W_1 - n/2), m_0, m_1), W_a the weight of arm a, m_a = sum over arm a of
+w_i g(x_i) less half of the sum of all g(x_i), g balance functions and c a constant. The caps are
+cap / (2 (1 - treated)) for controls and cap / (2 treated) for treated, with a public share of the
+treated.
 
-``logit_calibration`` has the distance of Deville and Sarndal (1992, case 6) from weights 1, with L = low and
-U the larger cap, scaled to the curvature 1 at 1:
+``logit_calibration`` has the distance of Deville and Sarndal (1992, case 6) from weights 1, with L
+= low and U the larger cap, scaled to the curvature 1 at 1:
 
 d(w) = (1 - L)(U - 1)/(U - L) [ (w - L) log((w - L)/(1 - L)) + (U - w) log((U - w)/(U - 1)) ]
 
-``empirical_likelihood`` has d(w) = -log(w). ``raking`` has d(w) = w log(w) - w + 1, and public margins in the
-place of the records' own: m_a = sum over arm a of w_i g(x_i), g functions less their public margins. All are
-calibration with exact constraints as the ridge goes to 0.
+``empirical_likelihood`` has d(w) = -log(w). ``raking`` has d(w) = w log(w) - w + 1, and public
+margins in the place of the records' own: m_a = sum over arm a of w_i g(x_i), g functions less their
+public margins. All are calibration with exact constraints as the ridge goes to 0.
 """
 
 from __future__ import annotations
@@ -57,13 +59,14 @@ def logit_calibration(
     balance
         Balance functions of the scaled covariates, intercept excluded.
     constant
-        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
-        of ``balance``.
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the
+        norm bound of ``balance``.
     ridge
-        Above 0: an imbalance costs its square over 2 n times this; default: the squared norm bound of the
-        functions and the constant.
+        Above 0: an imbalance costs its square over 2 n times this; default: the squared norm bound
+        of the functions and the constant.
     cap
-        Above 1: no weight is above so many times the mean weight of its arm, if both arms weigh half.
+        Above 1: no weight is above so many times the mean weight of its arm, if both arms weigh
+        half.
     treated
         Public share of the treated, for the caps alone.
     low
@@ -97,14 +100,14 @@ def empirical_likelihood(
     balance
         Balance functions of the scaled covariates, intercept excluded.
     constant
-        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
-        of ``balance``.
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the
+        norm bound of ``balance``.
     ridge
-        Above 0: an imbalance costs its square over 2 n times this; default: the squared norm bound of the
-        functions and the constant.
+        Above 0: an imbalance costs its square over 2 n times this; default: the squared norm bound
+        of the functions and the constant.
     cap
-        No weight is above so many times the mean weight of its arm, if both arms weigh half. Large weights
-        answer most, so that V grows with the cap; ``inf`` for none.
+        No weight is above so many times the mean weight of its arm, if both arms weigh half. Large
+        weights answer most, so that V grows with the cap; ``inf`` for none.
     treated
         Public share of the treated, for the caps alone.
     low
@@ -132,18 +135,18 @@ def raking(
     Parameters
     ----------
     balance
-        Functions of the scaled covariates, less their margins: in both arms they are to have the mean 0.
-        ``BalanceFunctions(lambda x: x - margins, ...)`` with public margins; by default the margins are the
-        middles of the declared ranges.
+        Functions of the scaled covariates, less their margins: in both arms they are to have the
+        mean 0. ``BalanceFunctions(lambda x: x - margins, ...)`` with public margins; by default the
+        margins are the middles of the declared ranges.
     constant
-        Value of a constant beside the functions, which holds the arm masses near n/2; default: the norm bound
-        of ``balance``.
+        Value of a constant beside the functions, which holds the arm masses near n/2; default: the
+        norm bound of ``balance``.
     ridge
-        Above 0: a difference of margins costs its square over 2 n times this; default: the squared norm bound
-        of the functions and the constant.
+        Above 0: a difference of margins costs its square over 2 n times this; default: the squared
+        norm bound of the functions and the constant.
     cap
-        No weight is above so many times the mean weight of its arm, if both arms weigh half; ``inf`` for
-        none.
+        No weight is above so many times the mean weight of its arm, if both arms weigh half;
+        ``inf`` for none.
     treated
         Public share of the treated, for the caps alone.
     """

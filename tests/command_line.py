@@ -1,4 +1,6 @@
-"""A folder with data, a domain and studies, and good command lines, for the tests of the command line."""
+"""A folder with data, a domain and studies, and good command lines, for the tests of the command
+line.
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +18,8 @@ EFFECT = ["run", "effect.toml", "data.csv", "--force"]
 RULE = ["run", "rule.toml", "data.csv", "--force"]
 #: What stands in their files: records first, then the budget and the question.
 RECORDS = (
-    'covariate_bound = 2.0\noutcome_bound = 8.0\nintercept = 1.0\ntreatment = "a"\noutcome_column = "y"\n'
+    'covariate_bound = 2.0\noutcome_bound = 8.0\nintercept = 1.0\ntreatment = "a"\noutcome_column '
+    '= "y"\n'
     "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\nx3 = [-1, 1]\n"
 )
 QUESTIONS = {

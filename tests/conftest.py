@@ -14,7 +14,11 @@ from hypothesis import HealthCheck, settings
 from dp2erm_cvx.diagnostics.look import Findings
 
 settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("repeatable")
 gc.freeze()
@@ -25,7 +29,8 @@ gc.set_threshold(100_000, 50, 50)  # a twelfth of the time of all tests went int
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark rows of tests as slow that say how many of them run by default.
 
-    Which rows these are differs between tests, so that other tests show what is left out of one of them.
+    Which rows these are differs between tests, so that other tests show what is left out of one of
+    them.
     """
     rows: dict[tuple[str, str], int] = {}
     for item in items:
@@ -74,18 +79,23 @@ def nearest(number: Fraction) -> float:
 
 
 def make_laplace(domain: Any, metric: Any, scale: float, k: int | None = None) -> Confirmed:
-    """Discrete Laplace noise as the difference of two geometric variables, on integers or a grid."""
+    """Discrete Laplace noise as the difference of two geometric variables, on integers or a
+    grid.
+    """
     step = Fraction(2) ** (k or 0)
 
     def draw(values: list[Any]) -> list[Any]:
         source = random.SystemRandom()
-        noise = [[math.floor(source.expovariate(float(step) / scale)) for _ in "ab"] for _ in values]
+        noise = [
+            [math.floor(source.expovariate(float(step) / scale)) for _ in "ab"] for _ in values
+        ]
         moved = [
             (round(Fraction(v) / step) + up - down) * step
             for v, (up, down) in zip(values, noise, strict=True)
         ]
         return [
-            number if isinstance(v, int) else nearest(number) for v, number in zip(values, moved, strict=True)
+            number if isinstance(v, int) else nearest(number)
+            for v, number in zip(values, moved, strict=True)
         ]
 
     return Confirmed(MAKE["make_laplace"](domain, metric, scale, k=k), draw)
@@ -120,7 +130,9 @@ REFUSE = Findings.refuse
 
 
 def refuse_commands_alone(self: Findings, consent: str) -> None:
-    """Whatever a look finds, a fit in Python goes on: most data of tests hardly suit what they declare."""
+    """Whatever a look finds, a fit in Python goes on: most data of tests hardly suit what they
+    declare.
+    """
     if consent == "--yes":
         REFUSE(self, consent)
 

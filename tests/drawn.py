@@ -23,7 +23,11 @@ KINDS = ("random", "duplicate", "collinear", "corners", "zero", "tiny", "separab
 
 def hostile_records(rng, n, p, *, orders=1.0, **changes):
     """Records of any kind in a universe whose scale is within so many powers of ten of 1."""
-    kind, M, largest = str(rng.choice(KINDS)), 10 ** rng.uniform(-orders, orders), 10 ** rng.uniform(-2, 2)
+    kind, M, largest = (
+        str(rng.choice(KINDS)),
+        10 ** rng.uniform(-orders, orders),
+        10 ** rng.uniform(-2, 2),
+    )
     intercept = float(rng.choice([0.0, 0.5 * M]))
     domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), largest, intercept=intercept, **changes)
     X = rng.normal(size=(n, p))
@@ -61,7 +65,9 @@ def first_stage(rng, name, space, columns, least=-6):
     rng.choice(["equal", "proportional"])
     alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
     G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(space))
-    public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (space.intercept > 0))))
+    public = PublicSample(
+        rng.normal(size=(int(rng.integers(1, 6)), columns - (space.intercept > 0)))
+    )
     cap = float(rng.choice([math.inf, 1.3, 3.0]))
     mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
     constant = float(rng.choice([0.1, 1.0])) * G
@@ -71,13 +77,22 @@ def first_stage(rng, name, space, columns, least=-6):
         "uniform": {},
         "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
         "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / space.covariate_bound)},
-        "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
+        "ipw_logistic": {
+            "ridge": share * M2,
+            "radius": radius,
+            "trim": float(rng.choice([math.inf, 1.7])),
+        },
         "paper_entropy_balancing": {
             "ridge": share,
             "radius": radius * space.covariate_bound,
             "balance": Moments() if rng.uniform() < 0.3 else balance,
         },
-        "entropy_balancing": {"ridge": share * M2, "radius": radius, "balance": balance, "cap": cap},
+        "entropy_balancing": {
+            "ridge": share * M2,
+            "radius": radius,
+            "balance": balance,
+            "cap": cap,
+        },
         "entropy_balancing_hard": {"balance": balance},
         "mmd": mmd | {"cap": float(rng.choice([math.inf, 4.0]))},
         "mmd_pooled": mmd,
@@ -125,8 +140,8 @@ def first_stage(rng, name, space, columns, least=-6):
 def noisy_stage(rng, name, space, smallest):
     """(program, gamma, scale of the noise) of what is perturbed, in the units of its loss.
 
-    Gamma and the regularizer are from ``smallest`` times the curvature of the loss on. The name of a loss
-    stands for it beside public linear and quadratic terms.
+    Gamma and the regularizer are from ``smallest`` times the curvature of the loss on. The name of
+    a loss stands for it beside public linear and quadratic terms.
     """
     if name in LOSSES:
         return _stage_with_quadratic(rng, name, space, smallest)
@@ -137,7 +152,10 @@ def noisy_stage(rng, name, space, smallest):
         program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
         gamma = M**2 / 4 * smallest * 10 ** rng.uniform(0, 11)
         return program.resolve(space), gamma, M * 10 ** rng.uniform(-1, 3)
-    units = {"itr_huber": (2 * y / M, 4 * M * y, 2 * M**2), "itr_logistic": (1 / M, M * y, M**2 * y / 4)}
+    units = {
+        "itr_huber": (2 * y / M, 4 * M * y, 2 * M**2),
+        "itr_logistic": (1 / M, M * y, M**2 * y / 4),
+    }
     unit, slope, curvature = units.get(name, (2 * y / M, 8 * M * y, 2 * M**2))
     size = 10 ** rng.uniform(-2, 2) * unit
     sets = [None, L1Ball(size), L2Ball(size), Box(size), *([WholeSpace()] * (name not in ROBUST))]
@@ -156,7 +174,9 @@ def noisy_stage(rng, name, space, smallest):
 
 
 def _stage_with_quadratic(rng, name, space, smallest):
-    """A loss beside public terms whose sizes and ranks are any, as :func:`noisy_stage` has others."""
+    """A loss beside public terms whose sizes and ranks are any, as :func:`noisy_stage` has
+    others.
+    """
     M = space.covariate_bound
     unit = (1.0 if name in ("logistic", "hinge") else space.outcome_bound) / M
     curvature = (0.25 if name == "logistic" else 2.0) * M**2
@@ -177,7 +197,11 @@ def _stage_with_quadratic(rng, name, space, smallest):
         form = root.T @ root
         # a matrix that CVXPY is sure of
         form += 1e-9 * np.trace(form) * np.eye(theta.size)
-        return squares + linear + price * cp.norm1(theta) if kind == 2 else linear + cp.quad_form(theta, form)
+        return (
+            squares + linear + price * cp.norm1(theta)
+            if kind == 2
+            else linear + cp.quad_form(theta, form)
+        )
 
     size = 10 ** rng.uniform(-2, 2) * unit
     sets = [L1Ball(size), L2Ball(size), Box(size), *([WholeSpace()] * (name == "squares"))]
@@ -187,7 +211,9 @@ def _stage_with_quadratic(rng, name, space, smallest):
 
 
 def instance_of(rng, name, records):
-    """A program at random settings, bound to records, and what else its exact minimizer depends on."""
+    """A program at random settings, bound to records, and what else its exact minimizer depends
+    on.
+    """
     p = records.covariates.shape[1]
     if not issubclass(family_of(PROGRAMS[name]), SecondStage | PrivateFirstStage):
         return first_stage(rng, name, records.space, records.X.shape[1]).instance(records), {}

@@ -1,4 +1,6 @@
-"""The settings that every registered program is tried at: a new one joins by an entry of :data:`SETTINGS`."""
+"""The settings that every registered program is tried at: a new one joins by an entry of
+:data:`SETTINGS`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +27,8 @@ _PLAIN: list[dict[str, Any]] = [
     {}, {"theta_set": WholeSpace()}, {"theta_set": L1Ball(0.4), "regularizer": _NETS[3]},
 ]  # fmt: skip
 
-#: Schemes that differ in their dispersion or price alone: one row of each, all of them in the golden table.
+#: Schemes that differ in their dispersion or price alone: one row of each, all of them in the
+#: golden table.
 _ALIKE = (
     "empirical_likelihood",
     "landmark_balancing",
@@ -35,8 +38,8 @@ _ALIKE = (
     "residual_balancing",
 )
 
-#: Representative hyper-parameters of every program; first stages share the rows of the golden table, but
-#: for a base measure, which is of that table's number of records.
+#: Representative hyper-parameters of every program; first stages share the rows of the golden
+#: table, but for a base measure, which is of that table's number of records.
 SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     **{
         name: [row for row in PROGRAMS[name] if "base_measure" not in row]
@@ -62,7 +65,8 @@ _DENSE = [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}]
 #: Settings at the ends of what may be declared, on which a certified solve is still expected.
 EXTREMES: Mapping[str, list[dict[str, Any]]] = {
     "ipw_randomized": [{"propensity": 1e-6}, {"propensity": 0.5, "trim": 1.001}],
-    "ipw_known": [{"coefficient": (0.0, 40.0, 0.0, -40.0)}, {"coefficient": (0.0, 400.0, 0.0, 0.0)}],
+    "ipw_known": [{"coefficient": (0.0, 40.0, 0.0, -40.0)}, {"coefficient": (0.0, 400.0, 0.0,
+    0.0)}],
     "ipw_logistic": [
         {"ridge": 1e-6}, *_FAR, {"ridge": 0.0, "radius": 0.5}, {"ridge": 1e-3, "trim": 1.001},
     ],
@@ -73,14 +77,18 @@ EXTREMES: Mapping[str, list[dict[str, Any]]] = {
     "overlap": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
     "odds_weights": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
     "att_calibration": [{"ridge": 1e-4}, {"ridge": 1e6}, {"low": 1e-3, "high": 50.0}],
-    "att_balancing": [{"ridge": 1e-4, "balance": Moments(2)}, {"ridge": 1e6}, {"ridge": 1e-3, "cap": 1.5}],
-    "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0}, {"constant": 1e-3}],
+    "att_balancing": [{"ridge": 1e-4, "balance": Moments(2)}, {"ridge": 1e6}, {"ridge": 1e-3,
+    "cap": 1.5}],
+    "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0},
+    {"constant": 1e-3}],
     "energy_balancing": [{"ridge": 1e-5}, {"ridge": 1e4}],
-    "stable_balancing": [{"ridge": 1e-2, "balance": Moments(3)}, {"ridge": 1e4}, {"constant": 1e-3}],
+    "stable_balancing": [{"ridge": 1e-2, "balance": Moments(3)}, {"ridge": 1e4},
+    {"constant": 1e-3}],
     **dict.fromkeys(("kernel_mean_matching", "mmd", "mmd_pooled"), _DENSE),
     "itr": [
         {"theta_set": L1Ball(1e6)}, {"theta_set": L1Ball(1e-3)}, {"theta_set": L2Ball(1e-3)},
-        {"theta_set": Box(1e-3)}, {"regularizer": ElasticNet(l1=1e3)}, {"regularizer": ElasticNet(l2=1e6)},
+        {"theta_set": Box(1e-3)}, {"regularizer": ElasticNet(l1=1e3)},
+        {"regularizer": ElasticNet(l2=1e6)},
     ],
 }  # fmt: skip
 

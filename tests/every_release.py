@@ -1,4 +1,6 @@
-"""RELEASES: one of every kind, each with noise of its own, for the tests of releases and of their pages."""
+"""RELEASES: one of every kind, each with noise of its own, for the tests of releases and of their
+pages.
+"""
 
 import random
 from dataclasses import replace
@@ -74,7 +76,9 @@ RELEASES: dict[str, Any] = {
     "Gaussian noise": PrivateEffect(DOMAIN, APPROXIMATE, noise="gaussian"),
     "box noise": PrivateEffect(DOMAIN, PURE, noise="box"),
     "arithmetic assumed": PrivateEffect(DOMAIN, PURE, arithmetic="assumed", effect_center=0.4),
-    "among the treated": PrivateEffect(DOMAIN, MORE, estimand="att", settings={"propensity": "logistic"}),
+    "among the treated": PrivateEffect(
+        DOMAIN, MORE, estimand="att", settings={"propensity": "logistic"}
+    ),
     "unbounded": PrivateEffect(replace(DOMAIN, codebook=DRUG), Budget(0.01), estimand="att"),
     "overlap": PrivateEffect(DOMAIN, MORE, estimand="overlap"),
     "risks": PrivateEffect(RISKS, MORE, estimand="risks"),
@@ -89,11 +93,17 @@ RELEASES: dict[str, Any] = {
     "arms": PrivateEffect(replace(DOMAIN, codebook=ARMS), MORE),
     "rule": PrivateRule(DOMAIN, MORE, expected=["confounding"]),
     "rule of all": PrivateRule(DOMAIN, MORE, settings={"value_share": 0.3}),
-    "rule, Gaussian noise": PrivateRule(DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian"),
+    "rule, Gaussian noise": PrivateRule(
+        DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian"
+    ),
     "private scheme": PrivateTwoStageERM(DOMAIN, PURE, "ipw_private", "itr_logistic"),
     "chosen calibration": PrivateTwoStageERM(DOMAIN, APPROXIMATE, "uniform", "arm_means", **CHOSEN),
-    "perturbed output": PrivateTwoStageERM(DOMAIN, MORE, "uniform", "plug_in_ate", calibration="output"),
-    "scheme under Renyi": PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-3), "ipw_private", calibration="renyi"),
+    "perturbed output": PrivateTwoStageERM(
+        DOMAIN, MORE, "uniform", "plug_in_ate", calibration="output"
+    ),
+    "scheme under Renyi": PrivateTwoStageERM(
+        DOMAIN, Budget(1.0, 1e-3), "ipw_private", calibration="renyi"
+    ),
     "scheme in a box": PrivateTwoStageERM(BOX, PURE, "ipw_private", "itr", noise="box"),
     "means": PrivateTwoStageERM(RISKS, Budget(2.0), "uniform", "arm_means"),
     "decisions": PrivateTwoStageERM(DOMAIN, Budget(2.0), "uniform", "itr"),
@@ -115,18 +125,34 @@ def table_of(name: str) -> tuple[Any, Any, Any]:
         severity, drug = rng.gamma(4, 1.5, 900), rng.integers(0, 2, 900)
         X = pd.DataFrame({"id": rng.integers(0, 400, 900), "age": rng.integers(15, 90, 900)})
         X["severity"] = np.where(rng.random(900) < 0.2, np.nan, severity)
-        X["sex"], X["ward"] = rng.choice(["F", "female", "M", "?"], 900), rng.choice(["ICU", "Hospice"], 900)
-        X["drug"] = np.where(drug, "vasopressor", np.where(rng.random(900) < 0.16, "unknown", "usual care"))
+        X["sex"], X["ward"] = (
+            rng.choice(["F", "female", "M", "?"], 900),
+            rng.choice(["ICU", "Hospice"], 900),
+        )
+        X["drug"] = np.where(
+            drug, "vasopressor", np.where(rng.random(900) < 0.16, "unknown", "usual care")
+        )
         X["sbp"] = 3 + 4 * drug - 0.5 * severity + rng.normal(0, 4, 900)
         return X, X["drug"], X["sbp"]
-    X, a = pd.DataFrame(rng.uniform(-0.7, 0.7, (400, 2)), columns=["u", "v"]), rng.integers(0, 2, 400)
+    X, a = (
+        pd.DataFrame(rng.uniform(-0.7, 0.7, (400, 2)), columns=["u", "v"]),
+        rng.integers(0, 2, 400),
+    )
     y = X["u"] + 0.5 * a + 0.1 * rng.standard_normal(400)
     if name == "sampling weights":
         X["wt"] = rng.uniform(0.5, 2.0, 400)
     if name == "unbounded":
-        return X, np.array(["yes", "no", "no", "yes", ""])[a + 2 * rng.integers(0, 2, 400) + (y > 0.9)], y
+        return (
+            X,
+            np.array(["yes", "no", "no", "yes", ""])[a + 2 * rng.integers(0, 2, 400) + (y > 0.9)],
+            y,
+        )
     arm = np.array(["a", "b", "c"])[a + rng.integers(0, 2, 400)] if name == "arms" else a
-    return X, arm, (y > 0.2).astype(float) if getattr(model.domain, "outcome_bound", 0.0) == 0.5 else y
+    return (
+        X,
+        arm,
+        (y > 0.2).astype(float) if getattr(model.domain, "outcome_bound", 0.0) == 0.5 else y,
+    )
 
 
 @cache

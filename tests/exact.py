@@ -1,8 +1,9 @@
-"""Minimizers to 50 digits, from the records alone: nothing here uses the package's models or solvers.
+"""Minimizers to 50 digits, from the records alone: nothing here uses the package's models or
+solvers.
 
-Every minimizer is accepted only after its own optimality conditions hold to 40 digits; the program is
-strictly convex, so the point found is the one minimizer. A double-precision start only says which bounds
-are active.
+Every minimizer is accepted only after its own optimality conditions hold to 40 digits; the program
+is strictly convex, so the point found is the one minimizer. A double-precision start only says
+which bounds are active.
 """
 
 from typing import Any
@@ -22,7 +23,11 @@ _TINY = mp.mpf(10) ** -40
 def to_mp(values):
     """Doubles as exact rationals of 50 digits: a list, or a list of lists."""
     array = np.asarray(values, dtype=np.float64)
-    return [to_mp(row) for row in array] if array.ndim > 1 else [mp.mpf(float(value)) for value in array]
+    return (
+        [to_mp(row) for row in array]
+        if array.ndim > 1
+        else [mp.mpf(float(value)) for value in array]
+    )
 
 
 def distance(first, second, order=2):
@@ -34,13 +39,16 @@ def distance(first, second, order=2):
 def spectral_distance(true, computed):
     """Largest singular value of the difference of two matrices."""
     gap = [
-        [float(true[i, j] - mp.mpf(float(x))) for j, x in enumerate(row)] for i, row in enumerate(computed)
+        [float(true[i, j] - mp.mpf(float(x))) for j, x in enumerate(row)]
+        for i, row in enumerate(computed)
     ]
     return float(np.linalg.norm(np.array(gap), 2))
 
 
 def logistic(records, ridge, radius, trim, start, noise=None):
-    """(lambda, weights) of the logistic propensity program, perturbed by ``noise`` if there is one."""
+    """(lambda, weights) of the logistic propensity program, perturbed by ``noise`` if there is
+    one.
+    """
     v, scores = _propensity(records, ridge, radius, start, noise)
     return v, _normalized([min(1 + mp.exp(-s), mp.mpf(trim)) for s in scores])
 
@@ -60,7 +68,9 @@ def odds(records, ridge, radius, trim, start):
 
 
 def calibrated(program, records, start):
-    """(lambda, weights): 1 at the treated, and at controls a logistic curve from ``low`` to ``high``."""
+    """(lambda, weights): 1 at the treated, and at controls a logistic curve from ``low`` to
+    ``high``.
+    """
     rows, low, high = to_mp(records.X), mp.mpf(program.low), mp.mpf(program.high)
     width = high - low
     scale = width / ((1 - low) * (high - 1))
@@ -110,7 +120,9 @@ def _logistic_loss(s):
 
 
 def _of_margins(rows, loss, ridge, linear, offsets=None, factors=None):
-    """Of ``sum f_i loss(<z_i, v> - o_i) + <linear, v> + ridge ||v||^2 / 2``; loss is (slope, curvature)."""
+    """Of ``sum f_i loss(<z_i, v> - o_i) + <linear, v> + ridge ||v||^2 / 2``; loss is (slope,
+    curvature).
+    """
     offsets, factors = offsets or [mp.mpf(0)] * len(rows), factors or [mp.mpf(1)] * len(rows)
 
     def derivatives(v):
@@ -127,7 +139,9 @@ def _of_margins(rows, loss, ridge, linear, offsets=None, factors=None):
 
 def tilting(program, records, start, ridge, noise=None):
     """(lambda, weights) of inverse probability tilting, perturbed by ``noise`` if there is one."""
-    v = _minimize(tilting_derivatives(program, records, ridge, noise), to_mp(start), _ball(program.radius))
+    v = _minimize(
+        tilting_derivatives(program, records, ridge, noise), to_mp(start), _ball(program.radius)
+    )
     rows = _by_arm(_balanced(program, records), records.a)
     return v, _normalized([1 + mp.exp(-_dot(b, v)) for b in rows])
 
@@ -169,21 +183,26 @@ def entropy_rows(program, records):
 
 
 def paper_entropy(program, records, start):
-    """(lambda, weights) of the paper's dual: rows over the share of their arm, of norm at most 1."""
+    """(lambda, weights) of the paper's dual: rows over the share of their arm, of norm at most
+    1.
+    """
     g, treated = _balanced(program, records), int(np.sum(records.a))
     n = len(g)
     size = mp.sqrt(mp.fsum(mp.mpf(bound) ** 2 for bound in program.bounds(records.space)))
     floor = records.space.arm_floor or max(min(n - treated, treated), 1)
     factor = [floor / (size * max(count, floor)) for count in (n - treated, treated)]
     rows = _by_arm(
-        [[factor[a] * value for value in row] for a, row in zip(records.a, g, strict=True)], records.a
+        [[factor[a] * value for value in row] for a, row in zip(records.a, g, strict=True)],
+        records.a,
     )
     target = [floor / (n * size) * mp.fsum(column) / n for column in zip(*g, strict=True)] * 2
     return entropy_dual(rows, target, mp.mpf(program.ridge), program.radius, to_mp(start))
 
 
 def capped_entropy(program, records, near):
-    """Weights of entropy balancing with caps by arm; ``near`` are weights that tell which caps are active."""
+    """Weights of entropy balancing with caps by arm; ``near`` are weights that tell which caps are
+    active.
+    """
     constant = mp.mpf(program.constant)
     g = [[constant, *row] for row in to_mp(program.balance(records.covariates))]
     rows, n = _by_arm(g, records.a), len(g)
@@ -196,7 +215,8 @@ def capped_entropy(program, records, near):
     if size > program.radius:
         start = [value * program.radius / size for value in start]
     lam, weights = entropy_dual(rows, target, mp.mpf(program.ridge), program.radius, start, held)
-    # weights below their caps are the tilts times a common factor, of which those at their caps have more
+    # weights below their caps are the tilts times a common factor, of which those at their caps
+    # have more
     factor = next(weights[i] / mp.exp(_dot(rows[i], lam)) for i in range(n) if i not in held)
     for i, cap in enumerate(caps):
         assert weights[i] <= cap
@@ -210,7 +230,9 @@ def _normalized(factors):
 
 
 def entropy_dual(rows, target, ridge, radius, start, held=None):
-    """Entropy balancing by its dual for given rows and target; ``held`` are weights that are at a cap."""
+    """Entropy balancing by its dual for given rows and target; ``held`` are weights that are at a
+    cap.
+    """
     held = held or {}
     n, left = len(rows), len(rows) - mp.fsum(held.values())
     free = [row for i, row in enumerate(rows) if i not in held]
@@ -229,7 +251,9 @@ def entropy_dual(rows, target, ridge, radius, start, held=None):
             for j in range(len(v)):
                 second[i, j] = left * (second[i, j] - mean[i] * mean[j])
             second[i, i] += n * ridge
-        gradient = [left * mean[k] + fixed[k] + n * (ridge * v[k] - target[k]) for k in range(len(v))]
+        gradient = [
+            left * mean[k] + fixed[k] + n * (ridge * v[k] - target[k]) for k in range(len(v))
+        ]
         return gradient, second
 
     lam = _minimize(derivatives, start, _ball(radius))
@@ -255,7 +279,9 @@ def second_stage_derivatives(program, records, weights, gamma, noise):
 
 
 def _loss(program, records):
-    """Rows, offsets and factors of the margins, and (slope, curvature) of the loss of one margin."""
+    """Rows, offsets and factors of the margins, and (slope, curvature) of the loss of one
+    margin.
+    """
     name, ones, y = program.name, [mp.mpf(1)] * records.n_samples, to_mp(records.y)
     side = [2 * int(arm) - 1 for arm in records.a]
     response = [2 * t * value for t, value in zip(side, y, strict=True)]
@@ -293,7 +319,9 @@ def _second_moment(rows, weights, ridge):
     matrix = mp.matrix(d, d)
     for i in range(d):
         for j in range(i, d):
-            matrix[i, j] = matrix[j, i] = mp.fsum(w * r[i] * r[j] for w, r in zip(weights, rows, strict=True))
+            matrix[i, j] = matrix[j, i] = mp.fsum(
+                w * r[i] * r[j] for w, r in zip(weights, rows, strict=True)
+            )
         matrix[i, i] += ridge
     return matrix
 
@@ -303,10 +331,11 @@ def _ball(radius):
 
 
 def _minimize(derivatives, near, theta_set, price=0, scale=0):
-    """Minimizer of a strictly convex function plus ``price`` times the l1 norm over a set, by Newton steps.
+    """Minimizer of a strictly convex function plus ``price`` times the l1 norm over a set, by
+    Newton steps.
 
-    ``near`` tells the signs and the active bounds; where the Hessian jumps a step may end on another piece,
-    and the next goes on from there.
+    ``near`` tells the signs and the active bounds; where the Hessian jumps a step may end on
+    another piece, and the next goes on from there.
     """
     p, nu, edge = len(near), mp.mpf(0), 1 - mp.mpf(10) ** -9
     order = {L1Ball: 1, L2Ball: 2}.get(type(theta_set))
@@ -325,7 +354,9 @@ def _minimize(derivatives, near, theta_set, price=0, scale=0):
         slope, hessian = derivatives(theta)
         residual = [slope[k] + price * sign[k] for k in free]
         if active and order == 2 and not step_number:
-            nu = -mp.fsum(r * theta[k] for r, k in zip(residual, free, strict=True)) / _dot(theta, theta)
+            nu = -mp.fsum(r * theta[k] for r, k in zip(residual, free, strict=True)) / _dot(
+                theta, theta
+            )
         matrix = mp.matrix(len(free) + active, len(free) + active)
         for i, k in enumerate(free):
             for j, other in enumerate(free):
@@ -335,7 +366,8 @@ def _minimize(derivatives, near, theta_set, price=0, scale=0):
                 matrix[i, len(free)] = matrix[len(free), i] = normal(k)
         if active:
             residual.append(
-                (mp.fsum(theta[k] * normal(k) for k in free) - mp.mpf(theta_set.radius) ** order) / order
+                (mp.fsum(theta[k] * normal(k) for k in free) - mp.mpf(theta_set.radius) ** order)
+                / order
             )
         if not residual or max(mp.fabs(r) for r in residual) < _TINY * (1 + scale):
             break

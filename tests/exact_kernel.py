@@ -1,4 +1,6 @@
-"""Kernel weights to 50 digits, from the records alone; accepted only if their optimality conditions hold."""
+"""Kernel weights to 50 digits, from the records alone; accepted only if their optimality conditions
+hold.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -56,10 +58,14 @@ def kernel_of(program):
 
 
 def balancing(program, records):
-    """Objective of the v of a kernel program: its weights, or twice of them where each arm has half."""
+    """Objective of the v of a kernel program: its weights, or twice of them where each arm has
+    half.
+    """
     K, a = gram(kernel_of(program), records.covariates), records.a
     n, alpha, pooled = len(a), mp.mpf(program.alpha), _pooled(program)
-    groups = [list(range(n))] if pooled else [[i for i in range(n) if a[i] == arm] for arm in (0, 1)]
+    groups = (
+        [list(range(n))] if pooled else [[i for i in range(n) if a[i] == arm] for arm in (0, 1)]
+    )
     groups = [group for group in groups if group]
     total = mp.mpf(n) if pooled else 2 * mp.mpf(n) / len(groups)
     linear = [-alpha * (1 if pooled else 2) * mp.fsum(row) for row in K]
@@ -124,7 +130,9 @@ def _minimizer(problem, near):
             matrix[r, rank] = matrix[rank, r] = mp.mpf(i in group)
         right[rank] = total - mp.fsum(v[i] for i in group)
         if not any(i in group for i in free):
-            matrix[rank, rank] = 1  # every weight of this arm is at its cap: no multiplier is needed
+            matrix[rank, rank] = (
+                1  # every weight of this arm is at its cap: no multiplier is needed
+            )
             assert mp.fabs(right[rank]) < _TINY
     solved = mp.lu_solve(matrix, right)
     for r, i in enumerate(free):
@@ -146,7 +154,9 @@ def gram(kind, X, other=None):
 
 
 def features(kind, X):
-    """Rows that :func:`entry` takes for those of X: themselves, or the features of a kernel that has few."""
+    """Rows that :func:`entry` takes for those of X: themselves, or the features of a kernel that
+    has few.
+    """
     rows = to_mp(X)
     if isinstance(kind, RandomFourier):
         rng = np.random.default_rng([kind.seed, kind.frequencies, X.shape[1]])

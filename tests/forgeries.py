@@ -1,4 +1,6 @@
-"""Certificates and releases that somebody changed, for the tests of the checker: none of them holds."""
+"""Certificates and releases that somebody changed, for the tests of the checker: none of them
+holds.
+"""
 
 import copy
 import random
@@ -142,7 +144,9 @@ def forged_certificates(certificate: Document, seed: int) -> Iterator[tuple[str,
 
 
 def _part(step: Document) -> float:
-    """A part of a scale or an epsilon that is needed: a supremum in a ball is known to a thousandth."""
+    """A part of a scale or an epsilon that is needed: a supremum in a ball is known to a
+    thousandth.
+    """
     return 1e-2 if step["theorem"].startswith("Theorem 19") else 1e-6
 
 

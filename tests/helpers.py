@@ -32,9 +32,13 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.stability import ArmCurves, margin_movement
 
-#: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
+#: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'|
+#: / S)``.
 BOUNDED_INFLUENCE = {
-    "1 - u": (lambda S, kappa: Curve((Part(kappa, atom("saturating", S / kappa)),)), lambda u: 1 - u),
+    "1 - u": (
+        lambda S, kappa: Curve((Part(kappa, atom("saturating", S / kappa)),)),
+        lambda u: 1 - u,
+    ),
     "4 u (1 - u)": (
         lambda S, kappa: Curve((Part(S * S / (4 * kappa), atom("logistic"), -4 * kappa / S),)),
         lambda u: 4 * u * (1 - u),
@@ -52,7 +56,9 @@ def _of_library_or_planted(kind: type[Any]) -> bool:
 
 
 def planted(kind: Any, scheme: Any = None, name: str = "") -> Any:
-    """A class that is trusted for tests; with a ``scheme`` the like of it, of programs of the class."""
+    """A class that is trusted for tests; with a ``scheme`` the like of it, of programs of the
+    class.
+    """
     trust.of_library = _of_library_or_planted
     PLANTED.add(kind)
     if scheme is None:
@@ -70,9 +76,13 @@ def with_kernel(made: Scheme, kernel: Kernel) -> Scheme:
     return Scheme(made.function, made.family, settings, made.formulas, made.options, made.name)
 
 
-def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:
+def make_domain(
+    p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any
+) -> Domain:
     """A universe for p covariates in [-1, 1] and an intercept."""
-    return Domain(math.hypot(math.sqrt(p), intercept), outcome_bound, intercept=intercept, **changes)
+    return Domain(
+        math.hypot(math.sqrt(p), intercept), outcome_bound, intercept=intercept, **changes
+    )
 
 
 def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:
@@ -88,7 +98,9 @@ def known_coefficient(n: int, bound: float, norm: float, trim: float = math.inf)
 def logistic_propensity(
     n: int, bound: float, ridge: float, radius: float = math.inf, trim: float = math.inf
 ) -> StabilityBound:
-    """Bound of inverse propensities of a logistic regression, for rows of norm at most ``bound``."""
+    """Bound of inverse propensities of a logistic regression, for rows of norm at most
+    ``bound``.
+    """
     weight = ipw_logistic(trim=trim).log_weight
     return margin_movement(n, ridge, bound, (ArmCurves(LOGISTIC, weight),), radius=radius).bound
 
@@ -114,7 +126,12 @@ def logistic_diameter(margin: float) -> float:
 
 def bound_of(V: float, **changes: Any) -> StabilityBound:
     """A bound for every neighbor, by no theorem."""
-    facts = {"theorem": "a test", "assumptions": (), "relations": frozenset(Neighboring), "w_max": V / 2}
+    facts = {
+        "theorem": "a test",
+        "assumptions": (),
+        "relations": frozenset(Neighboring),
+        "w_max": V / 2,
+    }
     return StabilityBound(V=V, **(facts | changes))
 
 
@@ -145,7 +162,8 @@ PLACED: dict[tuple[int, MappedUniverse], tuple[Program, Program]] = {}
 
 
 def placed(program: Any, records: Records) -> Any:
-    """A program as it is read where records are: once for all tests, since reading takes longer than solving.
+    """A program as it is read where records are: once for all tests, since reading takes longer
+    than solving.
 
     One of another kind, whose reading is of no number of records, is resolved in their space.
     """
@@ -168,7 +186,9 @@ def at_defaults(made: Scheme, universe: Universe) -> Any:
 def bind(
     program: Program, records: Records, *, gamma: float = 0.05, noise: float = 1.0, seed: int = 2
 ) -> Instance:
-    """A first or second stage bound to records; a second stage gets unequal weights and random noise."""
+    """A first or second stage bound to records; a second stage gets unequal weights and random
+    noise.
+    """
     if isinstance(program, FirstStage):
         instance: Instance = placed(program, records).instance(records)
         return instance
@@ -190,7 +210,9 @@ def declared_solution(instance: Instance, variable: str) -> Array:
     compiled.load(instance.data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # how inaccurate it is, the caller's tolerance says
-        compiled.problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+        compiled.problem.solve(
+            solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11
+        )
     return np.asarray(compiled.declaration.variables[variable].value)
 
 
@@ -227,5 +249,7 @@ def penalized_rule(penalty: Callable[[Any], Any], name: str = "penalized") -> Sc
 
 
 def kinked_net(l1: float, l2: float) -> Callable[[Any], Any]:
-    """An elastic net written so that it is read as a penalty with kinks, which a duality gap judges."""
+    """An elastic net written so that it is read as a penalty with kinks, which a duality gap
+    judges.
+    """
     return lambda theta: l1 * cp.sum(cp.abs(theta)) + l2 / 2 * cp.sum_squares(theta)

@@ -1,4 +1,6 @@
-"""The checker of certificates and releases: what holds is accepted, and what was changed is refused."""
+"""The checker of certificates and releases: what holds is accepted, and what was changed is
+refused.
+"""
 
 import ast
 import contextlib
@@ -61,7 +63,12 @@ def release(name: str) -> Any:
 def test_the_checker_imports_the_standard_library_alone() -> None:
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
     names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
     tops = {str(name).split(".")[0] for name in names}
     assert tops <= sys.stdlib_module_names | {"flint"}
 
@@ -75,16 +82,24 @@ def test_exponentials_logarithms_and_roots_are_enclosed(number: float) -> None:
             pairs.append((checker.log(rational), mp.log(mp.mpf(number))))
             pairs.append((checker.root(rational), mp.sqrt(mp.mpf(number))))
         for span, true in pairs:
-            low, high = (mp.mpf(int(end.numerator)) / int(end.denominator) for end in (span.low, span.high))
+            low, high = (
+                mp.mpf(int(end.numerator)) / int(end.denominator) for end in (span.low, span.high)
+            )
             assert low <= true <= high
             assert high - low <= mp.mpf(2) ** -230 * max(abs(true), 1)
 
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("ipw_logistic", {"ridge": 0.05, "radius": 0.2}), ("itr_saturating", {}), ("minimal_dispersion", {})],
+    [
+        ("ipw_logistic", {"ridge": 0.05, "radius": 0.2}),
+        ("itr_saturating", {}),
+        ("minimal_dispersion", {}),
+    ],
 )
-def test_a_certificate_is_accepted_and_forgeries_of_it_are_refused(name: str, settings: Any) -> None:
+def test_a_certificate_is_accepted_and_forgeries_of_it_are_refused(
+    name: str, settings: Any
+) -> None:
     one = certificate(name, **settings)
     assert not refusal(document_of([one]))
     for forgery, forged in forged_certificates(one, seed=1):
@@ -130,7 +145,16 @@ def test_simulated_records_are_exported_and_the_file_is_accepted(tmp_path: Path)
 
 def test_private_records_are_not_exported_as_public_ones(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["certify", "data.csv", "--study", "domain.toml", "--program", "overlap", "--solver", "newton"]
+    words = [
+        "certify",
+        "data.csv",
+        "--study",
+        "domain.toml",
+        "--program",
+        "overlap",
+        "--solver",
+        "newton",
+    ]
     write_files()
     refused = run(*words, "--export", "public.json")
     assert "--private-file" in refused.output
@@ -218,7 +242,9 @@ def test_two_hundred_certificates_are_accepted_and_as_many_forgeries_refused() -
 
 
 @pytest.mark.slow
-def test_every_release_is_accepted_or_named_as_unread_and_two_hundred_forgeries_are_refused() -> None:
+def test_every_release_is_accepted_or_named_as_unread_and_two_hundred_forgeries_are_refused() -> (
+    None
+):
     refused = 0
     for name in RELEASES:
         one = release(name)

@@ -1,4 +1,6 @@
-"""Who does the work changes nothing, nor in which blocks; workers end with their parent, however it ends."""
+"""Who does the work changes nothing, nor in which blocks; workers end with their parent, however it
+ends.
+"""
 
 import os
 import signal
@@ -27,7 +29,9 @@ def halved(number: int) -> float:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_the_order_of_the_tasks_and_errors_come_through(workers):
-    assert list(run_tasks(halved, [(k,) for k in range(7)], workers=workers)) == [k / 2 for k in range(7)]
+    assert list(run_tasks(halved, [(k,) for k in range(7)], workers=workers)) == [
+        k / 2 for k in range(7)
+    ]
     with pytest.raises(ArithmeticError, match="seven"):
         list(run_tasks(halved, [(k,) for k in range(9)], workers=workers))
     # one worker does a task when it is asked for

@@ -75,7 +75,9 @@ def scipy_lbfgs(instance: Instance, records: Records) -> Array:
 
     else:
         raise TypeError(type(model).__name__)
-    minimum = minimize(loss, np.zeros(model.dimension), jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
+    minimum = minimize(
+        loss, np.zeros(model.dimension), jac=True, method="L-BFGS-B", options={"gtol": 1e-9}
+    )
     return np.asarray(minimum.x, dtype=np.float64)
 
 
@@ -88,7 +90,9 @@ def sklearn_logistic(instance: Instance, records: Records) -> Array:
     # rows (2a - 1) x with outcome 1: half of them are turned, so that there are two classes
     turned = np.arange(model.n) % 2 == 1
     X = np.where(turned[:, None], -model.Z, model.Z)
-    fit = LogisticRegression(C=1.0 / model.ridge, fit_intercept=False, solver="newton-cholesky", tol=1e-10)
+    fit = LogisticRegression(
+        C=1.0 / model.ridge, fit_intercept=False, solver="newton-cholesky", tol=1e-10
+    )
     return np.asarray(fit.fit(X, ~turned).coef_[0], dtype=np.float64)
 
 
@@ -99,5 +103,8 @@ EVERYWHERE: dict[str, Contender] = {
     "library, one at a time": newton,
 }
 FURTHER: dict[str, dict[str, Contender]] = {
-    "ipw_logistic": {"scipy L-BFGS-B": scipy_lbfgs, "scikit-learn newton-cholesky": sklearn_logistic},
+    "ipw_logistic": {
+        "scipy L-BFGS-B": scipy_lbfgs,
+        "scikit-learn newton-cholesky": sklearn_logistic,
+    },
 }

@@ -1,8 +1,9 @@
-"""Data larger than memory: the default effect from a Parquet file, by threads and by a Dask cluster.
+"""Data larger than memory: the default effect from a Parquet file, by threads and by a Dask
+cluster.
 
 ``python large_data.py --folder /scratch`` writes the files there, which take 180 bytes per record,
-and removes them afterwards. Times are of the whole command; those of the processor count where others use the
-machine as well.
+and removes them afterwards. Times are of the whole command; those of the processor count where
+others use the machine as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def busy():
 if __name__ == "__main__":
     path, domain, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
     # else each array of more than 128 kB is taken from the system and given back
-    allocator = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**25, "OMP_NUM_THREADS": 1}
+    allocator = {
+        "MALLOC_TRIM_THRESHOLD_": 2**28,
+        "MALLOC_MMAP_THRESHOLD_": 2**25,
+        "OMP_NUM_THREADS": 1,
+    }
     dask.config.set({"distributed.nanny.pre-spawn-environ": allocator})
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
         with Client(cluster) as client:
@@ -45,7 +50,8 @@ if __name__ == "__main__":
             model = PrivateEffect(load_domain(domain), Budget(1.0), residual_scale=0.5, seed=1)
             all, own, theirs, began = busy(), used(), sum(client.run(used).values()), time.time()
             found = {"estimate": model.fit(data).effect_, "seconds": time.time() - began}
-            found |= {"client": used() - own, "workers' processor": sum(client.run(used).values()) - theirs}
+            found["client"] = used() - own
+            found["workers' processor"] = sum(client.run(used).values()) - theirs
             # what takes a processor from those who are measured
             found["others"] = busy() - all - found["client"] - found["workers' processor"]
             print(json.dumps(found))
@@ -72,7 +78,9 @@ def write_records(path: Path, n_samples: int) -> None:
 
 
 def measured(words: list[str]) -> dict[str, Any]:
-    """Seconds, seconds of the processor, and the most memory of a process; and the load when it began."""
+    """Seconds, seconds of the processor, and the most memory of a process; and the load when it
+    began.
+    """
     load, began = os.getloadavg()[0], time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         one = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)
@@ -106,7 +114,9 @@ def main() -> None:
     words.add_argument("--records", type=int, help="20 million, those of a cluster 1 million")
     words.add_argument("--few", type=int, default=1_000_000)
     words.add_argument(
-        "--cluster", action="store_true", help="two Dask workers against one, in turns, on the records"
+        "--cluster",
+        action="store_true",
+        help="two Dask workers against one, in turns, on the records",
     )
     words.add_argument("--stay", action="store_true", help="leave the files")
     args = words.parse_args()
@@ -122,10 +132,16 @@ def main() -> None:
                 write_records(path, n)
         if args.cluster:
             for workers in (1, 2, 1, 2):
-                run = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(study), str(workers)])
+                run = measured(
+                    [sys.executable, "-c", _CLUSTER, str(paths[0]), str(study), str(workers)]
+                )
                 print(
                     json.dumps(
-                        {"workers": workers, **json.loads(run["out"].splitlines()[-1]), "load": run["load"]}
+                        {
+                            "workers": workers,
+                            **json.loads(run["out"].splitlines()[-1]),
+                            "load": run["load"],
+                        }
                     ),
                     flush=True,
                 )
@@ -136,7 +152,9 @@ def main() -> None:
             run = effect(path, study, "--blocks", blocks)
             del run["out"]
             print(
-                json.dumps({"n": n, "blocks": blocks, **run, "per million": run["processor"] / n * 1e6}),
+                json.dumps(
+                    {"n": n, "blocks": blocks, **run, "per million": run["processor"] / n * 1e6}
+                ),
                 flush=True,
             )
     finally:

@@ -30,13 +30,16 @@ def memory_rate() -> float:
     return 2.0 * source.nbytes / _least(lambda: np.copyto(target, source))
 
 
-#: What every process of this library imports at least, and what one imports that solves declared problems.
+#: What every process of this library imports at least, and what one imports that solves declared
+#: problems.
 LIGHT = "python -c 'import numpy, scipy.special, pydantic'"
 SOLVERS = "python -c 'import cvxpy'"
 
 
 def startup(rounds: int) -> dict[str, float]:
-    """CPU seconds of whole processes, medians, in turns: imports, and commands on the study of NHEFS."""
+    """CPU seconds of whole processes, medians, in turns: imports, and commands on the study of
+    NHEFS.
+    """
     command = str(Path(sys.executable).with_name("dp2erm"))
     with resources.as_file(resources.files("dp2erm_cvx.datasets")) as shipped:
         study, data = (str(shipped / name) for name in ("study.toml", "nhefs.csv"))
@@ -46,7 +49,15 @@ def startup(rounds: int) -> dict[str, float]:
                 LIGHT: [sys.executable, "-c", "import numpy, scipy.special, pydantic"],
                 SOLVERS: [sys.executable, "-c", "import cvxpy"],
                 "dp2erm --help": [command, "--help"],
-                "dp2erm run, 1,566 records": [command, "run", study, data, "--output", release, "--force"],
+                "dp2erm run, 1,566 records": [
+                    command,
+                    "run",
+                    study,
+                    data,
+                    "--output",
+                    release,
+                    "--force",
+                ],
                 "dp2erm show": [command, "show", release],
                 "dp2erm report": [command, "report", release, "--output", page, "--force"],
                 "dp2erm verify": [command, "verify", release],
@@ -60,11 +71,17 @@ def startup(rounds: int) -> dict[str, float]:
 
 def _child_seconds(words: list[str]) -> float:
     # with bytecode, as whatever is installed has it
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     before = os.times()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    subprocess.run(
+        words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def described() -> str:
@@ -73,7 +90,9 @@ def described() -> str:
     info = Path("/proc/cpuinfo")
     if info.exists():
         names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line
+            line.split(":", 1)[1].strip()
+            for line in info.read_text().splitlines()
+            if "model name" in line
         ]
         model = names[0] if names else model
     return f"{model}, one thread; Python {platform.python_version()}, numpy {np.__version__}"

@@ -27,9 +27,9 @@ _ROUNDS = 9
 class Row:
     """One contender on one work: seconds per solve, and the largest certified error of its points.
 
-    ``ratio`` is how often it fits into the naive contender's time. ``error`` is relative: the l1 radius of
-    the weights over n, or the radius of theta over its norm. ``limit`` is the time over that which the
-    machine takes for the products and the memory traffic of the same work.
+    ``ratio`` is how often it fits into the naive contender's time. ``error`` is relative: the l1
+    radius of the weights over n, or the radius of theta over its norm. ``limit`` is the time over
+    that which the machine takes for the products and the memory traffic of the same work.
     """
 
     work: str
@@ -129,17 +129,20 @@ def _batch(loaded: Loaded) -> tuple[float, float, float]:
 
 
 def _least_time(loaded: Loaded, sweeps: float) -> float:
-    """Seconds that this machine needs for the products and the memory traffic of one solve of the batch.
+    """Seconds that this machine needs for the products and the memory traffic of one solve of the
+    batch.
 
-    A sweep over n records in d dimensions is two products (margins, gradient) and three vectors of length n
-    read or written; a kernel program takes at least one product with its factor.
+    A sweep over n records in d dimensions is two products (margins, gradient) and three vectors of
+    length n read or written; a kernel program takes at least one product with its factor.
     """
     n, work = loaded.work.n_samples, loaded.work
     model = loaded.instance(0).model
     if isinstance(model, WeightsModel) and model.dual is not None and model.dual.pairs is None:
         k = model.dual.data.rows.shape[1]
         # one product for the system of the features, four for gradients
-        return (2.0 * n * k * k + 16.0 * n * k) / multiply_rate(k, n, k) + 8.0 * n * k / memory_rate()
+        return (2.0 * n * k * k + 16.0 * n * k) / multiply_rate(
+            k, n, k
+        ) + 8.0 * n * k / memory_rate()
     if work.program == "mmd":
         return 2.0 * n * n / multiply_rate(n, n, 64) + 3 * 8.0 * n / memory_rate()
     assert model is not None

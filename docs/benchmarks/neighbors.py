@@ -1,4 +1,6 @@
-"""Neighbors of many records, whose weights are read and not held: beside one solve, and whole audits."""
+"""Neighbors of many records, whose weights are read and not held: beside one solve, and whole
+audits.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _BATCH = 128
 
 
 def readings(quick: bool) -> list[dict[str, Any]]:
-    """CPU seconds of every program and size: one solve, what neighbors share, and a neighbor's movements.
+    """CPU seconds of every program and size: one solve, what neighbors share, and a neighbor's
+    movements.
 
     ``error`` is the largest certified l1 error of the neighbors' weights over n.
     """
@@ -39,7 +42,9 @@ def readings(quick: bool) -> list[dict[str, Any]]:
             alone = solve(loaded.program.instance(loaded.records))
             solved = time.process_time()
             neighborhood = Neighborhood(loaded.program, loaded.records)
-            list(neighborhood.solve(loaded.replacements.take(0, 1), Movement(alone.value, 0.0, 0.0)))
+            list(
+                neighborhood.solve(loaded.replacements.take(0, 1), Movement(alone.value, 0.0, 0.0))
+            )
             shared = time.process_time()
             reading = Movement(alone.value, alone.certificate.output_radius, 1e-9 * n)
             (read,) = neighborhood.solve(loaded.replacements, reading)
@@ -61,7 +66,8 @@ def readings(quick: bool) -> list[dict[str, Any]]:
 def audits(quick: bool) -> list[dict[str, Any]]:
     """CPU seconds of whole audits of 1,000 neighbors.
 
-    ``ratio`` is the largest movement over its bound, ``disagreement`` that with solves of single datasets.
+    ``ratio`` is the largest movement over its bound, ``disagreement`` that with solves of single
+    datasets.
     """
     n, neighbors = (500, 100) if quick else (1_000_000, 1000)
     names = ("random", "held-out", "extreme", "flips", "each")
@@ -94,8 +100,8 @@ def audits(quick: bool) -> list[dict[str, Any]]:
 def audit_rates(quick: bool) -> list[dict[str, Any]]:
     """Neighbors per CPU second of audits of given data, beside those of the batch that solves them.
 
-    ``second`` counts the datasets that a second solver saw, in a process of its own, whose time is not
-    counted.
+    ``second`` counts the datasets that a second solver saw, in a process of its own, whose time is
+    not counted.
     """
     sizes = {100: 1000, 2000: 200} if quick else {100: 200_000, 2000: 20_000}
     covariates = 10
@@ -125,7 +131,13 @@ def audit_rates(quick: bool) -> list[dict[str, Any]]:
         )
         audited = time.process_time()
         batch, whole = neighbors / (solved - began), neighbors / (audited - solved)
-        facts = {"program": "ipw_logistic", "n": n, "neighbors": neighbors, "batch": batch, "audit": whole}
+        facts = {
+            "program": "ipw_logistic",
+            "n": n,
+            "neighbors": neighbors,
+            "batch": batch,
+            "audit": whole,
+        }
         rows.append(facts | {"second": audit.check.datasets})
     return rows
 
@@ -147,14 +159,17 @@ def entropies(w: cp.Variable, records: Any, cap: float) -> cp.Problem:
 @scheme(cap=3.0)
 def kink(w: cp.Variable, records: Any, cap: float) -> cp.Problem:
     """Squares and a norm, which has no gradient at balance."""
-    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [0 <= w, w <= cap])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [0 <= w, w <= cap]
+    )
 
 
 def declared_audits(quick: bool) -> list[dict[str, Any]]:
-    """Neighbors per CPU second in audits of programs that CVXPY alone declares, with a stated bound.
+    """Neighbors per CPU second in audits of programs that CVXPY alone declares, with a stated
+    bound.
 
-    Neighbors are searched for on groups of equal records, certified; a sample is compared with full solves;
-    ``single`` counts full solves with a certificate, one dataset at a time.
+    Neighbors are searched for on groups of equal records, certified; a sample is compared with full
+    solves; ``single`` counts full solves with a certificate, one dataset at a time.
     """
     n, neighbors, rows = 100, 300 if quick else 30_000, list[dict[str, Any]]()
     universe = Universe(Domain(1.7, 1.0), n, 3)
@@ -165,7 +180,9 @@ def declared_audits(quick: bool) -> list[dict[str, Any]]:
         audit = audit_stability(built, None, universe, search=SearchPlan(evaluations=neighbors))
         searched = time.process_time() - began
         rng = np.random.default_rng(0)
-        drawn = [(rng.uniform(-1, 1, (n, 3)), rng.integers(0, 2, n)) for _ in range(5 if quick else 100)]
+        drawn = [
+            (rng.uniform(-1, 1, (n, 3)), rng.integers(0, 2, n)) for _ in range(5 if quick else 100)
+        ]
         datasets = [universe.domain.records(X, a, np.zeros(n)) for X, a in drawn]
         solve(built.instance(datasets[0]))
         began = time.process_time()

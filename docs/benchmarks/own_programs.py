@@ -58,7 +58,11 @@ def kernel_entropy(w: cp.Variable, m: Any, n: int) -> cp.Problem:
     return cp.Problem(cp.Minimize(objective), [cp.sum(w) == n, w >= 0])
 
 
-PROGRAMS = {"entropy, cap 3": entropy_cap, "least dispersion, tolerance": least_dispersion, "logit": logit}
+PROGRAMS = {
+    "entropy, cap 3": entropy_cap,
+    "least dispersion, tolerance": least_dispersion,
+    "logit": logit,
+}
 #: The programs of features of a kernel, and how many of their neighbors are solved alone.
 KERNEL, OF_KERNEL = Gaussian(1.0), "Gaussian kernel, squares"
 KERNEL_ENTROPY = "Gaussian kernel, entropy"

@@ -1,4 +1,6 @@
-"""Time the library beside what a researcher would write: measure, print, keep, and fill the page's tables."""
+"""Time the library beside what a researcher would write: measure, print, keep, and fill the page's
+tables.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,21 @@ SCALE = "Whole fits"
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Small sizes, seconds in all: shows that everything runs.")
+@click.option(
+    "--quick", is_flag=True, help="Small sizes, seconds in all: shows that everything runs."
+)
 @click.option("--only", default="", metavar="TEXT", help="Only works whose label holds this text.")
 @click.option("--output-dir", default="output", show_default=True, metavar="FOLDER")
-@click.option("--page", metavar="PAGE.md", help="Replace the tables between the marks of this page.")
+@click.option(
+    "--page", metavar="PAGE.md", help="Replace the tables between the marks of this page."
+)
 @click.option("--figure", metavar="FILE.svg", help="Draw seconds against the number of records.")
-@click.option("--most", default=10**6, show_default=True, metavar="N", help="Records of the largest fits.")
-def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str | None, most: int) -> None:
+@click.option(
+    "--most", default=10**6, show_default=True, metavar="N", help="Records of the largest fits."
+)
+def main(
+    quick: bool, only: str, output_dir: str, page: str | None, figure: str | None, most: int
+) -> None:
     """Time the library beside what a researcher would write, one thread, on the same neighbors."""
     rows: list[Row] = []
     for work in works(quick):
@@ -47,7 +57,9 @@ def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str 
     fits: list[ScaleRow] = []
     if only in SCALE:
         click.echo(SCALE, err=True)
-        fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
+        fits = (
+            measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
+        )
     starts = startup(3 if quick else 11)
     text = tables(rows, fits, [*neighbor_tables(read, audited, rates, declared)], starts)
     click.echo(text)
@@ -103,7 +115,9 @@ def neighbor_tables(
     rates: list[dict[str, Any]],
     declared: list[dict[str, Any]],
 ) -> Iterator[str]:
-    """Movements of a batch, whole audits, their rates beside the batch, and programs of one's own."""
+    """Movements of a batch, whole audits, their rates beside the batch, and programs of one's
+    own.
+    """
     movements = [
         {
             "program": row["program"],
@@ -163,8 +177,12 @@ def neighbor_tables(
             yield pd.DataFrame(table).to_markdown(index=False, disable_numparse=True)
 
 
-def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]) -> str:
-    """Markdown: one table per work, whole fits, neighbors of many records, and the start of the command."""
+def tables(
+    rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]
+) -> str:
+    """Markdown: one table per work, whole fits, neighbors of many records, and the start of the
+    command.
+    """
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
         table = [
@@ -172,7 +190,9 @@ def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], star
                 "n": f"{row.n_samples:,}",
                 "contender": row.contender,
                 "per solve": "" if isnan(row.seconds) else _time(row.seconds),
-                "times the naive speed": "" if isnan(row.ratio) else f"{float(f'{row.ratio:.3g}'):,.7g}",
+                "times the naive speed": ""
+                if isnan(row.ratio)
+                else f"{float(f'{row.ratio:.3g}'):,.7g}",
                 "certified error": "" if row.error is None else f"{row.error:.0e}",
                 "over the machine's limit": "" if row.limit is None else f"{row.limit:.1f}",
             }

@@ -1,4 +1,6 @@
-"""Whole fits at growing numbers of records: seconds beside one fit of scikit-learn, and peak memory."""
+"""Whole fits at growing numbers of records: seconds beside one fit of scikit-learn, and peak
+memory.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,18 @@ LIMITS = {
 PEAK_LIMIT, SLOPE_LIMIT = 3.0, 1.05
 
 Raw = tuple[Array, NDArray[np.int64], Array]
-#: The norm of the mean gradient at the fit, where one is stated: evaluated when the clock has stopped.
+#: The norm of the mean gradient at the fit, where one is stated: evaluated when the clock has
+#: stopped.
 Gradient = Callable[[], float | None]
 
 
 @dataclass(frozen=True)
 class ScaleRow:
-    """One contender at one n: CPU seconds, also in fits of scikit-learn, and what the process held at most.
+    """One contender at one n: CPU seconds, also in fits of scikit-learn, and what the process held
+    at most.
 
-    ``gradient`` is the norm of the mean gradient of a logistic regression at its solution. ``peak`` is beyond
-    what the process holds before it has data, and counts them.
+    ``gradient`` is the norm of the mean gradient of a logistic regression at its solution. ``peak``
+    is beyond what the process holds before it has data, and counts them.
     """
 
     contender: str
@@ -84,7 +88,9 @@ def _two_stages(first: str) -> Callable[[Array, NDArray[np.int64], Array], Gradi
     def fit(X: Array, a: NDArray[np.int64], y: Array) -> Gradient:
         from dp2erm_cvx import PrivateTwoStageERM
 
-        model = PrivateTwoStageERM(*_declared(), first_stage=first, second_stage="arm_means").fit(X, a, y)
+        model = PrivateTwoStageERM(*_declared(), first_stage=first, second_stage="arm_means").fit(
+            X, a, y
+        )
         coefficient = model.private_workings_.propensity
         if coefficient is None or coefficient.solution is None:
             return _unknown
@@ -136,7 +142,9 @@ CONTENDERS: dict[str, Callable[[Array, NDArray[np.int64], Array], Gradient]] = {
 
 
 def measure_scale(sizes: Sequence[int], rounds: int, *, apart: bool = True) -> list[ScaleRow]:
-    """All contenders at all sizes, in turns: ``apart``, each round of each in a process of its own."""
+    """All contenders at all sizes, in turns: ``apart``, each round of each in a process of its
+    own.
+    """
     seconds: dict[tuple[str, int], list[float]] = {}
     peaks: dict[str, list[float]] = {}
     gradients: dict[tuple[str, int], float | None] = {}
@@ -170,7 +178,11 @@ def slopes(rows: Sequence[ScaleRow]) -> dict[str, float]:
     """Slopes of the logarithm of seconds in that of n, by contender."""
     out = {}
     for name in CONTENDERS:
-        own = [(math.log(row.n_samples), math.log(row.seconds)) for row in rows if row.contender == name]
+        own = [
+            (math.log(row.n_samples), math.log(row.seconds))
+            for row in rows
+            if row.contender == name
+        ]
         out[name] = float(np.polyfit(*zip(*own, strict=True), 1)[0])
     return out
 
@@ -183,7 +195,9 @@ def draw_growth(rows: Sequence[ScaleRow], path: str | Path) -> None:
     ax = figure.subplots()
     for name, color in zip(CONTENDERS, COLORS, strict=False):
         own = [(row.n_samples, row.seconds) for row in rows if row.contender == name]
-        ax.loglog(*zip(*own, strict=True), "o-", color=color, label=name, markersize=4, linewidth=1.4)
+        ax.loglog(
+            *zip(*own, strict=True), "o-", color=color, label=name, markersize=4, linewidth=1.4
+        )
     ax.set(xlabel="records n", ylabel="CPU seconds, one thread")
     plain(ax)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
@@ -207,13 +221,19 @@ def _alone(name: str, sizes: Sequence[int]) -> dict[str, Any]:
     before = most = _peak()
     for n in sizes:
         raw = drawn(n)
-        began = time.process_time()  # one thread: what an idle machine takes, whoever else is busy on it
+        began = (
+            time.process_time()
+        )  # one thread: what an idle machine takes, whoever else is busy on it
         gradient = contender(*raw)
         seconds.append(time.process_time() - began)
         most = _peak()
         gradients.append(gradient())
         del raw, gradient
-    return {"seconds": seconds, "gradients": gradients, "peak": (most - before) / (8 * WIDTH * max(sizes))}
+    return {
+        "seconds": seconds,
+        "gradients": gradients,
+        "peak": (most - before) / (8 * WIDTH * max(sizes)),
+    }
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ _FEATURES = {"ridge": 0.01, "kernel": RandomFourier(2.0, 100)}
 class Work:
     """A program to solve on neighbors of n records.
 
-    ``naive`` says how often the slow contenders run, ``batch`` how many neighbors a batch has; contenders in
-    ``without`` would take minutes.
+    ``naive`` says how often the slow contenders run, ``batch`` how many neighbors a batch has;
+    contenders in ``without`` would take minutes.
     """
 
     name: str
@@ -84,8 +84,17 @@ def load(work: Work, seed: int = 9) -> Loaded:
     data = simulate("linear", work.n_samples, rng=rng).dataset
     p = data.X.shape[1]
     records = Domain(math.sqrt(p), 8.0).records(data.X, data.a, data.y)
-    program = registry.build(registry.first_stages(), work.program, **work.settings).resolve(records.space)
+    program = registry.build(registry.first_stages(), work.program, **work.settings).resolve(
+        records.space
+    )
     X = rng.normal(size=(work.batch, p))
-    X *= math.sqrt(p) * (1 - 1e-12) * rng.random((work.batch, 1)) / np.linalg.norm(X, axis=1, keepdims=True)
+    X *= (
+        math.sqrt(p)
+        * (1 - 1e-12)
+        * rng.random((work.batch, 1))
+        / np.linalg.norm(X, axis=1, keepdims=True)
+    )
     index = rng.integers(work.n_samples, size=work.batch)
-    return Loaded(work, records, program, Replacements(records, index, X, rng.integers(2, size=work.batch)))
+    return Loaded(
+        work, records, program, Replacements(records, index, X, rng.integers(2, size=work.batch))
+    )

@@ -1,10 +1,11 @@
-"""Treatments of three and five arms: coverage of every contrast, of all together, errors and widths.
+"""Treatments of three and five arms: coverage of every contrast, of all together, errors and
+widths.
 
-``python arms.py 40 default fixed`` prints the table as CSV. Covariates are uniform in their ranges. Trials
-have public rates; confounded tables have log odds along two covariates and effects that vary with one of
-them. Settings are the defaults, or fixed ones: half of the budget for the regression, .15 for a multinomial
-propensity, M_r of four standard deviations, B_a = 2.5 / pi_a, F = 20; slopes in common in trials, by arm with
-confounding.
+``python arms.py 40 default fixed`` prints the table as CSV. Covariates are uniform in their ranges.
+Trials have public rates; confounded tables have log odds along two covariates and effects that vary
+with one of them. Settings are the defaults, or fixed ones: half of the budget for the regression,
+.15 for a multinomial propensity, M_r of four standard deviations, B_a = 2.5 / pi_a, F = 20; slopes
+in common in trials, by arm with confounding.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ def settings_of(way: str, kind: str, n_arms: int) -> dict[str, object]:
     """The settings that are declared; none by default."""
     if way == "default":
         return {}
-    settings = {"center_share": 0.5, "residual_bound": 4.0, "score_bound": 2.5 * n_arms, "cap": 20.0}
+    settings = {
+        "center_share": 0.5,
+        "residual_bound": 4.0,
+        "score_bound": 2.5 * n_arms,
+        "cap": 20.0,
+    }
     if kind == "trial":
         return settings | {"rows": "common"}
     return settings | {"rows": "arms", "propensity": "multinomial", "propensity_share": 0.15}
@@ -50,7 +56,10 @@ def settings_of(way: str, kind: str, n_arms: int) -> dict[str, object]:
 
 def main(runs: int, ways: Sequence[str]) -> None:
     """Print one line for every design: all pairs of arms; at n = 10,000 of half as many runs."""
-    print("settings,arms,kind,n,epsilon,runs,rmse,each covered,all covered,half width,joint half width")
+    print(
+        "settings,arms,kind,n,epsilon,runs,rmse,each covered,all covered,half width,joint half "
+        "width"
+    )
     for way, (n_arms, rates), kind in product(ways, RATES.items(), ("trial", "confounded")):
         public = {"rates": rates} if kind == "trial" else {}
         levels = tuple("abcde"[:n_arms])
@@ -64,8 +73,12 @@ def main(runs: int, ways: Sequence[str]) -> None:
             print(f"{way},{n_arms},{kind},{n},{epsilon:g},{number},{row}", flush=True)
 
 
-def measured(model: PrivateEffect, levels: tuple[str, ...], n: int, kind: str, runs: int) -> list[float]:
-    """Root mean squared error, coverage of each and of all, and median half widths, also joint ones."""
+def measured(
+    model: PrivateEffect, levels: tuple[str, ...], n: int, kind: str, runs: int
+) -> list[float]:
+    """Root mean squared error, coverage of each and of all, and median half widths, also joint
+    ones.
+    """
     rows, whole = [], []
     for seed in range(runs):
         X, arm, y = drawn(n, len(levels), kind, np.random.default_rng([len(levels), n, seed]))
@@ -74,11 +87,19 @@ def measured(model: PrivateEffect, levels: tuple[str, ...], n: int, kind: str, r
         for one in model.fit(X, np.array(levels)[arm], y).release_.arms.contrasts:
             exact = 0.5 * (levels.index(one.level) - levels.index(one.against))
             inside, joint = (i.low < exact < i.high for i in (one.interval, one.joint))
-            own.append((one.estimate - exact, inside, joint, one.interval.half_width, one.joint.half_width))
+            own.append(
+                (one.estimate - exact, inside, joint, one.interval.half_width, one.joint.half_width)
+            )
         rows += own
         whole.append(all(one[2] for one in own))
     off, inside, _, half, joint = np.array(rows, dtype=float).T
-    return [np.sqrt(np.mean(off**2)), inside.mean(), np.mean(whole), np.median(half), np.median(joint)]
+    return [
+        np.sqrt(np.mean(off**2)),
+        inside.mean(),
+        np.mean(whole),
+        np.median(half),
+        np.median(joint),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The baselines that the paper compares with, as printed and as they would have to be.
 
-Each is a plan: what noise it draws in which stage; none of them sees data. Where the published argument does
-not cover a baseline, its bound and its calibration are marked ``private=False``; experiments may still run
-it.
+Each is a plan: what noise it draws in which stage; none of them sees data. Where the published
+argument does not cover a baseline, its bound and its calibration are marked ``private=False``;
+experiments may still run it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def chaudhuri_logistic(
 ) -> Calibration:
     """Private logistic regression by Algorithm 2 of Chaudhuri, Monteleoni & Sarwate (2011).
 
-    For the mean logistic loss with ``(ridge / 2) ||lam||^2``, ``||x|| <= covariate_bound`` = M > 0 and
-    ``ridge`` > 0 in squared units of x. In units where M = 1 the curvature of the loss is at most c = 1/4.
-    With mu = ridge / M^2 and ``left = epsilon - 2 log(1 + c/(n mu))`` the noise has density proportional to
-    ``exp(-(left / 2) ||b||)`` without an extra ridge. Where left <= 0 it has half of epsilon, and the ridge
-    ``c / (n (exp(epsilon / 4) - 1)) - mu``. To leave out M is wrong for norms above one. Raises
-    DeclarationError.
+    For the mean logistic loss with ``(ridge / 2) ||lam||^2``, ``||x|| <= covariate_bound`` = M > 0
+    and ``ridge`` > 0 in squared units of x. In units where M = 1 the curvature of the loss is at
+    most c = 1/4. With mu = ridge / M^2 and ``left = epsilon - 2 log(1 + c/(n mu))`` the noise has
+    density proportional to ``exp(-(left / 2) ||b||)`` without an extra ridge. Where left <= 0 it
+    has half of epsilon, and the ridge ``c / (n (exp(epsilon / 4) - 1)) - mu``. To leave out M is
+    wrong for norms above one. Raises DeclarationError.
     """
     M = public_number("covariate_bound", covariate_bound, above=0.0)
     mu = public_number("ridge", ridge, above=0.0) / M / M
@@ -59,20 +59,27 @@ def chaudhuri_logistic(
 
 
 def ipw_composition(study: Study) -> Plan[Study]:
-    """The paper's composition for IPW: half the budget each, fixed-weight corollary with ``1 + exp(M R)``.
+    """The paper's composition for IPW: half the budget each, fixed-weight corollary with ``1 +
+    exp(M R)``.
 
-    ``study.first`` is a logistic propensity, private or not, whose ``ridge`` and ``radius`` = R > 0 are
-    taken; R bounds the coefficient, in inverse units of x. Not private as argued: the corollary is for
-    weights that depend on no record, and that of record j depends on record j, so W2 can reach 2 max w and
-    not sqrt(2) max w; ``1 + exp(M R)`` bounds the unnormalized weight. The private first stage is pure,
-    whatever ``study.noise``.
+    ``study.first`` is a logistic propensity, private or not, whose ``ridge`` and ``radius`` = R > 0
+    are taken; R bounds the coefficient, in inverse units of x. Not private as argued: the corollary
+    is for weights that depend on no record, and that of record j depends on record j, so W2 can
+    reach 2 max w and not sqrt(2) max w; ``1 + exp(M R)`` bounds the unnormalized weight. The
+    private first stage is pure, whatever ``study.noise``.
 
-    Raises DeclarationError for an invalid radius or ridge, and CalibrationError where a number overflows.
+    Raises DeclarationError for an invalid radius or ridge, and CalibrationError where a number
+    overflows.
     """
     universe, budget = study.universe, study.budget
     M = universe.space.covariate_bound
     R = public_number("radius", getattr(study.first, "radius", math.inf), above=0.0)
-    chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": getattr(study.first, "ridge", None)}
+    chosen = {
+        "share": 0.5,
+        "radius": R,
+        "trim": math.inf,
+        "ridge": getattr(study.first, "ridge", None),
+    }
     first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(universe.space)
     loss = first.loss_constants(universe)
     half = Budget(budget.epsilon / 2.0, budget.delta / 2.0)
@@ -108,16 +115,17 @@ def ipw_composition(study: Study) -> Plan[Study]:
 
 
 def universal(study: Study, *, printed: bool = False) -> Plan[Study]:
-    """The paper's baseline for EBW and MMD: only the second stage is private, by the universal corollary.
+    """The paper's baseline for EBW and MMD: only the second stage is private, by the universal
+    corollary.
 
-    ``W1 = 2n + 2 min(w_max, n)``, ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a proven bound
-    on every weight: the cap of MMD, what the sharp theorem of the program states, or n. As ``printed``, w_max
-    is what the program calls its radius: for entropy balancing that of the *dual* ball, which bounds no
-    weight.
+    ``W1 = 2n + 2 min(w_max, n)``, ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a
+    proven bound on every weight: the cap of MMD, what the sharp theorem of the program states, or
+    n. As ``printed``, w_max is what the program calls its radius: for entropy balancing that of the
+    *dual* ball, which bounds no weight.
 
-    Raises DeclarationError for a program whose first stage is private; CalibrationError where the printed
-    form has no number, and where the program has no solution on some datasets of the universe, because to
-    fail on those reveals them.
+    Raises DeclarationError for a program whose first stage is private; CalibrationError where the
+    printed form has no number, and where the program has no solution on some datasets of the
+    universe, because to fail on those reveals them.
     """
     first, universe = study.first, study.universe
     n, space = universe.n_samples, universe.space
@@ -130,13 +138,14 @@ def universal(study: Study, *, printed: bool = False) -> Plan[Study]:
         raise CalibrationError(f"{first.name}: whether it has a solution depends on the data")
     if math.isfinite(cap) and (space.arm_floor or 0) * cap * 2 < n:
         raise CalibrationError(
-            f"cap = {cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; declare "
-            "an arm_floor or a larger cap"
+            f"cap = {cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; "
+            "declare an arm_floor or a larger cap"
         )
     if printed and hasattr(first, "radius"):
         if not 1.0 <= radius < math.inf:
             raise CalibrationError(
-                f"radius = {radius:g}: as printed it bounds weights of mean 1, so it is at least 1 and finite"
+                f"radius = {radius:g}: as printed it bounds weights of mean 1, so it is at least 1 "
+                "and finite"
             )
         reason = "the radius of the dual variable bounds no weight"
         return _plan(universal_corollary(n, radius), study, reason, printed=True)

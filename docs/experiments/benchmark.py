@@ -1,9 +1,10 @@
-"""Private effects and rules beside what others published, as far as public text suffices to write it.
+"""Private effects and rules beside what others published, as far as public text suffices to write
+it.
 
-``python benchmark.py --data Twin_Data.csv.gz`` takes 10 minutes, ``--quick`` less than five; without the
-Twins file what needs it is left out. ``--variant dpate`` needs the package of that name: pip install dpate
-(Python 3.12 or later). Populations are drawn anew for every replicate; of real records (n = 0) the noise
-alone is.
+``python benchmark.py --data Twin_Data.csv.gz`` takes 10 minutes, ``--quick`` less than five;
+without the Twins file what needs it is left out. ``--variant dpate`` needs the package of that
+name: pip install dpate (Python 3.12 or later). Populations are drawn anew for every replicate; of
+real records (n = 0) the noise alone is.
 """
 
 from __future__ import annotations
@@ -32,11 +33,18 @@ def _rules(
     Those of ``published`` are the best of six on other seeds, with their settings.
     """
     pipeline = {"covariate_bound": 1.2, "outcome_bound": 30.0, "outcome_scale": 4.0}
-    known = {"replicates": replicates, "epsilons": _BOTH, "constants": constants, "others": published}
+    known = {
+        "replicates": replicates,
+        "epsilons": _BOTH,
+        "constants": constants,
+        "others": published,
+    }
     return known | {"pipelines": {"private": pipeline}} | more
 
 
-_PAPER = _rules({400: 20, 4000: 20}, Constants(1.0, 2.0, arm_floor=0.35), Constants(2.0, 2.0, intercept=1.0))
+_PAPER = _rules(
+    {400: 20, 4000: 20}, Constants(1.0, 2.0, arm_floor=0.35), Constants(2.0, 2.0, intercept=1.0)
+)
 _CONFOUNDED = _rules(
     {1000: 20, 4000: 20, 10_000: 10},
     AT_3,
@@ -53,7 +61,8 @@ _TWINS = _rules(
 FULL: Design = {
     "seed": 2718,
     "timed": True,
-    # pure epsilon, at the defaults; and the same under the guarantee of those that add Gaussian noise
+    # pure epsilon, at the defaults; and the same under the guarantee of those that add Gaussian
+    # noise
     "methods": {"private": {}, "private, Gaussian": _GAUSSIAN},
     "published": {
         "Lee et al.": _GAUSSIAN | {"method": "private_propensity"},
@@ -72,7 +81,9 @@ FULL: Design = {
         "nhefs plasmode": source({500: 20, 2000: 20, 10_000: 10}, _BOTH, (500, 2000)),
         # the scenarios of the paper, and one in which weights of 1 are wrong
         "linear": source({1000: 20, 10_000: 10}, _BOTH, (1000,)),
-        "linear, treated": source({1000: 20, 10_000: 10}, _BOTH, population="linear", treated_only=True),
+        "linear, treated": source(
+            {1000: 20, 10_000: 10}, _BOTH, population="linear", treated_only=True
+        ),
         "nonlinear": source({1000: 20, 10_000: 10}, _BOTH, (1000,)),
         "confounded": source({1000: 20, 10_000: 10}, _BOTH, (1000,)),
         # real pairs, of whom one is seen

@@ -1,4 +1,6 @@
-"""Tools of the experiments: cells with seeds of their own, a command line, cached rows, means and tables."""
+"""Tools of the experiments: cells with seeds of their own, a command line, cached rows, means and
+tables.
+"""
 
 from __future__ import annotations
 
@@ -67,18 +69,26 @@ def grid(**values: Iterable[Any]) -> list[Row]:
 def options(doc: str, variants: Iterable[str] = (), data: bool = False) -> argparse.Namespace:
     """Options of the command line. Without --quick or --variant an experiment runs as declared."""
     parser = argparse.ArgumentParser(description=doc)
-    parser.add_argument("--quick", action="store_const", dest="variant", const="quick", help="seconds")
-    parser.add_argument("--variant", choices=list(variants) or None, help="another variant of the design")
+    parser.add_argument(
+        "--quick", action="store_const", dest="variant", const="quick", help="seconds"
+    )
+    parser.add_argument(
+        "--variant", choices=list(variants) or None, help="another variant of the design"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes; -1 for all cores")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder of results")
     if data:
-        parser.add_argument("--data", type=Path, help="Twin_Data.csv.gz, which this repository does not hold")
+        parser.add_argument(
+            "--data", type=Path, help="Twin_Data.csv.gz, which this repository does not hold"
+        )
     return parser.parse_args()
 
 
 def repeated(doc: str | None, runs: int, ways: Iterable[str] = ()) -> argparse.Namespace:
     """Options of a script that prints: ``runs``, 2 with --quick, and ``ways``."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", type=int, nargs="?", default=runs, help=f"of a design [{runs}]")
     if ways := tuple(ways):
         parser.add_argument("ways", nargs="*", help=f"some of {', '.join(ways)}")
@@ -101,16 +111,19 @@ def folder_of(name: str, args: argparse.Namespace) -> Path:
 def start(
     doc: str | None, name: str, full: Design, variants: Mapping[str, Design], data: bool = False
 ) -> tuple[argparse.Namespace, Design, Path]:
-    """The command line of an experiment, the variant of the design that it names, and its folder."""
+    """The command line of an experiment, the variant of the design that it names, and its
+    folder.
+    """
     args = options(doc or "", variants, data)
     return args, full | variants.get(args.variant, {}), folder_of(name, args)
 
 
 def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers: int) -> list[Any]:
-    """``function(*task)`` of every task. What is done is kept in the folder, so that a stopped run goes on.
+    """``function(*task)`` of every task. What is done is kept in the folder, so that a stopped run
+    goes on.
 
-    Kept results know the arguments and the source of ``function``, not the code that it calls: delete
-    ``folder/kept`` when that has changed.
+    Kept results know the arguments and the source of ``function``, not the code that it calls:
+    delete ``folder/kept`` when that has changed.
     """
     cached = Memory(folder / "kept", verbose=0).cache(function)
     with threadpool_limits(1), parallel_config("loky", inner_max_num_threads=1):
@@ -118,7 +131,11 @@ def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers
 
 
 def run(
-    rows: Callable[[Design, Cell], list[Row]], design: Design, places: list[Cell], folder: Path, workers: int
+    rows: Callable[[Design, Cell], list[Row]],
+    design: Design,
+    places: list[Cell],
+    folder: Path,
+    workers: int,
 ) -> pd.DataFrame:
     """The table of all rows, in the order of the cells, also as ``results.csv``."""
     parts = each(rows, [(design, cell) for cell in places], folder, workers)
@@ -129,7 +146,9 @@ def run(
     return table
 
 
-def report(folder: Path, tables: Iterable[pd.DataFrame], figures: Iterable[tuple[str, Any]] = ()) -> None:
+def report(
+    folder: Path, tables: Iterable[pd.DataFrame], figures: Iterable[tuple[str, Any]] = ()
+) -> None:
     """Print the tables, keep them as ``summary.md``, and draw the figures as SVG."""
     text = "\n\n".join(table.to_markdown(index=False, disable_numparse=True) for table in tables)
     print(text)
@@ -143,10 +162,13 @@ def budget_of(epsilon: float, noise: str, n: int) -> Budget:
     return Budget(epsilon, 1.0 / n if noise == "gaussian" else 0.0)
 
 
-def means(table: pd.DataFrame, by: list[str], values: list[str], unit: str = "replicate") -> pd.DataFrame:
+def means(
+    table: pd.DataFrame, by: list[str], values: list[str], unit: str = "replicate"
+) -> pd.DataFrame:
     """Mean of ``values`` for every group, with ``NAME_half`` the half width of its 95 % interval.
 
-    The unit of which groups have many is averaged within itself first. A group of one has no interval.
+    The unit of which groups have many is averaged within itself first. A group of one has no
+    interval.
     """
     done = table[table["status"] == "done"]
     within = done.groupby([*by, unit], sort=False, dropna=False)[values].mean().reset_index()
@@ -178,7 +200,9 @@ def nearest(design: Design, epsilon: float) -> float:
 def by_budget(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """A ``table`` of texts: a line for every place, budgets side by side."""
     wide = table.pivot_table("shown", by, "epsilon", "first", sort=False).reset_index()
-    return wide.rename(columns=lambda name: name if isinstance(name, str) else f"{name:g}").fillna("")
+    return wide.rename(columns=lambda name: name if isinstance(name, str) else f"{name:g}").fillna(
+        ""
+    )
 
 
 def as_text(settings: Row) -> str:
@@ -189,7 +213,9 @@ def as_text(settings: Row) -> str:
 def legend_below(figure: Any, axes: Iterable[Any]) -> None:
     """One legend for all axes below them, with as many columns as the width holds."""
     known = {
-        name: handle for ax in axes for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)
+        name: handle
+        for ax in axes
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     if not known:
         return
@@ -201,7 +227,9 @@ def legend_below(figure: Any, axes: Iterable[Any]) -> None:
 
 
 def hajek(data: Dataset, propensity: np.ndarray | None = None) -> Estimate:
-    """The difference of means weighted by inverse propensities (n,), by default those of a logistic fit."""
+    """The difference of means weighted by inverse propensities (n,), by default those of a logistic
+    fit.
+    """
     e = logistic(data) if propensity is None else propensity
     total, score = 0.0, np.zeros(len(data.a))
     for arm, sign, share in ((1, 1.0, e), (0, -1.0, 1.0 - e)):

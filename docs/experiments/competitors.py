@@ -1,9 +1,10 @@
-"""Private estimators of an effect, and rules, that others published, as their public descriptions state them.
+"""Private estimators of an effect, and rules, that others published, as their public descriptions
+state them.
 
-Instances are settings, which are public. A call ``method(records, budget, rng)`` is a function of its
-arguments alone, so that it can be audited from outside. It simulates: noise is seeded, in floating point,
-and nothing that it returns may be published. All but the package dpate yield what is random in them as
-``stages``, so that ``dp2erm_cvx.audit`` computes their losses exactly.
+Instances are settings, which are public. A call ``method(records, budget, rng)`` is a function of
+its arguments alone, so that it can be audited from outside. It simulates: noise is seeded, in
+floating point, and nothing that it returns may be published. All but the package dpate yield what
+is random in them as ``stages``, so that ``dp2erm_cvx.audit`` computes their losses exactly.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from dp2erm_cvx.privacy import Budget
 def ridge_logistic(X: Array, a: Array, ridge: float | Array, weight: Array | float = 1.0) -> Array:
     """The minimizer (p,) of the mean logistic loss and ``ridge/2 |w|^2``, by Newton's method.
 
-    ``ridge`` > 0 is one number, or one per column; ``weight`` >= 0 is one number, or one per record.
+    ``ridge`` > 0 is one number, or one per column; ``weight`` >= 0 is one number, or one per
+    record.
     """
     n, p = X.shape
     sign: Array = 2.0 * a - 1.0
@@ -60,7 +62,9 @@ def ridge_logistic(X: Array, a: Array, ridge: float | Array, weight: Array | flo
 
 
 def ridge_line(X: Array, y: Array, ridge: float | Array) -> Array:
-    """The minimizer (p,) of the mean squared error and ``ridge |w|^2``, as above; 0 without records."""
+    """The minimizer (p,) of the mean squared error and ``ridge |w|^2``, as above; 0 without
+    records.
+    """
     squares = X.T @ X + max(len(y), 1) * np.diag(np.full(X.shape[1], ridge))
     return np.asarray(np.linalg.solve(squares, X.T @ y), dtype=np.float64)
 
@@ -72,10 +76,11 @@ def probability(logit: Array, clip: float) -> Array:
 
 
 def noisy(value: float | Array, sensitivity: float, budget: Budget) -> Noised:
-    """For a Euclidean sensitivity: noise of density ``exp(-epsilon |b| / sensitivity)``, or Gaussian.
+    """For a Euclidean sensitivity: noise of density ``exp(-epsilon |b| / sensitivity)``, or
+    Gaussian.
 
-    For a number that is Laplace noise. Gaussian noise is of the smallest scale (Balle and Wang 2018), which
-    is mu-GDP for the mu that has this delta at this epsilon.
+    For a number that is Laplace noise. Gaussian noise is of the smallest scale (Balle and Wang
+    2018), which is mu-GDP for the mu that has this delta at this epsilon.
     """
     if budget.delta == 0.0:
         return Noised(value, sensitivity / budget.epsilon, Noise.GAMMA, sensitivity)
@@ -91,11 +96,12 @@ def deviation(noised: Noised) -> float:
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimator of an average effect from records inside their space, neighbors differing in one record.
+    """An estimator of an average effect from records inside their space, neighbors differing in one
+    record.
 
-    ``source`` says whose it is, ``assumes`` what a bound on every record is needed for; ``treated_only``
-    asks for the effect among the treated, where ``serves_treated``. With ``budget.delta`` = 0 noise is pure,
-    else Gaussian.
+    ``source`` says whose it is, ``assumes`` what a bound on every record is needed for;
+    ``treated_only`` asks for the effect among the treated, where ``serves_treated``. With
+    ``budget.delta`` = 0 noise is pure, else Gaussian.
     """
 
     source: ClassVar[str]
@@ -105,7 +111,9 @@ class Effect:
     treated_only: bool = False
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
-        """Everything random in a call, in its order, and the estimate; it may read nothing else at random."""
+        """Everything random in a call, in its order, and the estimate; it may read nothing else at
+        random.
+        """
         raise NotImplementedError
 
     def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
@@ -115,7 +123,9 @@ class Effect:
 
 @dataclass(frozen=True)
 class Rule:
-    """A linear treatment rule, in the same way; ``propensity`` (n,) is P(A = 1 | x), as of a trial."""
+    """A linear treatment rule, in the same way; ``propensity`` (n,) is P(A = 1 | x), as of a
+    trial.
+    """
 
     source: ClassVar[str]
     assumes: ClassVar[str]
@@ -127,22 +137,28 @@ class Rule:
     def __call__(
         self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
     ) -> Array:
-        """Coefficients (p,) of a rule that treats where ``X theta`` > 0; without a budget, without noise."""
+        """Coefficients (p,) of a rule that treats where ``X theta`` > 0; without a budget, without
+        noise.
+        """
         return run_stages(self.stages(records, propensity, budget), rng)
 
 
 def group_count(n: int, columns: int, per_column: float) -> int:
-    """As many groups as leave ``per_column`` records a column, and at least 20, to each; at least two."""
+    """As many groups as leave ``per_column`` records a column, and at least 20, to each; at least
+    two.
+    """
     return max(2, int(n // max(20.0, per_column * columns)))
 
 
 @dataclass(frozen=True)
 class PrivatePropensity(Effect):
-    """Half of the records fit the propensity, the other half are weighted by it; either spends the budget.
+    """Half of the records fit the propensity, the other half are weighted by it; either spends the
+    budget.
 
-    Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011): for rows of norm at most 1 the minimizer
-    moves by at most ``2/(m ridge)``. A mean of m terms ``a y/e - (1 - a) y/(1 - e)`` with e in
-    [clip, 1 - clip] moves by at most ``2 B/(clip m)``. A record is in one half, so that nothing adds up.
+    Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011): for rows of norm at most 1 the
+    minimizer moves by at most ``2/(m ridge)``. A mean of m terms ``a y/e - (1 - a) y/(1 - e)`` with
+    e in [clip, 1 - clip] moves by at most ``2 B/(clip m)``. A record is in one half, so that
+    nothing adds up.
 
     Parameters
     ----------
@@ -174,10 +190,12 @@ class PrivatePropensity(Effect):
 
 @dataclass(frozen=True)
 class SubsampleAggregate(Effect):
-    """Weighted means by a logistic propensity in each of M random groups, and noise on their average.
+    """Weighted means by a logistic propensity in each of M random groups, and noise on their
+    average.
 
-    An effect is in [-2B, 2B], and so is the estimate of a group; one record is in one group, so that the
-    average moves by at most ``4 B/M``: 2/M for outcomes of two values, which the paper is about.
+    An effect is in [-2B, 2B], and so is the estimate of a group; one record is in one group, so
+    that the average moves by at most ``4 B/M``: 2/M for outcomes of two values, which the paper is
+    about.
 
     Parameters
     ----------
@@ -209,7 +227,9 @@ class SubsampleAggregate(Effect):
         if np.all(a == a[0]):
             return 0.0  # a group without one of the arms says nothing
         e = probability(X @ ridge_logistic(X, a.astype(np.float64), self.ridge), 1e-6)
-        treated, control = (a == 1, e / (1.0 - e)) if self.treated_only else ((a == 1) / e, 1.0 / (1.0 - e))
+        treated, control = (
+            (a == 1, e / (1.0 - e)) if self.treated_only else ((a == 1) / e, 1.0 / (1.0 - e))
+        )
         control = (a == 0) * control
         return float(treated @ y / np.sum(treated) - control @ y / np.sum(control))
 
@@ -218,9 +238,10 @@ class SubsampleAggregate(Effect):
 class FoldNuisances(Effect):
     """K folds fit nuisances without noise; a record's are the means of those of the other folds.
 
-    Regressions are clipped to the outcomes' interval and inverse probabilities to [1/(1 - clip), 1/clip]
-    before they are averaged. A replaced record moves its own term by at most ``own``, and one of K - 1 models
-    in the terms of n - n/K others by at most ``others``: the mean by ``own/n + others/K``.
+    Regressions are clipped to the outcomes' interval and inverse probabilities to [1/(1 - clip),
+    1/clip] before they are averaged. A replaced record moves its own term by at most ``own``, and
+    one of K - 1 models in the terms of n - n/K others by at most ``others``: the mean by ``own/n +
+    others/K``.
 
     Parameters
     ----------
@@ -249,9 +270,9 @@ class FoldNuisances(Effect):
     def sensitivity(self, records: Records, folds: int) -> float:
         """How far the mean moves at most; folds of different sizes count as the smallest.
 
-        With w in [1/(1 - clip), 1/clip] and regressions in [-B, B] a term of "aipw" is ``w y - (w - 1) m_1 -
-        m_0`` in the first arm, at most 2 B w. It moves by ``(w' - w)(y - m_1) - (w' - 1)(m_1' - m_1) -
-        (m_0' - m_0)`` if a model of each is replaced.
+        With w in [1/(1 - clip), 1/clip] and regressions in [-B, B] a term of "aipw" is ``w y - (w -
+        1) m_1 - m_0`` in the first arm, at most 2 B w. It moves by ``(w' - w)(y - m_1) - (w' -
+        1)(m_1' - m_1) - (m_0' - m_0)`` if a model of each is replaced.
         """
         B, high = records.space.outcome_bound, 1.0 / self.clip
         spread = high - 1.0 / (1.0 - self.clip)
@@ -285,7 +306,9 @@ class FoldNuisances(Effect):
         return Estimate(released, math.nan)
 
     def _of_fold(self, records: Records, rows: Array) -> Array:
-        """Both regressions and both inverse probabilities (4, n) of all records, by one fold's models."""
+        """Both regressions and both inverse probabilities (4, n) of all records, by one fold's
+        models.
+        """
         X, a, B = records.X, records.a[rows], records.space.outcome_bound
         lines = np.zeros((4, len(X)))
         ridge = np.full(X.shape[1], self.ridge)
@@ -298,18 +321,22 @@ class FoldNuisances(Effect):
         if self.estimator != "g":
             logit = X @ ridge_logistic(X[rows], a.astype(np.float64), ridge)
             odds = np.exp(np.clip(logit, -50.0, 50.0))
-            lines[2:] = np.clip([1.0 + odds, 1.0 + 1.0 / odds], 1.0 / (1.0 - self.clip), 1.0 / self.clip)
+            lines[2:] = np.clip(
+                [1.0 + odds, 1.0 + 1.0 / odds], 1.0 / (1.0 - self.clip), 1.0 / self.clip
+            )
         return lines
 
 
 @dataclass(frozen=True)
 class NoisyLeastSquares(Effect):
-    """The coefficient of treatment, from the noisy second moments of covariates, treatment and outcome.
+    """The coefficient of treatment, from the noisy second moments of covariates, treatment and
+    outcome.
 
-    Rows are scaled to ``|x| <= 1``, ``a`` in {-1/2, 1/2} times ``treatment_scale`` and ``|y| <= 1``: so that
-    ``|z|^2 <= R^2`` = 2 + treatment_scale^2/4 for ``z = (x, a, y)``. ``z z'`` moves by at most sqrt(2) R^2 in
-    Frobenius norm, which is the Euclidean norm of its upper triangle with the sides times sqrt(2) (Dwork,
-    Talwar, Thakurta and Zhang 2014). A ridge of the size of the noise keeps the equations solvable.
+    Rows are scaled to ``|x| <= 1``, ``a`` in {-1/2, 1/2} times ``treatment_scale`` and ``|y| <=
+    1``: so that ``|z|^2 <= R^2`` = 2 + treatment_scale^2/4 for ``z = (x, a, y)``. ``z z'`` moves by
+    at most sqrt(2) R^2 in Frobenius norm, which is the Euclidean norm of its upper triangle with
+    the sides times sqrt(2) (Dwork, Talwar, Thakurta and Zhang 2014). A ridge of the size of the
+    noise keeps the equations solvable.
 
     Parameters
     ----------
@@ -330,8 +357,12 @@ class NoisyLeastSquares(Effect):
         """Stages of :class:`Effect`."""
         space = records.space
         arm = self.treatment_scale * (records.a - 0.5)
-        z = np.column_stack([records.X / space.covariate_bound, arm, records.y / space.outcome_bound])
-        w = yield from _solved(z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, z.shape[1] - 2, budget)
+        z = np.column_stack(
+            [records.X / space.covariate_bound, arm, records.y / space.outcome_bound]
+        )
+        w = yield from _solved(
+            z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, z.shape[1] - 2, budget
+        )
         return Estimate(float(w[-1]) * self.treatment_scale * space.outcome_bound, math.nan)
 
 
@@ -339,7 +370,8 @@ class NoisyLeastSquares(Effect):
 class NoisyInteractions(Rule):
     """The sign of the effect by the noisy least squares of y on x and (a - 1/2) x.
 
-    Rows ``(x, (a - 1/2) treatment_scale x, y)`` are in the same ball as above, because ``|x| <= 1``.
+    Rows ``(x, (a - 1/2) treatment_scale x, y)`` are in the same ball as above, because ``|x| <=
+    1``.
     """
 
     source: ClassVar[str] = "sufficient statistics: Vu & Slavkovic (2009), Dwork et al. (2014)"
@@ -361,7 +393,8 @@ class NoisyInteractions(Rule):
 
 
 def _solved(z: Array, largest: float, ridge: float, free: int, budget: Budget) -> Stages[Array]:
-    """Coefficients of the last column of z (n, m) on the others, of which number ``free`` has no ridge.
+    """Coefficients of the last column of z (n, m) on the others, of which number ``free`` has no
+    ridge.
 
     ``largest`` bounds the squared norm of a row.
     """
@@ -390,9 +423,10 @@ _LEAST_RIDGE = 1e-5
 class WeightedLearning(Rule):
     """Classify the treatment, each record weighted by its outcome over the probability of its arm.
 
-    Outcomes count from the lower end of their interval, probabilities are at least ``clip``: weights are in
-    [0, 1] in units of ``2 B/clip``. For rows of norm 1 and the logistic loss a term's gradient is at most
-    its weight, so that the minimizer moves by at most ``2/(n ridge)``, to which noise is added.
+    Outcomes count from the lower end of their interval, probabilities are at least ``clip``:
+    weights are in [0, 1] in units of ``2 B/clip``. For rows of norm 1 and the logistic loss a
+    term's gradient is at most its weight, so that the minimizer moves by at most ``2/(n ridge)``,
+    to which noise is added.
 
     Parameters
     ----------
@@ -423,11 +457,12 @@ class WeightedLearning(Rule):
 
 @dataclass(frozen=True)
 class Dpate(Effect):
-    """One function of dpate (MIT) at its defaults, with covariates in the unit ball, as it asks for.
+    """One function of dpate (MIT) at its defaults, with covariates in the unit ball, as it asks
+    for.
 
-    Nothing of it is changed but where its random numbers come from, so that a seed decides. Its guarantee is
-    what it states, and of several functions it is refuted (page "Audited methods"). Raises DataError where
-    the package is missing, and what its function raises.
+    Nothing of it is changed but where its random numbers come from, so that a seed decides. Its
+    guarantee is what it states, and of several functions it is refuted (page "Audited methods").
+    Raises DataError where the package is missing, and what its function raises.
     """
 
     source: ClassVar[str] = "dpate 0.0.1, github.com/dstewtes/dpate"
@@ -438,20 +473,30 @@ class Dpate(Effect):
     def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
         """Estimate of :class:`Effect`."""
         if find_spec("dpate") is None:
-            raise DataError("the package dpate is not installed: pip install dpate (Python 3.12 or later)")
+            raise DataError(
+                "the package dpate is not installed: pip install dpate (Python 3.12 or later)"
+            )
         space = records.space
         kind = "gaussian" if budget.delta else "laplacian"
         call = getattr(import_module("dpate"), self.function)
         # arrays of its own: records cannot be written
-        x, a, y = records.covariates / space.features_bound, np.array(records.a), np.array(records.y)
+        x, a, y = (
+            records.covariates / space.features_bound,
+            np.array(records.a),
+            np.array(records.y),
+        )
         with _seeded(import_module("dpate.utils"), rng):
-            estimate = call(x, a, y, space.outcome_bound, budget.epsilon, delta=budget.delta, distr=kind)
+            estimate = call(
+                x, a, y, space.outcome_bound, budget.epsilon, delta=budget.delta, distr=kind
+            )
         return Estimate(float(np.squeeze(estimate)), math.nan)
 
 
 @contextmanager
 def _seeded(utils: ModuleType, rng: np.random.Generator):
-    """Its noise from this generator, and its permutations, which are those of numpy, from a seed of it."""
+    """Its noise from this generator, and its permutations, which are those of numpy, from a seed of
+    it.
+    """
     own, state = utils.np, np.random.get_state()  # noqa: NPY002
     utils.np = SimpleNamespace(random=SimpleNamespace(default_rng=lambda: rng))
     np.random.seed(int(rng.integers(2**32)))  # noqa: NPY002

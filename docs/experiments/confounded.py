@@ -1,7 +1,8 @@
 """A scenario in which weights of 1 are clearly wrong, to see where weighting pays under privacy.
 
-``python confounded.py --workers 2`` takes 7 minutes; the variants ``large``, ``pipeline`` and ``robustness``
-2 to 5. Most are treated, the more so the larger X_1, and X_1 raises the outcome whoever is treated.
+``python confounded.py --workers 2`` takes 7 minutes; the variants ``large``, ``pipeline`` and
+``robustness`` 2 to 5. Most are treated, the more so the larger X_1, and X_1 raises the outcome
+whoever is treated.
 """
 
 from __future__ import annotations
@@ -13,7 +14,20 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, across, cells, grid, legend_below, means, nearest, report, run, start
+from common import (
+    Cell,
+    Design,
+    Row,
+    across,
+    cells,
+    grid,
+    legend_below,
+    means,
+    nearest,
+    report,
+    run,
+    start,
+)
 from matplotlib.figure import Figure
 from populations import Population, people_of, population_domain
 from rules import PLAIN, Constants, Trial
@@ -29,15 +43,18 @@ N_COVARIATES = 5
 
 @dataclass(frozen=True)
 class Strength:
-    """``Y = mean + main X_1 + (A - 1/2)(X_3 - X_2) + noise``, ``logit P(A = 1) = share + confounding X_1``.
+    """``Y = mean + main X_1 + (A - 1/2)(X_3 - X_2) + noise``, ``logit P(A = 1) = share +
+    confounding X_1``.
 
-    X is uniform on [-1, 1]^5. Most records are treated, so in a regression of ``2 Y (2A - 1)`` with weights 1
-    neither the mean outcome nor the main effect of X_1 cancels: a public center removes the mean, no constant
-    removes the main effect. Weights that give each arm half of the mass at every x remove both.
+    X is uniform on [-1, 1]^5. Most records are treated, so in a regression of ``2 Y (2A - 1)`` with
+    weights 1 neither the mean outcome nor the main effect of X_1 cancels: a public center removes
+    the mean, no constant removes the main effect. Weights that give each arm half of the mass at
+    every x remove both.
 
-    ``main_curve`` and ``treatment_curve`` times ``3 X_1^2 - 1`` are added to the outcome and to the log odds:
-    no line is the center then, or none the propensity. The noise is normal, or exponential and centered:
-    skewed "alike" in both arms, or "opposite", with its sign turned in the untreated arm.
+    ``main_curve`` and ``treatment_curve`` times ``3 X_1^2 - 1`` are added to the outcome and to the
+    log odds: no line is the center then, or none the propensity. The noise is normal, or
+    exponential and centered: skewed "alike" in both arms, or "opposite", with its sign turned in
+    the untreated arm.
     """
 
     mean: float = 3.0
@@ -71,7 +88,8 @@ class Strength:
     def population(self) -> Population:
         """A population with normal noise, whose average effect is 0, as is that among the treated.
 
-        Covariates are not clipped, and outcomes within 5 of their mean, which is public in simulations.
+        Covariates are not clipped, and outcomes within 5 of their mean, which is public in
+        simulations.
         """
         return Population(
             "confounded",
@@ -115,7 +133,8 @@ _PIECES = {
     "pipeline": _PIPELINE,
     "pipeline, rule alone": _PIPELINE | {"settings": {"center_share": None, "propensity": None}},
     "pipeline, center": _PIPELINE | {"settings": {"center_share": 0.4, "propensity": None}},
-    "pipeline, propensity": _PIPELINE | {"settings": {"center_share": None, "propensity": "logistic"}},
+    "pipeline, propensity": _PIPELINE
+    | {"settings": {"center_share": None, "propensity": "logistic"}},
 }
 FULL: Design = {
     "seed": 2603,
@@ -129,11 +148,20 @@ FULL: Design = {
     "centers": {"none": NO_CENTER, "at 3": AT_3},
     "schemes": {
         "w = 1": {"program": "uniform"},
-        "IPW, ridge 0.1, trim 4": {"program": "ipw_logistic", "settings": {"ridge": 0.1, "trim": 4.0}},
-        "IPW, ridge 0.003, trim 6": {"program": "ipw_logistic", "settings": {"ridge": 0.003, "trim": 6.0}},
+        "IPW, ridge 0.1, trim 4": {
+            "program": "ipw_logistic",
+            "settings": {"ridge": 0.1, "trim": 4.0},
+        },
+        "IPW, ridge 0.003, trim 6": {
+            "program": "ipw_logistic",
+            "settings": {"ridge": 0.003, "trim": 6.0},
+        },
         "EBW, ridge 1": {"program": "entropy_balancing", "settings": {"ridge": 1.0}},
         "EBW, ridge 0.1": {"program": "entropy_balancing", "settings": {"ridge": 0.1}},
-        "MMD, 100 features": {"program": "mmd", "settings": {"ridge": 1.0, "kernel": "fourier:1.0:50:0"}},
+        "MMD, 100 features": {
+            "program": "mmd",
+            "settings": {"ridge": 1.0, "kernel": "fourier:1.0:50:0"},
+        },
     },
 }
 _NO_SCHEMES = {"replicates": 100, "noises": ["gamma"], "schemes": {}, "families": []}
@@ -165,7 +193,10 @@ VARIANTS: dict[str, Design] = {
                 for trim in (4.0, 6.0)
             },
             **{
-                f"EBW, ridge {ridge}": {"program": "entropy_balancing", "settings": {"ridge": ridge}}
+                f"EBW, ridge {ridge}": {
+                    "program": "entropy_balancing",
+                    "settings": {"ridge": ridge},
+                }
                 for ridge in (3.0, 1.0, 0.3, 0.1)
             },
         },
@@ -189,7 +220,8 @@ VARIANTS: dict[str, Design] = {
             "randomized": Strength(share=0.0, confounding=0.0),
             "nothing to correct": Strength(main=0.0, share=0.0, confounding=0.0),
         },
-        "methods": _PIECES | {"pipeline, four times the slopes": _PIPELINE | {"outcome_scale": 5.2}},
+        "methods": _PIECES
+        | {"pipeline, four times the slopes": _PIPELINE | {"outcome_scale": 5.2}},
     },
 }
 
@@ -203,7 +235,10 @@ def keys(design: Design) -> list[Row]:
 def rows(design: Design, cell: Cell) -> list[Row]:
     """Every center, scheme, family, noise and budget on one dataset."""
     drawn = design["populations"][cell["population"]] if "populations" in design else CONFOUNDED
-    train, test = drawn.draw(cell["n"], cell.rng("train")), drawn.draw(design["n_test"], cell.rng("test"))
+    train, test = (
+        drawn.draw(cell["n"], cell.rng("train")),
+        drawn.draw(design["n_test"], cell.rng("test")),
+    )
     trial, out = Trial(train, test, design["epsilons"], design["draws"]), list[Row]()
     for center, constants in design["centers"].items():
         for name, scheme in design["schemes"].items():
@@ -226,7 +261,13 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 
 def summary(design: Design, table: pd.DataFrame) -> pd.DataFrame:
     """Accuracy over n at the budget nearest to 1, and without privacy."""
-    parts = [*(["population"] if "population" in table else []), "center", "scheme", "family", "noise"]
+    parts = [
+        *(["population"] if "population" in table else []),
+        "center",
+        "scheme",
+        "family",
+        "noise",
+    ]
     errors = means(table, [*parts, "epsilon", "n"], ["accuracy"])
     return across(errors[errors["epsilon"].isin([nearest(design, 1.0), np.inf])], parts, "n")
 

@@ -84,8 +84,13 @@ def chain_figure(folder: Path, n: int = 1000, p: int = 5) -> dict[str, float]:
             font = {"family": "monospace", "size": 8.5} if row == 0 and k < 2 else {"size": 9.5}
             figure.text(0.02, top - 0.036 - 0.031 * k, line, va="top", fontdict=font)
         if row:
-            figure.text(0.1, top + 0.045, "\u2193", va="center", ha="center", fontsize=15, color="0.5")
-    axes = {name: figure.add_axes((0.66, 0.858 - 0.2 * row, 0.31, 0.124)) for row, name in enumerate(texts)}
+            figure.text(
+                0.1, top + 0.045, "\u2193", va="center", ha="center", fontsize=15, color="0.5"
+            )
+    axes = {
+        name: figure.add_axes((0.66, 0.858 - 0.2 * row, 0.31, 0.124))
+        for row, name in enumerate(texts)
+    }
     center = {"ha": "center", "va": "center", "fontsize": 8}
     s = np.linspace(-3.0, 3.0, 101)
     axes["declaration"].plot(s, np.log1p(np.exp(-s)), color=BLUE)
@@ -93,16 +98,22 @@ def chain_figure(folder: Path, n: int = 1000, p: int = 5) -> dict[str, float]:
     axes["declaration"].text(-2.9, 1.3, "loss", color=BLUE, fontsize=9)
     axes["declaration"].text(-2.9, -1.4, "log weight", color=ORANGE, fontsize=9)
     axes["declaration"].set(xlabel="s", yticks=[-3, 0, 3])
-    axes["canonical data"].spy(data["A"], markersize=0.3, color=BLUE, aspect="auto", rasterized=True)
+    axes["canonical data"].spy(
+        data["A"], markersize=0.3, color=BLUE, aspect="auto", rasterized=True
+    )
     axes["canonical data"].set(xticks=[], yticks=[])
     axes["certificate"].axvspan(plan.main.tolerance, 1.0, color=ORANGE, alpha=0.35)
     axes["certificate"].plot([radius], [0.5], "o", color=BLUE)
-    axes["certificate"].text(0.82, 0.5, "uncertified", transform=axes["certificate"].transAxes, **center)
+    axes["certificate"].text(
+        0.82, 0.5, "uncertified", transform=axes["certificate"].transAxes, **center
+    )
     axes["certificate"].set(xscale="log", xlim=(1e-16, 1.0), ylim=(0, 1), xlabel="error / n")
     axes["certificate"].set(xticks=[1e-16, 1e-11, 1e-6], yticks=[])
     sizes = np.array([10, 30, 100, 300, 1000, 3000, 10_000])
     axes["V"].plot(sizes, 2 * sizes, color="0.6")
-    axes["V"].plot(sizes, [program.stability(Universe(DOMAIN, int(k), p)).V for k in sizes], color=BLUE)
+    axes["V"].plot(
+        sizes, [program.stability(Universe(DOMAIN, int(k), p)).V for k in sizes], color=BLUE
+    )
     axes["V"].plot([n], [V], "o", color=BLUE)
     axes["V"].text(90, 900, "2n", color="0.4", fontsize=9)
     axes["V"].set(xscale="log", yscale="log", xlabel="n", xticks=[10, 1000], yticks=[10, 1000])
@@ -122,7 +133,9 @@ def chain_figure(folder: Path, n: int = 1000, p: int = 5) -> dict[str, float]:
 def scheme_figure(folder: Path, n: int = 24) -> float:
     """Weights of two neighbors; the shaded area is the movement V. Returns it."""
     moved = n - 2
-    w, other = (solve(matching().instance(own)).value for own in (records(n), records(n, moved=moved)))
+    w, other = (
+        solve(matching().instance(own)).value for own in (records(n), records(n, moved=moved))
+    )
     low, high = np.minimum(w, other), np.maximum(w, other)
     low[moved], high[moved] = 0.0, w[moved] + other[moved]
     V, bound = float(np.sum(high - low)), matching().stability(Universe(DOMAIN, n, 1)).V
@@ -132,8 +145,16 @@ def scheme_figure(folder: Path, n: int = 24) -> float:
     ax.stairs(other, edges, baseline=None, color=ORANGE, label="weights after the change")
     ax.stairs(w, edges, baseline=None, color=BLUE, label="weights before")
     ax.text(moved + 0.3, 1.7, "changed record", ha="right", va="center")
-    ax.set(xlabel="record", ylabel="weight", xlim=(0.5, n + 0.5), ylim=(0, 2.1), yticks=[0, 0.5, 1, 1.5, 2])
-    ax.set_title(f"The area is {V:.1f}; it is at most V = {bound:.1f} (2n = {2 * n})", loc="left", size=10)
+    ax.set(
+        xlabel="record",
+        ylabel="weight",
+        xlim=(0.5, n + 0.5),
+        ylim=(0, 2.1),
+        yticks=[0, 0.5, 1, 1.5, 2],
+    )
+    ax.set_title(
+        f"The area is {V:.1f}; it is at most V = {bound:.1f} (2n = {2 * n})", loc="left", size=10
+    )
     plain(ax)
     ax.legend(frameon=False, loc="upper left")
     save(figure, folder / "door_scheme.svg")
@@ -142,18 +163,30 @@ def scheme_figure(folder: Path, n: int = 24) -> float:
 
 def audit_figure(folder: Path, most: int = 10_000, n: int = 100) -> float:
     """The largest movement reached against the neighbors tried. Returns its share of the bound."""
-    universe, tried = Universe(DOMAIN, n, 2), [k for k in (10, 30, 100, 300, 1000, 3000, 10_000) if k <= most]
+    universe, tried = (
+        Universe(DOMAIN, n, 2),
+        [k for k in (10, 30, 100, 300, 1000, 3000, 10_000) if k <= most],
+    )
     audits = [
-        audit_stability(matching(), None, universe, search=SearchPlan(evaluations=k, seed=0)) for k in tried
+        audit_stability(matching(), None, universe, search=SearchPlan(evaluations=k, seed=0))
+        for k in tried
     ]
-    bound, largest = matching().stability(universe).V, [audit.verdicts[0].movement.low for audit in audits]
+    bound, largest = (
+        matching().stability(universe).V,
+        [audit.verdicts[0].movement.low for audit in audits],
+    )
     figure = new_figure(5.4, 3.0)
     ax = figure.subplots()
     ax.plot(tried, largest, "o-", color=BLUE)
     ax.text(tried[0], largest[0] - 0.3, "largest movement reached", va="top", color=BLUE)
-    for level, style, text in ((bound, "-", "the bound, V"), (bound / 2, ":", "a planted error, V / 2")):
+    for level, style, text in (
+        (bound, "-", "the bound, V"),
+        (bound / 2, ":", "a planted error, V / 2"),
+    ):
         ax.axhline(level, color=ORANGE, linestyle=style)
-        ax.text(tried[-1], level + 0.2, f"{text} = {level:.1f}", color=ORANGE, ha="right", va="bottom")
+        ax.text(
+            tried[-1], level + 0.2, f"{text} = {level:.1f}", color=ORANGE, ha="right", va="bottom"
+        )
     ax.set(xlabel="neighbors tried", ylabel="movement", xscale="log", ylim=(0, 1.15 * bound))
     plain(ax)
     save(figure, folder / "door_audit.svg")
@@ -161,7 +194,9 @@ def audit_figure(folder: Path, most: int = 10_000, n: int = 100) -> float:
 
 
 def solver_figure(folder: Path, n: int = 60) -> list[tuple[str, float, float]]:
-    """Claimed against true error of whatever solvers return. Returns (solver, true, claimed) of each."""
+    """Claimed against true error of whatever solvers return. Returns (solver, true, claimed) of
+    each.
+    """
     instance = matching(ridge=0.01).instance(records(n, 5))
     exact = solve(instance).value
     tried = {
@@ -184,7 +219,14 @@ def solver_figure(folder: Path, n: int = 60) -> list[tuple[str, float, float]]:
         ax.plot(*own.T, marker, label=name, color=color)
     ax.fill_between([1e-16, 10.0], [1e-16, 10.0], 1e-16, color="0.93")
     ax.text(1e-5, 1e-9, "claim below the truth: none", color="0.3", ha="center")
-    ax.set(xscale="log", yscale="log", xlim=(3e-16, 10.0), ylim=(3e-16, 10.0), xticks=decades, yticks=decades)
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlim=(3e-16, 10.0),
+        ylim=(3e-16, 10.0),
+        xticks=decades,
+        yticks=decades,
+    )
     ax.set(xlabel="true error of the weights, relative", ylabel="claimed by the certificate")
     plain(ax)
     ax.set_axisbelow(True)

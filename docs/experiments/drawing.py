@@ -1,4 +1,6 @@
-"""Figures of rules and of effects, from tables of rows. The look is that of ``dp2erm_cvx.report.figures``."""
+"""Figures of rules and of effects, from tables of rows. The look is that of
+``dp2erm_cvx.report.figures``.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +35,39 @@ REPORTED = {("linear", "EBW", "gamma"): 0.91, ("linear", "EBW", "gaussian"): 0.8
 
 
 def study(table: pd.DataFrame, part: str, stem: str) -> Iterator[tuple[str, Figure]]:
-    """Two figures a scenario or form: accuracy and value over epsilon, schemes in rows, noises in columns."""
+    """Two figures a scenario or form: accuracy and value over epsilon, schemes in rows, noises in
+    columns.
+    """
     by = [part, "scheme", "noise", "family", "epsilon"]
     known = means(table, by, [*LABELS, "effective_share"])
     for name in known[part].unique():
         here = known[known[part] == name]
         schemes = [
-            one for one in here[here["family"] != "pipeline"]["scheme"].unique() if one not in CONSTANT
+            one
+            for one in here[here["family"] != "pipeline"]["scheme"].unique()
+            if one not in CONSTANT
         ]
         noises = [one for one in here["noise"].unique() if one != "none"]
         for value, label in LABELS.items():
             figure = new_figure(WIDTH, 0.9 + 2.6 * len(schemes))
-            axes = figure.subplots(len(schemes), len(noises), squeeze=False, sharex=True, sharey=True)
+            axes = figure.subplots(
+                len(schemes), len(noises), squeeze=False, sharex=True, sharey=True
+            )
             low, high = _limits(here, value)
             for row, scheme in zip(axes, schemes, strict=True):
                 for ax, noise in zip(row, noises, strict=True):
                     drawn = {scheme, "pipeline"} if scheme == schemes[0] else {scheme}
                     text = _panel(ax, here, drawn, noise, value)
                     ax.set_ylim(low, high)
-                    if (name, scheme, noise) in REPORTED and stem == "simulation" and value == "accuracy":
+                    if (
+                        (name, scheme, noise) in REPORTED
+                        and stem == "simulation"
+                        and value == "accuracy"
+                    ):
                         at = REPORTED[name, scheme, noise]
-                        ax.plot(0.5, at, "kD", markersize=6, label="reported by the paper", zorder=5)
+                        ax.plot(
+                            0.5, at, "kD", markersize=6, label="reported by the paper", zorder=5
+                        )
                     law = "Gaussian" if noise == "gaussian" else noise
                     pad = 5 + 11 * (1 + text.count("\n"))  # the title stands above the text
                     ax.set_title(f"{scheme}, {law} noise", loc="left", fontsize="medium", pad=pad)
@@ -87,7 +101,9 @@ def _panel(ax: Any, here: pd.DataFrame, schemes: set[str], noise: str, value: st
                 shares.setdefault(f"{line['effective_share'].mean():.3f}", []).append(family)
     if len(private_free):
         ax.axhline(private_free[value].iloc[0], color="0.2", linewidth=1, label="without privacy")
-        shares.setdefault(f"{private_free['effective_share'].iloc[0]:.3f}", []).append("without privacy")
+        shares.setdefault(f"{private_free['effective_share'].iloc[0]:.3f}", []).append(
+            "without privacy"
+        )
     for _, line in here[here["family"] == "constant rule"].iterrows():
         style = CONSTANT[line["scheme"]]
         ax.axhline(line[value], color="0.55", linewidth=1, linestyle=style, label=line["scheme"])
@@ -101,8 +117,8 @@ def _panel(ax: Any, here: pd.DataFrame, schemes: set[str], noise: str, value: st
 def effects(errors: pd.DataFrame) -> Figure:
     """RMSE of every private method over n epsilon, a panel for all data, both axes logarithmic.
 
-    Grey is the error of AIPW without privacy, dotted the size of the effect: an answer that is off by as much
-    says nothing about it.
+    Grey is the error of AIPW without privacy, dotted the size of the effect: an answer that is off
+    by as much says nothing about it.
     """
     private, free = errors[np.isfinite(errors["epsilon"])], errors[errors["method"] == "AIPW"]
     # records and epsilon matter by their product alone, nearly: one line holds both
@@ -143,7 +159,9 @@ def learned(errors: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panels(private: pd.DataFrame, quantity: str) -> tuple[Figure, list[tuple[str, Any, pd.DataFrame]]]:
+def _panels(
+    private: pd.DataFrame, quantity: str
+) -> tuple[Figure, list[tuple[str, Any, pd.DataFrame]]]:
     """Three panels in a row, one for all data, with their rows by place."""
     names = list(private["data"].unique())
     figure = new_figure(WIDTH, 1.6 + 2.1 * -(-len(names) // 3))

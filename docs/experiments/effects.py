@@ -1,8 +1,8 @@
 """Average effects with intervals over populations, real data, numbers of records and budgets.
 
-``python effects.py`` takes eight minutes of two cores, ``--variant benchmarks`` reads the packages of the
-extra ``benchmarks``, ``--quick`` takes seconds. Populations are drawn anew for every replicate; of real
-records (n = 0) the noise is.
+``python effects.py`` takes eight minutes of two cores, ``--variant benchmarks`` reads the packages
+of the extra ``benchmarks``, ``--quick`` takes seconds. Populations are drawn anew for every
+replicate; of real records (n = 0) the noise is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ CAP_2 = {
     "scaled": {"residual_bound": 3.0, "score_bound": 3.0},
 }
 # cuts as a codebook may have them, some at the borders of the regions
-_CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
+_CUTS = {
+    "x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5],
+    "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5],
+}
 # those at the borders alone
 _BORDERS = {"x1": [-0.05, 0.0, 0.1], "x2": [0.0, 0.05]}
 
@@ -55,8 +58,15 @@ _BORDERS = {"x1": [-0.05, 0.0, 0.1], "x2": [0.0, 0.05]}
 def source(
     replicates: dict[int, int], epsilons: list[float], weights: tuple[int, ...] = (), **more: Any
 ) -> Row:
-    """A population or data set: samples by n, budgets, the n at which direct weights are computed."""
-    return {"replicates": replicates, "epsilons": epsilons, "weights": weights, "methods": {}} | more
+    """A population or data set: samples by n, budgets, the n at which direct weights are
+    computed.
+    """
+    return {
+        "replicates": replicates,
+        "epsilons": epsilons,
+        "weights": weights,
+        "methods": {},
+    } | more
 
 
 FULL: Design = {
@@ -70,7 +80,10 @@ FULL: Design = {
         "weights of 1": {"program": "uniform"},
         "IPW": IPW,
         "EBW": EBW,
-        "private IPW": {"program": "ipw_private", "settings": {"share": 0.3, "ridge": 0.01, "trim": 4.0}},
+        "private IPW": {
+            "program": "ipw_private",
+            "settings": {"share": 0.3, "ridge": 0.01, "trim": 4.0},
+        },
     },
     "data": {
         "low overlap": source(
@@ -79,7 +92,10 @@ FULL: Design = {
             (5000,),
             # propensities as they are, and room for the residuals that they multiply
             methods={
-                "private, cap 50, B = 30 s": {"settings": {"cap": 50.0}, "scaled": {"score_bound": 30.0}}
+                "private, cap 50, B = 30 s": {
+                    "settings": {"cap": 50.0},
+                    "scaled": {"score_bound": 30.0},
+                }
             },
         ),
         "regions": source(
@@ -118,7 +134,9 @@ VARIANTS: dict[str, Design] = {
     "benchmarks": {
         "data": {
             "401k": source({0: 100}, [1.0, 2.0], (0,)),
-            "nsw-psid": source({0: 100}, [1.0, 4.0], (0,), methods={"private, cap 2, six covariates": CAP_2}),
+            "nsw-psid": source(
+                {0: 100}, [1.0, 4.0], (0,), methods={"private, cap 2, six covariates": CAP_2}
+            ),
             "acic-*": source({0: 20}, [1.0, 2.0, 4.0]),
         }
     },
@@ -145,7 +163,9 @@ def population(name: str, twins: str | None = None, sha256: str | None = None) -
 def drawn(
     one: Population, n_samples: int, rng: np.random.Generator, treated_only: bool = False
 ) -> EffectData:
-    """Records of a population. Raises DeclarationError where its effect among the treated is not known."""
+    """Records of a population. Raises DeclarationError where its effect among the treated is not
+    known.
+    """
     sample = one.draw(n_samples, rng)
     if not treated_only:
         return EffectData(
@@ -171,14 +191,21 @@ def left_out(design: Design) -> list[str]:
     """Methods that need the Twins file, where there is none."""
     if design.get("twins") is not None:
         return []
-    effects = [name for name, known in design["data"].items() if known.get("population", name) == "twins"]
-    return [*effects, *(f"rules, {name}" for name, known in design["rules"].items() if known.get("outcomes"))]
+    effects = [
+        name for name, known in design["data"].items() if known.get("population", name) == "twins"
+    ]
+    return [
+        *effects,
+        *(f"rules, {name}" for name, known in design["rules"].items() if known.get("outcomes")),
+    ]
 
 
 def keys(design: Design) -> Iterator[Row]:
     """Samples of every population and number of records, for effects and then for rules."""
     missing = left_out(design)
-    kinds = [({"data": name}, known) for name, known in sources(design).items() if name not in missing]
+    kinds = [
+        ({"data": name}, known) for name, known in sources(design).items() if name not in missing
+    ]
     for name, known in design["rules"].items():
         if f"rules, {name}" not in missing:
             kinds.append(({"task": "rule", "data": name}, known))
@@ -195,12 +222,15 @@ def rows(design: Design, cell: Cell) -> list[Row]:
     else:
         answers = effect_rows(design, sources(design)[cell["data"]], cell)
     return [
-        {name: one for name, one in row.items() if name != "seconds" or design["timed"]} for row in answers
+        {name: one for name, one in row.items() if name != "seconds" or design["timed"]}
+        for row in answers
     ]
 
 
 def effect_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
-    """Private estimates, those of others and those at direct weights; without privacy beside them."""
+    """Private estimates, those of others and those at direct weights; without privacy beside
+    them.
+    """
     if cell["n"] == 0:
         data = real(cell["data"])
     else:
@@ -210,7 +240,8 @@ def effect_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
         data = drawn(one, cell["n"], cell.rng("records"), known.get("treated_only", False))
     head = {"effect": data.effect, "records": len(data.dataset.a)}
     answers = {
-        label: (private_row, method) for label, method in (design["methods"] | known["methods"]).items()
+        label: (private_row, method)
+        for label, method in (design["methods"] | known["methods"]).items()
     }
     answers |= {label: (published_row, method) for label, method in design["published"].items()}
     if cell["n"] in known["weights"]:
@@ -227,21 +258,30 @@ def effect_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
                     | {"seconds": time.process_time() - start}
                 )
     for label, estimate in plain_estimates(data).items():
-        ends = {"low": estimate.value - Z * estimate.error, "high": estimate.value + Z * estimate.error}
+        ends = {
+            "low": estimate.value - Z * estimate.error,
+            "high": estimate.value + Z * estimate.error,
+        }
         row = {"method": label, "epsilon": np.inf, "status": "done", "estimate": estimate.value}
         yield head | row | ends
 
 
 def private_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.Generator) -> Row:
-    """One release: its estimate and its interval. ``scaled`` are settings in units of the residual scale.
+    """One release: its estimate and its interval. ``scaled`` are settings in units of the residual
+    scale.
 
     ``crossed_bins`` are the cuts of two columns, whose bins are crossed.
     """
     domain = data.domain
     if "crossed_bins" in declared:
         domain = with_crossed_bins(domain, declared["crossed_bins"])
-    scale, delta = declared.get("residual_scale", data.residual_scale) or None, declared.get("delta", 0.0)
-    scaled = {name: value * data.residual_scale for name, value in declared.get("scaled", {}).items()}
+    scale, delta = (
+        declared.get("residual_scale", data.residual_scale) or None,
+        declared.get("delta", 0.0),
+    )
+    scaled = {
+        name: value * data.residual_scale for name, value in declared.get("scaled", {}).items()
+    }
     model = PrivateEffect(
         domain,
         Budget(epsilon, delta),
@@ -253,7 +293,13 @@ def private_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.
         seed=int(rng.integers(2**62)),
     ).fit(data.dataset.X, data.dataset.a, data.dataset.y)
     low, high = model.interval_
-    return {"status": "done", "estimate": model.release_.estimate, "low": low, "high": high, "delta": delta}
+    return {
+        "status": "done",
+        "estimate": model.release_.estimate,
+        "low": low,
+        "high": high,
+        "delta": delta,
+    }
 
 
 def with_crossed_bins(domain: Domain, cuts: dict[str, list[float]]) -> Domain:
@@ -264,7 +310,9 @@ def with_crossed_bins(domain: Domain, cuts: dict[str, list[float]]) -> Domain:
     return replace(domain, codebook=book, ranges=ranges, covariate_bound=bound)
 
 
-def published_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.Generator) -> Row | None:
+def published_row(
+    data: EffectData, declared: Row, epsilon: float, rng: np.random.Generator
+) -> Row | None:
     """One estimate, or why there is none; None where the method has none among the treated."""
     kind, delta = competitors.EFFECTS[declared["method"]], declared.get("delta", 0.0)
     if data.treated_only and not kind.serves_treated:
@@ -282,7 +330,9 @@ def published_row(data: EffectData, declared: Row, epsilon: float, rng: np.rando
 def weighted_row(data: EffectData, scheme: Row, epsilon: float, rng: np.random.Generator) -> Row:
     """Arm means at direct weights of this library, which have no interval."""
     domain = data.domain
-    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(domain.outcome_bound))
+    second = registry.build(
+        registry.second_stages(), "arm_means", theta_set=Box(domain.outcome_bound)
+    )
     try:
         seed, first = int(rng.integers(2**62)), first_stage(scheme, domain)
         model = PrivateTwoStageERM(domain, Budget(epsilon), first, second, seed=seed)
@@ -310,12 +360,16 @@ def rule_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
     constants: Constants = known["constants"]
     for label, declared in known["pipelines"].items():
         center = constants.outcome_center
-        yield from _timed(label, trial.pipeline_rows(label, declared, "gamma", cell.rng(label), center))
+        yield from _timed(
+            label, trial.pipeline_rows(label, declared, "gamma", cell.rng(label), center)
+        )
     for label, scheme in design["rule_schemes"].items():
         composed = {"composed": "composition-sharp"} if scheme["program"] == "ipw_logistic" else {}
         for word, family in ({"direct": "sharp"} | composed).items():
             rng = cell.rng(f"{label}/{family}")
-            yield from _timed(f"{word} {label}", trial.private_rows(scheme, constants, family, "gamma", rng))
+            yield from _timed(
+                f"{word} {label}", trial.private_rows(scheme, constants, family, "gamma", rng)
+            )
         yield from _timed(f"weighted rule, {label}", iter([trial.plain_row(scheme, constants)]))
     for label, declared in design["published_rules"].items():
         yield from _published_rule(trial, known["others"], label, declared, known["epsilons"], cell)
@@ -353,16 +407,23 @@ def _published_rule(
         private = np.isfinite(epsilon)
         start, rng = time.process_time(), cell.rng(f"{label}/{epsilon}" if private else label)
         budget = Budget(epsilon, declared["delta"]) if private else None
-        known = judged(trial.test, (test @ rule(records, trial.train.propensity, budget, rng) > 0)[None])
+        known = judged(
+            trial.test, (test @ rule(records, trial.train.propensity, budget, rng) > 0)[None]
+        )
         row = {"method": label, "epsilon": epsilon, "status": "done"}
         row |= {name: known[name] for name in ("accuracy", "value")}
-        seconds = {"delta": declared["delta"], "seconds": time.process_time() - start} if private else {}
+        seconds = (
+            {"delta": declared["delta"], "seconds": time.process_time() - start} if private else {}
+        )
         yield row | seconds
 
 
 def _timed(label: str, answers: Iterator[Row]) -> Iterator[Row]:
     """The rows of a method of this library, with the seconds that each took."""
-    fields, start = ("status", "reason", "epsilon", "accuracy", "value", "certified"), time.process_time()
+    fields, start = (
+        ("status", "reason", "epsilon", "accuracy", "value", "certified"),
+        time.process_time(),
+    )
     for row in answers:
         seconds = {"seconds": time.process_time() - start}
         yield {"method": label} | {name: row[name] for name in fields if name in row} | seconds
@@ -375,10 +436,10 @@ _PLACE = ["data", "n", "epsilon", "method"]
 def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     """One line for every method, budget, population and number of records.
 
-    ``bias``, ``deviation`` and ``rmse`` are of the estimate; ``covers_effect`` is how often the interval
-    holds the effect; ``width`` and ``seconds`` are the median ones. ``rmse_half`` is the half width of an
-    interval of 95 % for the error. Names that end in a number, such as ``acic-3``, share lines, whose
-    deviation is that within a name.
+    ``bias``, ``deviation`` and ``rmse`` are of the estimate; ``covers_effect`` is how often the
+    interval holds the effect; ``width`` and ``seconds`` are the median ones. ``rmse_half`` is the
+    half width of an interval of 95 % for the error. Names that end in a number, such as ``acic-3``,
+    share lines, whose deviation is that within a name.
     """
     done = table[(table["status"] == "done") & table["estimate"].notna()]
     # of real records alone, by methods without intervals, not timed
@@ -390,15 +451,21 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     anew = done["low"].notna() & (done["n"] > 0)
     covers = (done["low"] <= done["effect"]) & (done["effect"] <= done["high"])
     covers = covers.astype(float).where(anew)
-    done = done.assign(bias=off, square=off**2, covers_effect=covers, width=done["high"] - done["low"])
+    done = done.assign(
+        bias=off, square=off**2, covers_effect=covers, width=done["high"] - done["low"]
+    )
     grouped = done.groupby(_PLACE, sort=False)
     errors = grouped[["bias", "square", "covers_effect"]].mean()
     within = done.groupby([*_PLACE, "setting"], sort=False)["bias"].var()
     errors["deviation"] = np.sqrt(within.groupby(_PLACE).mean())
     errors["rmse"] = np.sqrt(errors.pop("square"))
     errors["samples"] = grouped["bias"].count()
-    errors["rmse_half"] = Z * grouped["square"].std() / (2.0 * errors["rmse"] * np.sqrt(errors["samples"]))
-    return errors.join(grouped[["width", "seconds", "delta", "records", "effect"]].median()).reset_index()
+    errors["rmse_half"] = (
+        Z * grouped["square"].std() / (2.0 * errors["rmse"] * np.sqrt(errors["samples"]))
+    )
+    return errors.join(
+        grouped[["width", "seconds", "delta", "records", "effect"]].median()
+    ).reset_index()
 
 
 def rule_errors(table: pd.DataFrame) -> pd.DataFrame:
@@ -413,7 +480,8 @@ def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     heads = {"delta": "delta", "bias": "bias", "deviation": "sd", "rmse": "RMSE", "rmse_half": "±"}
     heads |= {"width": "width", "seconds": "seconds"}
     texts = errors[_PLACE].assign(
-        n=errors["n"].map("{:,}".format).replace("0", "all"), epsilon=errors["epsilon"].map("{:g}".format)
+        n=errors["n"].map("{:,}".format).replace("0", "all"),
+        epsilon=errors["epsilon"].map("{:g}".format),
     )
     texts["samples"] = errors["samples"].astype(str)
     for name, head in heads.items():
@@ -422,12 +490,15 @@ def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     if "accuracy" in table:
         rules = rule_errors(table)
         values = {
-            name: rules.apply(with_interval, axis=1, name=name).to_numpy() for name in ("accuracy", "value")
+            name: rules.apply(with_interval, axis=1, name=name).to_numpy()
+            for name in ("accuracy", "value")
         }
         yield rules[_PLACE].assign(n=rules["n"].map("{:,}".format), **values)
 
 
-def main(name: str = "effects", full: Design = FULL, variants: dict[str, Design] = VARIANTS) -> None:
+def main(
+    name: str = "effects", full: Design = FULL, variants: dict[str, Design] = VARIANTS
+) -> None:
     """Run and report."""
     args, design, folder = start(__doc__, name, full, variants, data=True)
     design["twins"] = None if args.data is None else str(args.data)

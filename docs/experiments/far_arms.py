@@ -1,9 +1,10 @@
 """What answers where the arms are declared to lie far apart: ``python far_arms.py``.
 
-Samples whose effect is known are answered by a fitted logistic propensity, and by a constant one with more of
-the budget for the outcome regression. The distance of the arms is declared as it is, or as a larger one.
-Every cell of the table has the coverage, the median half width, and the root mean square error with its
-standard error. ``--quick`` takes seconds; ``--variant weights`` answers with the weights of a scheme as well.
+Samples whose effect is known are answered by a fitted logistic propensity, and by a constant one
+with more of the budget for the outcome regression. The distance of the arms is declared as it is,
+or as a larger one. Every cell of the table has the coverage, the median half width, and the root
+mean square error with its standard error. ``--quick`` takes seconds; ``--variant weights`` answers
+with the weights of a scheme as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dp2erm_cvx import PrivateEffect
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.plan import Plan
 
-#: Populations without their log odds. Residuals have the standard deviation 1, events a share of one half.
+#: Populations without their log odds. Residuals have the standard deviation 1, events a share of
+#: one half.
 WORLDS = (
     Cell("five columns", 16_000, 1.0, law="uniform"),
     Cell("few records", 4000, 1.0, law="uniform"),
@@ -36,9 +38,12 @@ WORLDS = (
 #: Declared distances and true ones. No covariates that are near normal lie farther apart than 1.6.
 DISTANCES = ((1.0, 0.9), (1.2, 1.2), (1.3, 1.3), (1.4, 1.4), (1.5, 1.5), (1.8, 1.55), (1.5, 0.8))
 LOGISTIC, CONSTANT, WEIGHTS = "logistic", "constant", "weights"
-#: What is declared: shares that suit either propensity, those of the first near what rules of use take.
+#: What is declared: shares that suit either propensity, those of the first near what rules of use
+#: take.
 WAYS: dict[str, dict[str, Any]] = {
-    LOGISTIC: {"settings": {"propensity": "logistic", "center_share": 0.25, "propensity_share": 0.25}},
+    LOGISTIC: {
+        "settings": {"propensity": "logistic", "center_share": 0.25, "propensity_share": 0.25}
+    },
     CONSTANT: {"settings": {"propensity": "constant", "center_share": 0.6}},
     WEIGHTS: {"weights": "entropy_balancing"},
 }
@@ -114,9 +119,13 @@ def keys(design: common.Design) -> Iterator[common.Row]:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A line for every population and both distances: coverage, half width and RMSE of what answered."""
+    """A line for every population and both distances: coverage, half width and RMSE of what
+    answered.
+    """
     lines = []
-    for (name, declared, apart), part in table.groupby(["world", "declared", "distance"], sort=False):
+    for (name, declared, apart), part in table.groupby(
+        ["world", "declared", "distance"], sort=False
+    ):
         line = {"population": name, "declared": f"{declared:g}", "true": f"{apart:g}"}
         line["samples"] = str(part["replicate"].nunique())
         for way, own in part.groupby("way", sort=False):

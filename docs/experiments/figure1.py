@@ -52,7 +52,8 @@ FULL: Design = {
     "schemes": {"w = 1": UNIFORM, "IPW": IPW, "EBW": EBW, "MMD": MMD},
     "methods": {
         "pipeline": _PIPELINE,
-        "pipeline, rule alone": _PIPELINE | {"settings": {"center_share": None, "propensity": None}},
+        "pipeline, rule alone": _PIPELINE
+        | {"settings": {"center_share": None, "propensity": None}},
         "pipeline, center": _PIPELINE | {"settings": _CENTER},
         "pipeline, no intercept": _PIPELINE | {"settings": _NO_INTERCEPT},
         "pipeline, center, no intercept": _PIPELINE | {"settings": _CENTER | _NO_INTERCEPT},
@@ -84,7 +85,8 @@ VARIANTS: dict[str, Design] = {
             "candidates": {"IPW": [{"ridge": 1.0, "radius": 1.0}, {"ridge": 0.1, "radius": 0.5}]},
         },
     },
-    # more records, without MMD, whose Gram matrices take seconds each; a larger Theta pays with less noise
+    # more records, without MMD, whose Gram matrices take seconds each; a larger Theta pays with
+    # less noise
     "n4000": {
         "scenarios": ["linear", "nonlinear"],
         "n_samples": 4000,
@@ -104,7 +106,13 @@ VARIANTS: dict[str, Design] = {
             "constants": [
                 dict(zip(("covariate_bound", "outcome_bound", "theta_radius"), tried, strict=True))
                 for tried in (
-                    *((1.0, 2.0, 2.0), (1.0, 2.0, 1.0), (1.0, 1.0, 1.0), (1.0, 2.0, 0.5), (0.5, 1.0, 1.0)),
+                    *(
+                        (1.0, 2.0, 2.0),
+                        (1.0, 2.0, 1.0),
+                        (1.0, 1.0, 1.0),
+                        (1.0, 2.0, 0.5),
+                        (0.5, 1.0, 1.0),
+                    ),
                     *((1.7, 2.0, 1.0), (1.7, 4.0, 0.5), (1.0, 2.0, 4.0), (1.0, 4.0, 4.0)),
                 )
             ],

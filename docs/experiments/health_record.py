@@ -1,7 +1,8 @@
 """A health-record extract with known truths, from table to answers: ``python health_record.py``.
 
-Every truth below is what the extract was drawn from. A study file reads the table as it is; each seed draws
-another extract and other noise. Nothing of the declaration was chosen by looking at results.
+Every truth below is what the extract was drawn from. A study file reads the table as it is; each
+seed draws another extract and other noise. Nothing of the declaration was chosen by looking at
+results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from common import Cell, Design, Row, cells, report, run, start
 from dp2erm_cvx.report.answers import answers
 from dp2erm_cvx.study import read_study
 
-#: Seeds by n, of the study as it is; a quarter as many of the study that only marks missing severities.
+#: Seeds by n, of the study as it is; a quarter as many of the study that only marks missing
+#: severities.
 DESIGN: Design = {"seed": 20, "sizes": {6000: 50, 60000: 50}}
 QUICK: Design = {"seed": 20, "sizes": {3000: 2}}
 #: What is declared of records without a severity, which confounds: not eligible, or marked.
@@ -84,9 +86,14 @@ outcome_bound = 0.5
 def extract(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, float]]:
     """The table as it was written down (n rows, 12 columns), and the truth of every answer."""
     female, age = rng.random(n) < 0.45, np.clip(rng.normal(62, 15, n), 15, 100).round()
-    severity, creatinine = np.clip(rng.gamma(4, 1.5, n), 0, 24).round(1), np.exp(rng.normal(0.1, 0.45, n))
+    severity, creatinine = (
+        np.clip(rng.gamma(4, 1.5, n), 0, 24).round(1),
+        np.exp(rng.normal(0.1, 0.45, n)),
+    )
     ward = rng.choice(["ICU", "Surgery", "Hospice", "Medicine"], n, p=[0.4, 0.25, 0.05, 0.3])
-    log_odds = 0.03 * (age - 62) + 0.12 * (severity - 6) + 0.5 * (creatinine - 1.2) - 0.2 - 0.3 * female
+    log_odds = (
+        0.03 * (age - 62) + 0.12 * (severity - 6) + 0.5 * (creatinine - 1.2) - 0.2 - 0.3 * female
+    )
     treated = rng.random(n) < 1 / (1 + np.exp(-log_odds - 0.4 * (ward == "ICU")))
     effect = 4.0 + 1.5 * female
     outcome = 3 - 0.08 * (age - 62) - 0.5 * (severity - 6) + 0.8 * female - (creatinine - 1.2)
@@ -116,7 +123,8 @@ def extract(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, f
         }
     )
     for column, share, text in (
-        ("severity", 0.3, None), ("drug", 0.08, "unknown"), ("sbp_change", 0.05, None), ("sex", 0.03, "?"),
+        ("severity", 0.3, None), ("drug", 0.08, "unknown"), ("sbp_change", 0.05, None), ("sex",
+        0.03, "?"),
     ):  # fmt: skip
         table.loc[rng.random(n) < share, column] = text
     who = (age >= 18) & (ward != "Hospice")
@@ -172,7 +180,10 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
                 "truth": f"{part['truth'].mean():.2f}",
             }
             | {"RMSE": f"{error:.3f}", "half width": f"{part['half width'].median():.3f}"}
-            | {name: f"{int(part[name].sum())} of {len(part)}" for name in ("covered", "all together")}
+            | {
+                name: f"{int(part[name].sum())} of {len(part)}"
+                for name in ("covered", "all together")
+            }
         )
     return pd.DataFrame(lines)
 

@@ -18,15 +18,17 @@ EFFECT = 0.5
 
 @dataclass(frozen=True)
 class Cell:
-    """Linear outcomes, unless ``curve`` or ``binary`` says otherwise, with residuals of standard deviation 1.
+    """Linear outcomes, unless ``curve`` or ``binary`` says otherwise, with residuals of standard
+    deviation 1.
 
-    ``odds`` is the standard deviation of the log odds of treatment, ``signal`` that of the outcome's line,
-    ``agree`` the correlation of both lines, ``varying`` the standard deviation of effects. ``near`` is the
-    correlation of neighboring covariates; ``lowest`` puts the line of treatment where they vary least.
-    What is declared: ranges of three standard deviations, moved by ``off`` of them and widened by ``wide``,
-    by ``uneven`` that of the covariate on which treatment depends most,
-    the mean outcome ``level`` off its center, and ``declared`` to the estimator. ``right`` says whether all
-    is right that an interval rests on, ``shown`` whether the cell is in the short table.
+    ``odds`` is the standard deviation of the log odds of treatment, ``signal`` that of the
+    outcome's line, ``agree`` the correlation of both lines, ``varying`` the standard deviation of
+    effects. ``near`` is the correlation of neighboring covariates; ``lowest`` puts the line of
+    treatment where they vary least. What is declared: ranges of three standard deviations, moved by
+    ``off`` of them and widened by ``wide``, by ``uneven`` that of the covariate on which treatment
+    depends most, the mean outcome ``level`` off its center, and ``declared`` to the estimator.
+    ``right`` says whether all is right that an interval rests on, ``shown`` whether the cell is in
+    the short table.
     """
 
     name: str
@@ -41,7 +43,9 @@ class Cell:
     signal: float = 1.0
     varying: float = 0.0
     curve: float = 0.0
-    unlike: float = 0.0  # what the square of treatment's line adds to log odds: arms then vary differently
+    unlike: float = (
+        0.0  # what the square of treatment's line adds to log odds: arms then vary differently
+    )
     residuals: str = "normal"
     binary: bool = False
     event: bool = False  # that it is, is declared
@@ -78,7 +82,10 @@ class Cell:
             return rng.standard_t(4, (n, p)) / math.sqrt(2)
         if self.law == "factor":
             signs = np.random.default_rng(p).choice([-1, 1], p)
-            return self.near * signs * rng.standard_normal((n, 1)) + math.sqrt(1 - self.near**2) * white
+            return (
+                self.near * signs * rng.standard_normal((n, 1))
+                + math.sqrt(1 - self.near**2) * white
+            )
         if self.law == "switches":
             on = Z[:, : (p + 1) // 2]
             on[:] = on > norm.isf(self.switches)
@@ -108,7 +115,9 @@ class Cell:
         low, high = -9.0, 9.0
         for _ in range(50):
             middle = (low + high) / 2
-            low, high = (middle, high) if expit(middle + line).mean() < self.treated else (low, middle)
+            low, high = (
+                (middle, high) if expit(middle + line).mean() < self.treated else (low, middle)
+            )
         return big.mean(0), sd, slopes, self.odds * odds, varying, middle
 
     def propensity(self, X: np.ndarray, lines: tuple) -> np.ndarray:
@@ -120,7 +129,9 @@ class Cell:
         """Expected outcomes untreated and treated, (n,) each."""
         mean, _, slopes, odds, varying, _ = lines
         line = (X - mean) @ slopes
-        if self.binary and self.curve:  # lines between 0 and 1: three records in ten thousand are cut
+        if (
+            self.binary and self.curve
+        ):  # lines between 0 and 1: three records in ten thousand are cut
             share = self.level * (1 + np.clip(0.4 * line, -0.9, 0.9))
             return share, share + 0.4 * self.level
         if self.binary:
@@ -149,7 +160,9 @@ class Cell:
             return {"": t - u, "risk ratio": t / u, "odds ratio": t / (1 - t) * (1 - u) / u}
         weights = self.propensity(big, lines)
         if self.of == "overlap":  # of the released propensity
-            slopes = next(one for one in model.release_.nuisances if one.step == "propensity").coefficient
+            slopes = next(
+                one for one in model.release_.nuisances if one.step == "propensity"
+            ).coefficient
             weights = expit(slopes[0] + self.domain(lines).features(big) @ np.array(slopes[1:]))
             weights = np.minimum(weights, 1 - weights)
         return {"": weights @ effect / weights.sum()}
@@ -183,9 +196,14 @@ class Cell:
         low, high = {"uniform": (-math.sqrt(3), math.sqrt(3)), "lognormal": (0, math.exp(1.8))}.get(
             self.law, (-3, 3)
         )
-        middle, half = (low + high) / 2 + self.off * sd, np.full(self.p, (high - low) / 2 * self.wide)
+        middle, half = (
+            (low + high) / 2 + self.off * sd,
+            np.full(self.p, (high - low) / 2 * self.wide),
+        )
         half[np.argmax(np.abs(lines[3]) * sd)] *= self.uneven
-        ranges = {f"x{k}": (m - h, m + h) for k, (m, h) in enumerate(zip(middle, half, strict=True))}
+        ranges = {
+            f"x{k}": (m - h, m + h) for k, (m, h) in enumerate(zip(middle, half, strict=True))
+        }
         extra: dict = {}
         if self.law == "switches":
             names = [f"x{k}" for k in range((self.p + 1) // 2)]
@@ -204,7 +222,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Registry(Cell):
-    """Twelve columns as they come. Who is silent is random: the effect among complete cases is 3."""
+    """Twelve columns as they come. Who is silent is random: the effect among complete cases is
+    3.
+    """
 
     p: int = 9
     scale: float = 4.0
@@ -235,7 +255,9 @@ class Registry(Cell):
         place[rng.random(n) < 0.03] = "Noth"
         smoke = np.where(smoker, "yes", "no").astype(object)
         smoke[rng.random(n) < 0.02] = ""
-        frame = pd.DataFrame({"id": np.arange(n), "date": "2021-03-05", "age": age, "severity": severity})
+        frame = pd.DataFrame(
+            {"id": np.arange(n), "date": "2021-03-05", "age": age, "severity": severity}
+        )
         frame = frame.assign(pulse=pulse, region=place, smoker=smoke, arm=arm, score=score)
         frame = frame.assign(note="", batch=rng.integers(1, 9, n), updated="05.03.2021")
         frame.loc[rng.random(n) < 0.05, "score"] = np.nan
@@ -244,7 +266,10 @@ class Registry(Cell):
 
     def domain(self, lines: tuple) -> Domain:
         """Domain that is declared of the table."""
-        levels = {"region": ["North", "South", "East", "West", "other"], "smoker": ["yes", "no", ""]}
+        levels = {
+            "region": ["North", "South", "East", "West", "other"],
+            "smoker": ["yes", "no", ""],
+        }
         treatment = {"column": "arm", "treated": "Verum", "control": "placebo"}
         book = Codebook(treatment, "score", levels, missing={"pulse": 70.0})
         ranges = book.ranges({"age": (30, 80), "severity": (0, 10), "pulse": (40, 110)})

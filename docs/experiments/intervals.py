@@ -1,7 +1,9 @@
-"""How often default intervals hold the true effect: ``python intervals.py``, in seconds with ``--quick``.
+"""How often default intervals hold the true effect: ``python intervals.py``, in seconds with
+``--quick``.
 
-The scenarios of coverage.toml are drawn, fitted and compared with the truth that they were drawn from. Rows
-of coverage.csv that are there stay; from all of them the tables and the figure of coverage.md are written.
+The scenarios of coverage.toml are drawn, fitted and compared with the truth that they were drawn
+from. Rows of coverage.csv that are there stay; from all of them the tables and the figure of
+coverage.md are written.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def estimator(cell: Cell, domain: Domain, seed: int | None = None) -> PrivateEff
     """Estimator; a version of the library that does not know a declaration goes without it."""
     budget = Budget(cell.epsilon * (1.0 - cell.private), cell.delta)
     if cell.of == "value":
-        return PrivateRule(domain, budget, settings={"value_share": 0.3, **cell.declared}, seed=seed)
+        return PrivateRule(
+            domain, budget, settings={"value_share": 0.3, **cell.declared}, seed=seed
+        )
     known = inspect.signature(PrivateEffect).parameters
     declared = {name: value for name, value in cell.declared.items() if name in known}
     if cell.of:
@@ -77,27 +81,38 @@ def predicted(cell: Cell, lines: tuple) -> float:
 
 
 def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, Any]]:
-    """Measures of the replicates of a cell, in units of the outcome; ``reach``: .95 quantile of errors."""
+    """Measures of the replicates of a cell, in units of the outcome; ``reach``: .95 quantile of
+    errors.
+    """
     lines = cell.lines()
     rows = Parallel(n_jobs=workers)(delayed(fitted)(cell, lines, one) for one in range(replicates))
     for name in rows[0]:
-        estimate, low, high, noise, allowed, truth = np.array([row[name] for row in rows], dtype=float).T
+        estimate, low, high, noise, allowed, truth = np.array(
+            [row[name] for row in rows], dtype=float
+        ).T
         if not cell.of:
             truth = cell.truth(lines)
         if getattr(cell, "fixed", False):  # the spread over noise alone, against the part of noise
             truth = float(estimate.mean())
             low, high = estimate - noise, estimate + noise
         error = np.abs(estimate - truth)
-        values = {"covers": np.mean(~((truth < low) | (truth > high))), "bias": np.mean(estimate - truth)}
+        values = {
+            "covers": np.mean(~((truth < low) | (truth > high))),
+            "bias": np.mean(estimate - truth),
+        }
         values |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.nanmedian((high - low) / 2)}
         values |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
         values |= {"predicted": predicted(cell, lines), "replicates": replicates}
         answer = f"{cell.name}: {name}" if name else cell.name
-        yield {"scenario": answer} | {name: round(float(value), 5) for name, value in values.items()}
+        yield {"scenario": answer} | {
+            name: round(float(value), 5) for name, value in values.items()
+        }
 
 
 def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
-    """The table of all rows, after cells that are missing, or whose name holds a word, were measured."""
+    """The table of all rows, after cells that are missing, or whose name holds a word, were
+    measured.
+    """
     place = Path("output/coverage-quick.csv") if quick else HERE / "coverage.csv"
     place.parent.mkdir(exist_ok=True)
     rows = pd.read_csv(place) if place.exists() else pd.DataFrame(columns=["version", *KEY])
@@ -110,21 +125,31 @@ def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
             same &= rows.scenario.str.split(": ").str[0] == cell.name
             if same.any() and not (word and word in cell.name):
                 continue
-            rows, known = rows[~same], {"kind": kind, "p": cell.p, "right": cell.right, "shown": cell.shown}
-            for measures in measured(cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers):
+            rows, known = (
+                rows[~same],
+                {"kind": kind, "p": cell.p, "right": cell.right, "shown": cell.shown},
+            )
+            for measures in measured(
+                cell, 3 if quick else 40 if cell.n >= 10_000 else 100, workers
+            ):
                 row = key | known | measures
                 print(" ".join(map(str, row.values())), flush=True)
                 rows = pd.concat([rows, pd.DataFrame([row])]) if len(rows) else pd.DataFrame([row])
             rows.to_csv(place, index=False)
-    order = [(one["name"], one["n"], one["epsilon"]) for cells in declared.values() for one in cells]
+    order = [
+        (one["name"], one["n"], one["epsilon"]) for cells in declared.values() for one in cells
+    ]
     names = [
-        (name.split(": ")[0], n, epsilon) for name, n, epsilon in zip(*(rows[k] for k in KEY), strict=True)
+        (name.split(": ")[0], n, epsilon)
+        for name, n, epsilon in zip(*(rows[k] for k in KEY), strict=True)
     ]
     return rows.assign(place=[order.index(one) if one in order else -1 for one in names])
 
 
 def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The tables of the page, by name: what the version before gave stands on the left of every pair."""
+    """The tables of the page, by name: what the version before gave stands on the left of every
+    pair.
+    """
     now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
     before = before[["covers", "rmse", "half"]].add_suffix("_before")
     now = now[now.place >= 0].sort_values("place").join(before)
@@ -153,7 +178,9 @@ def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """In one paragraph: cells of n epsilon of at least 2,000 in which all is right that intervals rest on."""
+    """In one paragraph: cells of n epsilon of at least 2,000 in which all is right that intervals
+    rest on.
+    """
     now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
     now = now[(now.kind.isin(["cells", "registries"])) & now.right & (now.place >= 0)]
     now = now[[n * epsilon >= 2000 for _, n, epsilon in now.index]]
@@ -161,9 +188,9 @@ def summary(rows: pd.DataFrame) -> str:
     past = before.covers.reindex(now.index)
     return (
         f"{len(now)} cells: coverage at least .93 in {(now.covers >= 0.925).sum()} "
-        f"({(past >= 0.925).sum()} before), least {now.covers.min():.2f} ({past.min():.2f} before); "
-        f"half width at most 1.6 times the reach of errors in {(reach <= 1.6).sum()}, median "
-        f"{reach.median():.2f}; RMSE over that before {gain.median():.2f} in the median, "
+        f"({(past >= 0.925).sum()} before), least {now.covers.min():.2f} ({past.min():.2f} "
+        f"before); half width at most 1.6 times the reach of errors in {(reach <= 1.6).sum()}, "
+        f"median {reach.median():.2f}; RMSE over that before {gain.median():.2f} in the median, "
         f"{gain.max():.2f} at most"
     )
 
@@ -178,7 +205,10 @@ def figure(rows: pd.DataFrame) -> None:
     ax = (drawn := Figure(figsize=(5, 4.2), layout="constrained")).subplots()
     ends = [0.5 * now.rmse.min(), 2 * now.rmse.max()]
     ax.plot(ends, ends, color="0.6", linewidth=1)
-    for right, label, mark in ((True, "declarations right", "o"), (False, "something undeclared", "^")):
+    for right, label, mark in (
+        (True, "declarations right", "o"),
+        (False, "something undeclared", "^"),
+    ):
         part = now[now.right == right]
         ax.plot(part.rmse, part.predicted, mark, markersize=4, alpha=0.8, label=label)
     ax.set(xscale="log", yscale="log", xlabel="measured RMSE", ylabel="predicted RMSE")
@@ -190,7 +220,9 @@ def main() -> None:
     """Run what is missing, then write the page's tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default="now", help="name of the rows")
-    parser.add_argument("--only", default="", metavar="WORD", help="measure cells with this word anew")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="measure cells with this word anew"
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     chosen = parser.parse_args()

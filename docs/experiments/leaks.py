@@ -1,10 +1,10 @@
 """Covariates that decide the treatment, and covariates that do not: what a release says of either.
 
-``python leaks.py 40`` prints the table of the page as CSV; ``--quick`` takes seconds. Two numbers and a
-switch of 4,000 records at epsilon 1 and 4. The switch is the treatment always, in 98 or 90 % of the records,
-or noise; a sum of both numbers decides it but for a few records; a dose is above 0 where there was treatment.
-Covariates that do not decide it lie .8 or 1.2 standard deviations apart, alone or along what they have in
-common. The true effect is 4.
+``python leaks.py 40`` prints the table of the page as CSV; ``--quick`` takes seconds. Two numbers
+and a switch of 4,000 records at epsilon 1 and 4. The switch is the treatment always, in 98 or 90 %
+of the records, or noise; a sum of both numbers decides it but for a few records; a dose is above 0
+where there was treatment. Covariates that do not decide it lie .8 or 1.2 standard deviations apart,
+alone or along what they have in common. The true effect is 4.
 """
 
 from __future__ import annotations
@@ -63,11 +63,15 @@ def dosed(n: int, rng: np.random.Generator) -> Drawn:
 
 
 def apart(distance: float, correlation: float) -> Way:
-    """Normal numbers of this ``correlation`` whose means lie this ``distance`` apart along their sum."""
+    """Normal numbers of this ``correlation`` whose means lie this ``distance`` apart along their
+    sum.
+    """
 
     def draw(n: int, rng: np.random.Generator) -> Drawn:
         treated = rng.random(n) < 0.5
-        along = distance * (treated - 0.5) + np.sqrt(1.0 - 0.25 * distance**2) * rng.standard_normal(n)
+        along = distance * (treated - 0.5) + np.sqrt(
+            1.0 - 0.25 * distance**2
+        ) * rng.standard_normal(n)
         across = rng.standard_normal(n)
         X = np.column_stack([along, along]) * np.sqrt(0.5 + 0.5 * correlation)
         X += np.column_stack([across, -across]) * np.sqrt(0.5 - 0.5 * correlation)
@@ -108,7 +112,9 @@ def released(way: Way, n: int, epsilon: float, seed: int) -> EffectRelease:
 
 
 def measured(releases: list[EffectRelease]) -> str:
-    """Shares without an interval, without a wrong one, and of widened ones; width; released distances."""
+    """Shares without an interval, without a wrong one, and of widened ones; width; released
+    distances.
+    """
     stated = [one.interval for one in releases if one.overlaps]
     held = [low <= EFFECT <= high for low, high in ((one.low, one.high) for one in stated)]
     widths = [one.high - one.low for one in stated]

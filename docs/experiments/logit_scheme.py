@@ -1,4 +1,6 @@
-"""A scheme of one's own: weights between two ends, the masses of both arms among what they balance."""
+"""A scheme of one's own: weights between two ends, the masses of both arms among what they
+balance.
+"""
 
 from typing import Any
 
@@ -11,7 +13,9 @@ LOW = 0.1
 
 
 @scheme(ridge=0.03, cap=2.0, treated=setting(0.5, above=0, below=1), kinks=False)
-def logit_scheme(w: cp.Variable, records: Any, ridge: float, cap: float, treated: float) -> cp.Problem:
+def logit_scheme(
+    w: cp.Variable, records: Any, ridge: float, cap: float, treated: float
+) -> cp.Problem:
     """Weights near 1 in the logit distance of survey calibration (Deville & Sarndal 1992).
 
     Parameters
@@ -19,7 +23,8 @@ def logit_scheme(w: cp.Variable, records: Any, ridge: float, cap: float, treated
     ridge
         Above 0: an imbalance costs its square over 2 n times this.
     cap
-        At least 2: no weight is above so many times the mean weight of its arm, if both arms weigh half.
+        At least 2: no weight is above so many times the mean weight of its arm, if both arms weigh
+        half.
     treated
         Public share of the treated, for the caps alone.
     """

@@ -12,7 +12,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, by_budget, cells, grid, hajek, legend_below, report, run, start
+from common import (
+    Cell,
+    Design,
+    Row,
+    by_budget,
+    cells,
+    grid,
+    hajek,
+    legend_below,
+    report,
+    run,
+    start,
+)
 from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
@@ -31,7 +43,8 @@ from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 COVARIATES_BOUND = 2.5
 #: In kg: who would gain more than this by giving up is flagged by the rule.
 TREATMENT_COST = 3.0
-#: In kg: an arm's mean change of weight lies between -5 and 10 kg, one person's between -17.5 and 22.5 kg.
+#: In kg: an arm's mean change of weight lies between -5 and 10 kg, one person's between -17.5 and
+#: 22.5 kg.
 ARM_MEAN_BOUND = 7.5
 #: A rule looks at these alone: few parameters, little noise.
 FEATURES = ("age", "wt71")
@@ -49,7 +62,9 @@ class Scheme:
 
 
 def effect_domain() -> Domain:
-    """The public domain of the effect: the data set's default, and a constant for the propensity model."""
+    """The public domain of the effect: the data set's default, and a constant for the propensity
+    model.
+    """
     return nhefs_domain(covariate_bound=math.hypot(COVARIATES_BOUND, 1.0), intercept=1.0)
 
 
@@ -63,7 +78,8 @@ def schemes() -> tuple[Scheme, ...]:
         Scheme(
             "entropy",
             registry.build(first, "entropy_balancing", ridge=balance),
-            f"entropy balancing; ridge {balance:g} = G^2, the squared norm bound of the balance functions",
+            f"entropy balancing; ridge {balance:g} = G^2, the squared norm bound of the balance "
+            "functions",
         ),
         Scheme(
             "entropy, ridge/100",
@@ -86,17 +102,23 @@ def schemes() -> tuple[Scheme, ...]:
 def composed_scheme() -> Scheme:
     """The last scheme again, with a private coefficient (Theorem 9)."""
     squared = effect_domain().covariate_bound ** 2
-    program = registry.build(registry.first_stages(), "ipw_private", share=0.3, ridge=squared / 100, trim=4.0)
+    program = registry.build(
+        registry.first_stages(), "ipw_private", share=0.3, ridge=squared / 100, trim=4.0
+    )
     return Scheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
 
 
 def arm_means() -> SecondStage:
-    """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the center."""
+    """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the
+    center.
+    """
     return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
 
 
 def plug_in() -> SecondStage:
-    """The effect as one weighted mean, which is exact only where each arm has half of the weight."""
+    """The effect as one weighted mean, which is exact only where each arm has half of the
+    weight.
+    """
     return _least_squares("plug_in_ate")
 
 
@@ -114,17 +136,24 @@ def effect_of(theta: Sequence[float]) -> float:
 def textbook_effect(data: Dataset) -> float:
     """The textbook's estimate. Not private.
 
-    Inverse propensity weights from a logistic regression without ridge or trim, on the unclipped covariates
-    and the squares of :data:`SQUARED`; difference of the two weighted means (Hernan & Robins, What If,
-    chapter 12).
+    Inverse propensity weights from a logistic regression without ridge or trim, on the unclipped
+    covariates and the squares of :data:`SQUARED`; difference of the two weighted means (Hernan &
+    Robins, What If, chapter 12).
     """
     squares = [data.columns.index(name) for name in SQUARED]
     X = np.hstack([data.X, data.X[:, squares] ** 2])
-    return hajek(Dataset(X, data.a, data.y, (*data.columns, *(f"{name}^2" for name in SQUARED)))).value
+    return hajek(
+        Dataset(X, data.a, data.y, (*data.columns, *(f"{name}^2" for name in SQUARED)))
+    ).value
 
 
 CLIPPED = "no privacy, same bounds"
-FULL: Design = {"seed": 2606, "draws": 400, "epsilons": [0.1, 0.5, 1.0, 2.0, 5.0, 10.0], "delta": 1e-6}
+FULL: Design = {
+    "seed": 2606,
+    "draws": 400,
+    "epsilons": [0.1, 0.5, 1.0, 2.0, 5.0, 10.0],
+    "delta": 1e-6,
+}
 QUICK: Design = {"draws": 20, "epsilons": [1.0, 5.0]}
 #: Noise, calibration, and delta over that of the design.
 WAYS = (("gamma", "sharp", 0.0), ("gaussian", "sharp", 1.0), ("laplace", "output", 0.0))
@@ -141,9 +170,14 @@ def rows(design: Design, cell: Cell) -> list[Row]:
         for epsilon in design["epsilons"]:
             head = {"noise": noise, "statistic": second.name, "epsilon": epsilon}
             law = "gaussian" if noise == "gaussian" else "gamma"
-            budget, universe = Budget(epsilon, delta * design["delta"]), Universe(domain, *data.X.shape)
+            budget, universe = (
+                Budget(epsilon, delta * design["delta"]),
+                Universe(domain, *data.X.shape),
+            )
             try:
-                plan = make_plan(Study(first, second, universe, budget, calibration=family, noise=law))
+                plan = make_plan(
+                    Study(first, second, universe, budget, calibration=family, noise=law)
+                )
             except CalibrationError as error:
                 out.append(head | {"status": "refused", "reason": str(error)})
                 continue
@@ -174,7 +208,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     done = done.assign(shown=[f"{one:.1f} [{low:.1f}, {high:.1f}]" for one, low, high in ends])
     by = ["scheme", "statistic", "noise"]
     wide = by_budget(done, by)
-    clipped = table[table["statistic"] == CLIPPED].set_index("scheme")["median"].map("{:.2f}".format)
+    clipped = (
+        table[table["statistic"] == CLIPPED].set_index("scheme")["median"].map("{:.2f}".format)
+    )
     wide.insert(3, "no privacy", wide["scheme"].map(clipped))
     return wide.fillna("")
 
@@ -208,9 +244,20 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
         for number, (noise, line) in enumerate(groups):
             place, color = (0.93, 1.0, 1.07)[number % 3] * line["epsilon"], COLORS[1 + 2 * number]
             bars = [line["median"] - line["low"], line["high"] - line["median"]]
-            ax.errorbar(place, line["median"], bars, fmt="o", markersize=4, color=color, label=_LABELS[noise])
+            ax.errorbar(
+                place,
+                line["median"],
+                bars,
+                fmt="o",
+                markersize=4,
+                color=color,
+                label=_LABELS[noise],
+            )
             # a triangle at the edge where a bar goes on beyond it
-            for beyond, edge, mark in ((line["low"] < _LOW, _LOW, "v"), (line["high"] > _HIGH, _HIGH, "^")):
+            for beyond, edge, mark in (
+                (line["low"] < _LOW, _LOW, "v"),
+                (line["high"] > _HIGH, _HIGH, "^"),
+            ):
                 spots = place[beyond]
                 if len(spots):  # a layout has no room for a line without points
                     ends = [edge] * len(spots)

@@ -1,4 +1,5 @@
-"""Put the private rows of a run into the tables of its page: ``python page_tables.py output/benchmark``.
+"""Put the private rows of a run into the tables of its page: ``python page_tables.py
+output/benchmark``.
 
 A folder's name says whose results.csv it holds. Rows of methods that were not run stay as they are.
 """
@@ -14,7 +15,16 @@ from effects import effect_errors
 
 TABLES = Path(__file__).parent / "tables"
 #: The data set of every table, by its number.
-EFFECTS = ("low overlap", "regions", "binary", "varying", "nhefs plasmode", "nhefs", "401k", "nsw-psid")
+EFFECTS = (
+    "low overlap",
+    "regions",
+    "binary",
+    "varying",
+    "nhefs plasmode",
+    "nhefs",
+    "401k",
+    "nsw-psid",
+)
 BENCHMARK = dict(enumerate(EFFECTS[:5], 5)) | {
     10: "linear",
     11: "linear, treated",
@@ -48,10 +58,17 @@ def fill_effects(lines: pd.DataFrame) -> None:
     for place, data in enumerate(EFFECTS, 1):
         table, own = read(f"effects-{place}"), lines[lines["data"] == data]
         for line in own.itertuples():
-            here = (table["method"] == line.method) & (table[r"$\varepsilon$"] == f"{line.epsilon:g}")
+            here = (table["method"] == line.method) & (
+                table[r"$\varepsilon$"] == f"{line.epsilon:g}"
+            )
             if "n" in table:
                 here &= table["n"] == f"{line.n:,}"
-            texts = {"bias": line.bias, "RMSE": line.rmse, "noise sd": line.deviation, "width": line.width}
+            texts = {
+                "bias": line.bias,
+                "RMSE": line.rmse,
+                "noise sd": line.deviation,
+                "width": line.width,
+            }
             for head, value in texts.items():
                 if head in table and line.method.startswith("private"):
                     table.loc[here, head] = number(value)

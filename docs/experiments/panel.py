@@ -1,8 +1,10 @@
-"""A panel extract with known truths, 600 patients with up to 40 visits each: ``python panel.py 50``.
+"""A panel extract with known truths, 600 patients with up to 40 visits each: ``python panel.py
+50``.
 
-One study file reads the table as it was written down; every seed draws another extract and other noise.
-Prints a line for every answer; for a trial, in which patients keep the dose that they were given, another one
-for the same table read as if its rows were independent. Draws the coverage of both.
+One study file reads the table as it was written down; every seed draws another extract and other
+noise. Prints a line for every answer; for a trial, in which patients keep the dose that they were
+given, another one for the same table read as if its rows were independent. Draws the coverage of
+both.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from dp2erm_cvx.study import read_study
 
 PATIENTS, VISITS = 600, 40
 #: Points of pain and hours of sleep that either dose adds to those of nobody.
-EFFECTS = {"pain": {"none": 0.0, "low": -6.0, "high": -12.0}, "sleep": {"none": 0.0, "low": 0.5, "high": 1.0}}
+EFFECTS = {
+    "pain": {"none": 0.0, "low": -6.0, "high": -12.0},
+    "sleep": {"none": 0.0, "low": 0.5, "high": 1.0},
+}
 STUDY = f"""
 eligible = ["age >= 18"]
 outcome_column = "pain"    # 0 to 100
@@ -65,7 +70,8 @@ residual_scale = 0.8
 """
 
 
-#: The same of a trial, and read by rows: then a row is what is protected, and what an interval counts.
+#: The same of a trial, and read by rows: then a row is what is protected, and what an interval
+#: counts.
 TRIAL = STUDY.replace('contrasts = "pairs"', 'contrasts = "pairs"\nrates = [0.4, 0.3, 0.3]')
 ROWS = TRIAL.replace(f'[unit]\ncolumn = "patient_id"\nnumber = {PATIENTS}\n', "")
 
@@ -93,7 +99,8 @@ def extract(patients: int, rng: np.random.Generator, trial: bool = False) -> pd.
 
     def spelled(cells: np.ndarray, texts: dict[str, list[str]]) -> list[str]:
         return [
-            texts[cell][k % len(texts[cell])] for cell, k in zip(cells, rng.integers(0, 9, n), strict=True)
+            texts[cell][k % len(texts[cell])]
+            for cell, k in zip(cells, rng.integers(0, 9, n), strict=True)
         ]
 
     doses = {"none": ["none", "None", "placebo", "0"], "low": ["low", "10 mg", " low"]}
@@ -101,7 +108,9 @@ def extract(patients: int, rng: np.random.Generator, trial: bool = False) -> pd.
     table = pd.DataFrame(
         {
             "patient_id": [label if k % 7 else f" {label}" for k, label in enumerate(labels)],
-            "sex": spelled(np.where(female, "F", "M"), {"F": ["F", "f", "female"], "M": ["M", "male"]}),
+            "sex": spelled(
+                np.where(female, "F", "M"), {"F": ["F", "f", "female"], "M": ["M", "male"]}
+            ),
             "age": age,
             "severity": severity,
             "dose": spelled(dose, doses | {"high": ["high", "40 mg", "HD"]}),
@@ -136,7 +145,12 @@ def released(study: str, table: pd.DataFrame, seed: int) -> list[tuple[str, floa
     for one in answers(fits):
         true, interval = truth(one.name), one.interval
         out.append(
-            (one.name, one.estimate - true, interval.low <= true <= interval.high, interval.half_width)
+            (
+                one.name,
+                one.estimate - true,
+                interval.low <= true <= interval.high,
+                interval.half_width,
+            )
         )
     return out
 
@@ -162,7 +176,9 @@ def main(seeds: int, folder: Path) -> None:
     """Print the table as CSV, and draw the figure into the folder; of trials half as many."""
     rows = []
     for seed in range(seeds):
-        visits, trial = (extract(PATIENTS, np.random.default_rng([7, seed]), one) for one in (False, True))
+        visits, trial = (
+            extract(PATIENTS, np.random.default_rng([7, seed]), one) for one in (False, True)
+        )
         ways = [("visits", STUDY, visits)]
         if seed < (seeds + 1) // 2:
             ways += [("trial, by person", TRIAL, trial), ("trial, by row", ROWS, trial)]

@@ -30,7 +30,9 @@ def drawn(number: int, most: int, by: str, rng: np.random.Generator) -> pd.DataF
     if by == "person":
         x, arm = x[person], arm[person]
     effect = effects(k, most)
-    residual = np.sqrt(0.125) * (rng.standard_normal(number)[person] + rng.standard_normal(len(person)))
+    residual = np.sqrt(0.125) * (
+        rng.standard_normal(number)[person] + rng.standard_normal(len(person))
+    )
     y = x @ [1.0, 0.5, -0.5] + effect[person] * arm + residual
     return pd.DataFrame(x, columns=list(RANGES)).assign(id=person, arm=arm, y=y)
 
@@ -43,7 +45,9 @@ def effects(k: np.ndarray, most: int) -> np.ndarray:
 def estimates(
     table: pd.DataFrame, number: int, epsilon: float, most: int, seed: int
 ) -> Iterator[tuple[str, PrivateEffect]]:
-    """By person; by the first record of each; and, wrongly, by rows at a share of epsilon for each."""
+    """By person; by the first record of each; and, wrongly, by rows at a share of epsilon for
+    each.
+    """
     first = table.drop_duplicates("id")
     for name, rows, unit, spent in (
         ("persons", table, Unit("id", number), epsilon),
@@ -75,7 +79,9 @@ def main(runs: int) -> None:
                     off, within, half = (np.array(column) for column in zip(*results, strict=True))
                     rmse = np.sqrt(np.mean(off**2))
                     design = f"{number},1-{most},{by},{epsilon:g},{name},{len(off)}"
-                    print(f"{design},{rmse:.3f},{within.mean():.3f},{np.median(half):.3f}", flush=True)
+                    print(
+                        f"{design},{rmse:.3f},{within.mean():.3f},{np.median(half):.3f}", flush=True
+                    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Populations whose average effect is known, each with a public domain that was written down without data."""
+"""Populations whose average effect is known, each with a public domain that was written down
+without data.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from dp2erm_cvx.datasets import SCENARIOS, draw_covariates, load_nhefs, nhefs_do
 #: Draws rows x (n, k) and both outcomes (n, 2) from (generator, n).
 People = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
-#: Constant and slopes of the logit of treatment, and of the outcome, in "binary"; the shift under treatment.
+#: Constant and slopes of the logit of treatment, and of the outcome, in "binary"; the shift under
+#: treatment.
 _TREATED = np.array([0.1, -0.15, 0.225, -0.15, -0.2, 0.1, 0.05, -0.075, 0.225, -0.15, -0.2])
 _CONTROL = np.array([-0.05, 0.175, 0.1, -0.125, 0.075, -0.1, 0.2, -0.2, 0.175, -0.1, 0.2])
 _SHIFT = -0.42585
@@ -29,7 +32,9 @@ _SHIFT = -0.42585
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Records, and what is unknown of real ones: ``outcomes`` (n, 2) of both arms, ``propensity`` (n,)."""
+    """Records, and what is unknown of real ones: ``outcomes`` (n, 2) of both arms, ``propensity``
+    (n,).
+    """
 
     dataset: Dataset
     outcomes: Array
@@ -38,9 +43,11 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """A population, and what a data holder may declare about it by the sizes of covariates and outcome alone.
+    """A population, and what a data holder may declare about it by the sizes of covariates and
+    outcome alone.
 
-    ``effect`` is E[Y(1) - Y(0)], ``effect_on_treated`` the same given A = 1, None where it is not known.
+    ``effect`` is E[Y(1) - Y(0)], ``effect_on_treated`` the same given A = 1, None where it is not
+    known.
     """
 
     name: str
@@ -57,14 +64,18 @@ class Population:
         propensity = self.propensity(x)
         a = (rng.random(n_samples) < propensity).astype(np.int64)
         observed = np.where(a == 1, outcomes[:, 1], outcomes[:, 0])
-        return Sample(Dataset.from_arrays(x, a, observed, self.domain.columns), outcomes, propensity)
+        return Sample(
+            Dataset.from_arrays(x, a, observed, self.domain.columns), outcomes, propensity
+        )
 
 
 def people_of(
     covariates: Callable[[np.random.Generator, int], Array],
     outcomes: Callable[[np.random.Generator, Array], Array],
 ) -> People:
-    """Draws rows x (n, k) from (generator, n), and then Y(0) and Y(1), (n, 2), from (generator, x)."""
+    """Draws rows x (n, k) from (generator, n), and then Y(0) and Y(1), (n, 2), from (generator,
+    x).
+    """
 
     def drawn(rng: np.random.Generator, n_samples: int) -> tuple[Array, Array]:
         x = covariates(rng, n_samples)
@@ -74,9 +85,13 @@ def people_of(
 
 
 def population_domain(features_bound: float, outcome_bound: float, center: float = 0.0) -> Domain:
-    """Covariates of a norm, a constant beside them, and outcomes of ``center`` +- ``outcome_bound``."""
+    """Covariates of a norm, a constant beside them, and outcomes of ``center`` +-
+    ``outcome_bound``.
+    """
     bound = math.hypot(1.0, features_bound)
-    return Domain(covariate_bound=bound, outcome_bound=outcome_bound, outcome_center=center, intercept=1.0)
+    return Domain(
+        covariate_bound=bound, outcome_bound=outcome_bound, outcome_center=center, intercept=1.0
+    )
 
 
 def _normal(columns: int) -> Callable[[np.random.Generator, int], Array]:
@@ -101,7 +116,11 @@ def _regions_propensity(x: Array) -> Array:
 def _regions_outcomes(rng: np.random.Generator, x: Array) -> Array:
     first, second = x.T
     # the last rule that applies decides
-    rules = [(first < 0) & (second <= 0.05), (first <= 0) & (second > 0.05), (first > 0) & (second > 0)]
+    rules = [
+        (first < 0) & (second <= 0.05),
+        (first <= 0) & (second > 0.05),
+        (first > 0) & (second > 0),
+    ]
     base = np.select(rules[::-1], [-0.7, -0.4, 0.6], 0.1)
     return _shifted(base + 0.05 * rng.standard_normal(len(x)), 0.2, 1.0)
 
@@ -119,14 +138,17 @@ def _binary_effect() -> float:
 
 
 def _varying_outcomes(rng: np.random.Generator, x: Array) -> Array:
-    return _shifted(3.0 + 2.0 * x[:, 0] + 0.5 * rng.standard_normal(len(x)), 0.5 + x[:, 2] - x[:, 1])
+    return _shifted(
+        3.0 + 2.0 * x[:, 0] + 0.5 * rng.standard_normal(len(x)), 0.5 + x[:, 2] - x[:, 1]
+    )
 
 
-#: Populations by name. The first three are those of Lebeda, Even, Bellet & Josse (arXiv 2505.19589).
+#: Populations by name. The first three are those of Lebeda, Even, Bellet & Josse (arXiv
+#: 2505.19589).
 #:
-#: Standard normals are clipped at the norm 3, two of them that have ranges at 4.2, and ten of them at 4 (the
-#: root mean square of their norm is 3.2). Uniforms are not clipped at all. Outcomes are clipped to the
-#: interval that their authors state, or at five units.
+#: Standard normals are clipped at the norm 3, two of them that have ranges at 4.2, and ten of them
+#: at 4 (the root mean square of their norm is 3.2). Uniforms are not clipped at all. Outcomes are
+#: clipped to the interval that their authors state, or at five units.
 POPULATIONS = {
     one.name: one
     for one in (
@@ -141,8 +163,12 @@ POPULATIONS = {
         Population(
             "regions",
             0.2,
-            # a column from -3 to 3 is scaled to one from -1 to 1, and both together have the norm sqrt(2)
-            replace(population_domain(math.sqrt(2.0), 1.0), ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)}),
+            # a column from -3 to 3 is scaled to one from -1 to 1, and both together have the norm
+            # sqrt(2)
+            replace(
+                population_domain(math.sqrt(2.0), 1.0),
+                ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)},
+            ),
             0.5,
             people_of(_normal(2), _regions_outcomes),
             _regions_propensity,
@@ -166,15 +192,17 @@ POPULATIONS = {
     )
 }
 
-#: Of the paper's scenarios: center and bound of the outcome, and a guess of its deviation beside a line.
+#: Of the paper's scenarios: center and bound of the outcome, and a guess of its deviation beside a
+#: line.
 _OUTCOMES = {"linear": (0.0, 20.0, 1.5), "tree": (4.0, 27.0, 4.0), "nonlinear": (3.0, 14.0, 2.0)}
 
 
 def paper_population(scenario: str) -> Population:
     """A scenario of the paper as a population whose average effect is known. Raises KeyError.
 
-    The norm of the covariates, all within [-1, 1], is at most 2.2 in 97 of 100 records. Center and bound of
-    the outcome are rounded and hold five standard deviations; such constants are public in simulations alone.
+    The norm of the covariates, all within [-1, 1], is at most 2.2 in 97 of 100 records. Center and
+    bound of the outcome are rounded and hold five standard deviations; such constants are public in
+    simulations alone.
     """
     center, bound, residual_scale = _OUTCOMES[scenario]
     return Population(
@@ -192,7 +220,9 @@ def _paper_effects() -> dict[str, float]:
     """E[contrast]: the density of a covariate is the normal one over [-1, 1]."""
     mass = float(ndtr(1.0) - ndtr(-1.0))
     variance = 1.0 - 2.0 * float(np.exp(-0.5) / np.sqrt(2.0 * np.pi)) / mass
-    low, near, middle = (float(ndtr(b) - ndtr(a)) / mass for a, b in ((-1, -0.5), (-0.5, -0.25), (-0.5, 0.5)))
+    low, near, middle = (
+        float(ndtr(b) - ndtr(a)) / mass for a, b in ((-1, -0.5), (-0.5, -0.25), (-0.5, 0.5))
+    )
     return {
         "linear": 0.0,
         "tree": 6.0 * (low - middle) + 5.0 * (low + near) * (1.0 - 2.0 * low) + 1.0,
@@ -201,7 +231,9 @@ def _paper_effects() -> dict[str, float]:
 
 
 def _linear_on_treated() -> float:
-    """E[contrast | A = 1] by Gauss and Legendre: of four covariates the propensity knows the first two."""
+    """E[contrast | A = 1] by Gauss and Legendre: of four covariates the propensity knows the first
+    two.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(40)
     weights = weights * np.exp(-0.5 * nodes**2)
     first, second = np.meshgrid(nodes, nodes, indexing="ij")
@@ -211,17 +243,21 @@ def _linear_on_treated() -> float:
 
 @functools.cache
 def nhefs_plasmode() -> Population:
-    """A population in which everything about the effect is known and the covariates are those of NHEFS.
+    """A population in which everything about the effect is known and the covariates are those of
+    NHEFS.
 
-    Covariates are resampled from the 1,566 records. Treatments follow the logistic regression, outcomes the
-    linear regressions of either arm, that fit these records, with the residuals of a record drawn at random.
-    The effect varies, and both models are linear in the scaled covariates before any clip.
+    Covariates are resampled from the 1,566 records. Treatments follow the logistic regression,
+    outcomes the linear regressions of either arm, that fit these records, with the residuals of a
+    record drawn at random. The effect varies, and both models are linear in the scaled covariates
+    before any clip.
     """
     data = load_nhefs()
     # in kg: losses of bounded slope and clipped residuals need no tighter bound than 40
     domain = nhefs_domain(covariate_bound=math.hypot(1.0, 2.5), outcome_bound=40.0, intercept=1.0)
     rows = domain.features(data.X)
-    logistic = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, fit_intercept=False)
+    logistic = LogisticRegression(
+        C=np.inf, solver="newton-cholesky", tol=1e-10, fit_intercept=False
+    )
     slope = logistic.fit(rows, data.a).coef_[0]
     fitted, residuals = [], np.empty(len(data.a))
     for arm in (0, 1):
@@ -241,11 +277,22 @@ def nhefs_plasmode() -> Population:
     )
 
 
-#: Where most twin births are, as is known without the file: what :func:`twins_population` scales to [-1, 1].
-#: Of cigarettes and drinks a day, which are mostly none, 0 is the center.
-_USUAL = ((1, 5), (-20, 20), (-10, 10), (0, 60), (26, 40), (18, 38), (8, 16), (1, 2), (0, 6), (0, 20))
-#: What it adjusts for beside amounts: risks and levels of more than one birth in a hundred, without the first
-#: level of a category. A column of a handful of records separates the arms.
+#: Where most twin births are, as is known without the file: what :func:`twins_population` scales to
+#: [-1, 1]. Of cigarettes and drinks a day, which are mostly none, 0 is the center.
+_USUAL = (
+    (1, 5),
+    (-20, 20),
+    (-10, 10),
+    (0, 60),
+    (26, 40),
+    (18, 38),
+    (8, 16),
+    (1, 2),
+    (0, 6),
+    (0, 20),
+)
+#: What it adjusts for beside amounts: risks and levels of more than one birth in a hundred, without
+#: the first level of a category. A column of a handful of records separates the arms.
 _COMMON = (
     *("anemia", "diabetes", "hydra", "phyper", "incervix", "preterm", "uterine", "othermr"),
     *("adequacy=2", "adequacy=3", "resstatb=2", "resstatb=3"),
@@ -254,14 +301,16 @@ _COMMON = (
 
 @functools.cache
 def twins_population(path: str | Path, sha256: str | None) -> Population:
-    """Pairs of twins drawn with replacement, of whom one is seen: the effect of being the heavier on death.
+    """Pairs of twins drawn with replacement, of whom one is seen: the effect of being the heavier
+    on death.
 
-    Both outcomes of a pair are in the file, so that the effect is known: by design. Who is seen is drawn
-    here, the heavier the more likely the longer the mother carried, which also saves lives: the log odds are
-    5 (g - 1/2), g being weeks of gestation from 17 to 47 as 0 to 1.
+    Both outcomes of a pair are in the file, so that the effect is known: by design. Who is seen is
+    drawn here, the heavier the more likely the longer the mother carried, which also saves lives:
+    the log odds are 5 (g - 1/2), g being weeks of gestation from 17 to 47 as 0 to 1.
 
-    Covariates are ten amounts, eight risks and four levels. Their norm is clipped at 2.5: an amount is half a
-    unit or so from the middle of its usual range, and one or two of the others are present. Raises as
+    Covariates are ten amounts, eight risks and four levels. Their norm is clipped at 2.5: an amount
+    is half a unit or so from the middle of its usual range, and one or two of the others are
+    present. Raises as
     :func:`~twins_data.read_twins` does.
     """
     known = read_twins(path, sha256=sha256)

@@ -1,7 +1,8 @@
-"""Excess objective and error of the parameter against n, beside the consistency theorem of the paper.
+"""Excess objective and error of the parameter against n, beside the consistency theorem of the
+paper.
 
-``python rates.py --workers 2`` takes 11 minutes. The linear scenario at one budget, and the same with every
-covariate twice: half of R^p has no curvature then.
+``python rates.py --workers 2`` takes 11 minutes. The linear scenario at one budget, and the same
+with every covariate twice: half of R^p has no curvature then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,20 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from common import Cell, Design, Row, budget_of, cells, each, grid, legend_below, means, report, run, start
+from common import (
+    Cell,
+    Design,
+    Row,
+    budget_of,
+    cells,
+    each,
+    grid,
+    legend_below,
+    means,
+    report,
+    run,
+    start,
+)
 from figure1 import IPW, UNIFORM
 from matplotlib.figure import Figure
 from rules import Constants, PlannedRule, Weights, effective_share, first_stage, plan_rule
@@ -35,7 +49,8 @@ STRONG, NONE = "strongly convex", "not strongly convex"
 #: Level at which the observed tail of the excess is compared with the bound.
 LEVEL = 0.95
 #: Pairs of noise scales: the paper's bounds against the sharp ones, then composition against direct
-#: calibration, all as the paper prints them, which is what its "117 times larger" compares, and all sharp.
+#: calibration, all as the paper prints them, which is what its "117 times larger" compares, and all
+#: sharp.
 PAIRS = (("paper", "sharp"), ("composition-printed", "paper"), ("composition-sharp", "sharp"))
 FULL: Design = {
     "seed": 2604,
@@ -46,8 +61,13 @@ FULL: Design = {
     "epsilon": 1.0,
     "noises": ["gamma", "gaussian"],
     "families": ["sharp", "paper", "composition-printed"],
-    "constants": Constants(1.5, 4.0, "l1", theta_radius=2.0),  # as in the paper, of which this is a study
-    "schemes": {"w = 1": UNIFORM, "IPW": {name: IPW[name] for name in ("program", "settings", "paper")}},
+    "constants": Constants(
+        1.5, 4.0, "l1", theta_radius=2.0
+    ),  # as in the paper, of which this is a study
+    "schemes": {
+        "w = 1": UNIFORM,
+        "IPW": {name: IPW[name] for name in ("program", "settings", "paper")},
+    },
 }
 QUICK: Design = {
     "n_samples": [200, 800, 3200],
@@ -59,7 +79,9 @@ QUICK: Design = {
 
 
 def noise_tail(calibration: Calibration, level: float) -> float:
-    """``P(||b||_2 >= level)``, rounded up; for box noise a bound, by ``||b||_2 <= ||m||_2 max |b_j|/m_j``."""
+    """``P(||b||_2 >= level)``, rounded up; for box noise a bound, by ``||b||_2 <= ||m||_2 max
+    |b_j|/m_j``.
+    """
     ratio = max(0.0, level * (1.0 - 1e-9) / calibration.unit)
     p = calibration.n_parameters
     if calibration.noise.pure:
@@ -74,9 +96,10 @@ def noise_tail(calibration: Calibration, level: float) -> float:
 class PaperUtility:
     """Constants of Theorem utility as printed (arXiv 2602.12604), and its tails.
 
-    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
-    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 = ``||theta_opt||`` the excess is at
-    most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective.
+    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho +
+    gamma)^2``, ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 =
+    ``||theta_opt||`` the excess is at most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the
+    objective.
     """
 
     A: float
@@ -113,9 +136,10 @@ class PaperUtility:
     def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
         """Printed bound on the probability of an excess of t, at most 1; 1 below C.
 
-        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``, ``C_p = e (2 (p - 1)
-        / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise: ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``.
-        ``calibration`` has the gamma that the constants were computed at. Raises DeclarationError.
+        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``, ``C_p = e
+        (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise: ``2 exp(-(n D_t - sigma
+        sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` has the gamma that the constants were
+        computed at. Raises DeclarationError.
         """
         n = whole_number("n_samples", n_samples, at_least=1)
         if public_number("excess", excess, at_least=0.0) < self.C:
@@ -133,11 +157,12 @@ class PaperUtility:
 def costs(
     rule: PlannedRule, records: Records, w: Array, draws: int, rng: np.random.Generator
 ) -> tuple[Array, dict[str, float]]:
-    """Thetas (draws, p), and in units of the objective per record: mean excess, its quantile, its bound.
+    """Thetas (draws, p), and in units of the objective per record: mean excess, its quantile, its
+    bound.
 
     ``error`` is the mean distance to the minimizer on the same sample: the price of privacy alone.
-    ``exceeded`` is the share of draws whose excess is above the bound at the quantile of ``||b||``, which
-    should be at most ``1 - LEVEL`` up to chance.
+    ``exceeded`` is the share of draws whose excess is above the bound at the quantile of ``||b||``,
+    which should be at most ``1 - LEVEL`` up to chance.
     """
     calibration, second, n = rule.plan.main.calibration, rule.plan.study.second, records.n_samples
     unperturbed = second.instance(records, w, gamma=0.0)
@@ -159,14 +184,18 @@ def costs(
         "excess": float(np.mean(excess)),
         "excess_quantile": float(np.quantile(excess, LEVEL)),
         "excess_bound": bound,
-        "paper_excess_bound": _quantile(lambda at: paper.tail(at, n, calibration), max(paper.C, 1e-12)),
+        "paper_excess_bound": _quantile(
+            lambda at: paper.tail(at, n, calibration), max(paper.C, 1e-12)
+        ),
         "exceeded": float(np.mean(excess > bound)),
         "error": float(np.mean(np.linalg.norm(thetas - best, axis=1))),
     }
 
 
 def _quantile(tail: Callable[[float], float], start: float) -> float:
-    """Where a tail that falls from 1 comes down to ``1 - LEVEL``, by bisection from below ``start``."""
+    """Where a tail that falls from 1 comes down to ``1 - LEVEL``, by bisection from below
+    ``start``.
+    """
     low, high = 0.0, start
     while tail(high) > 1 - LEVEL:
         high *= 2
@@ -218,7 +247,9 @@ def limit(design: Design, curvature: str, name: str) -> dict[str, Array]:
     for family in design["families"]:
         if constants.norm(family) not in images:
             second = (
-                constants.second_stage(family).resolve(domain.space).instance(weights.records, w, gamma=0.0)
+                constants.second_stage(family)
+                .resolve(domain.space)
+                .instance(weights.records, w, gamma=0.0)
             )
             images[constants.norm(family)] = image(
                 curvature, solve(second, solver="newton", throw=False).value
@@ -227,7 +258,9 @@ def limit(design: Design, curvature: str, name: str) -> dict[str, Array]:
 
 
 def rows(design: Design, cell: Cell) -> list[Row]:
-    """Every scheme, family and noise on one dataset; scales of noise, which no data change, once."""
+    """Every scheme, family and noise on one dataset; scales of noise, which no data change,
+    once.
+    """
     curvature, n, constants = cell["curvature"], cell["n"], design["constants"]
     data = drawn(curvature, n, cell.rng("train"))
     weights = Weights(constants.domain(n).records(data.X, data.a, data.y))
@@ -254,15 +287,23 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 
 
 def slope(x: Array, y: Array) -> tuple[float, float]:
-    """Least-squares slope of log y in log x, and the half width of its 95 % interval (inf for two points)."""
+    """Least-squares slope of log y in log x, and the half width of its 95 % interval (inf for two
+    points).
+    """
     fit, free = linregress(np.log(x), np.log(y)), len(x) - 2
     return float(fit.slope), float(t.ppf(0.975, free) * fit.stderr) if free > 0 else np.inf
 
 
 def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Slopes of the logarithm of each quantity in that of n, with 95 % intervals; ratios of noise scales."""
+    """Slopes of the logarithm of each quantity in that of n, with 95 % intervals; ratios of noise
+    scales.
+    """
     by = ["curvature", "scheme", "family", "noise"]
-    fitted = {"excess": "excess ~ n^", "error": "error ~ n^", "population_error": "to the population ~ n^"}
+    fitted = {
+        "excess": "excess ~ n^",
+        "error": "error ~ n^",
+        "population_error": "to the population ~ n^",
+    }
     last = {
         "V": "V at the last n",
         "excess_quantile": "95 % of the excess there",
@@ -270,10 +311,14 @@ def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         "paper_excess_bound": "the paper's",
     }
     lines = []
-    for place, group in means(table, [*by, "n"], [*fitted, *last, "exceeded"]).groupby(by, sort=False):
+    for place, group in means(table, [*by, "n"], [*fitted, *last, "exceeded"]).groupby(
+        by, sort=False
+    ):
         line = dict(zip(by, place, strict=True))
         for name, label in fitted.items():
-            line[label] = "{:.2f}±{:.2f}".format(*slope(group["n"].to_numpy(), group[name].to_numpy()))
+            line[label] = "{:.2f}±{:.2f}".format(
+                *slope(group["n"].to_numpy(), group[name].to_numpy())
+            )
         line |= {label: f"{group[name].iloc[-1]:.2g}" for name, label in last.items()}
         lines.append(line | {"above the bound": f"{group['exceeded'].max():.3f}"})
     yield pd.DataFrame(lines)
@@ -311,9 +356,13 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
 
 def _panel(ax, part: pd.DataFrame, name: str, strong: bool) -> None:
     ax.set(xscale="log", yscale="log")
-    for number, ((scheme, family), line) in enumerate(part.groupby(["scheme", "family"], sort=False)):
+    for number, ((scheme, family), line) in enumerate(
+        part.groupby(["scheme", "family"], sort=False)
+    ):
         color = COLORS[number % len(COLORS)]
-        ax.plot(line["n"], line[name], "o-", color=color, markersize=3.5, label=f"{scheme}, {family}")
+        ax.plot(
+            line["n"], line[name], "o-", color=color, markersize=3.5, label=f"{scheme}, {family}"
+        )
         half = line[f"{name}_half"].fillna(0.0)
         low = (line[name] - half).clip(lower=line[name] / 10)  # a logarithm has no zero
         ax.fill_between(line["n"], low, line[name] + half, color=color, alpha=0.2, linewidth=0)
@@ -324,7 +373,9 @@ def _panel(ax, part: pd.DataFrame, name: str, strong: bool) -> None:
         first, last = part["n"].min(), part["n"].max()
         top = part[part["n"] == first][name].min()
         ends = (top, top * (first / last) ** rate)
-        ax.plot((first, last), ends, linestyle=style, color="0.4", label=f"slope {text}, of the theorem")
+        ax.plot(
+            (first, last), ends, linestyle=style, color="0.4", label=f"slope {text}, of the theorem"
+        )
 
 
 def main() -> None:
@@ -333,7 +384,9 @@ def main() -> None:
     parts = [(curvature, name) for curvature in (STRONG, NONE) for name in design["schemes"]]
     limits = each(limit, [(design, *part) for part in parts], folder, args.workers)
     design["limits"] = dict(zip(parts, limits, strict=True))
-    keys = grid(curvature=(STRONG, NONE), n=design["n_samples"], replicate=range(design["replicates"]))
+    keys = grid(
+        curvature=(STRONG, NONE), n=design["n_samples"], replicate=range(design["replicates"])
+    )
     table = run(rows, design, cells(design, keys), folder, args.workers)
     report(folder, summary(table), figures(table))
 

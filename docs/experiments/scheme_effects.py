@@ -1,8 +1,10 @@
-"""How often intervals of effects by the weights of a scheme hold the truth: ``python scheme_effects.py``.
+"""How often intervals of effects by the weights of a scheme hold the truth: ``python
+scheme_effects.py``.
 
-Ten populations whose effect is known are drawn, and a sample is answered up to five times with one budget: by
-three unlike schemes, by base weights that balance nothing, and without weights. ``--quick`` takes seconds;
-``--variant many`` has enough samples for a coverage, and ``--variant broken`` draws two clusters.
+Ten populations whose effect is known are drawn, and a sample is answered up to five times with one
+budget: by three unlike schemes, by base weights that balance nothing, and without weights.
+``--quick`` takes seconds; ``--variant many`` has enough samples for a coverage, and ``--variant
+broken`` draws two clusters.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.program.files import program_of_file
 
 HERE = Path(__file__).parent
-#: Outcomes are lines with residuals of standard deviation 1 unless a population says otherwise. Arms lie at
-#: most 1 apart where no ``confounding`` is declared.
+#: Outcomes are lines with residuals of standard deviation 1 unless a population says otherwise.
+#: Arms lie at most 1 apart where no ``confounding`` is declared.
 POPULATIONS = (
     Cell("small", 1000, 1.0, odds=0.65),
     Cell("two columns", 4000, 0.5, p=2, law="uniform", odds=0.3),
@@ -42,7 +44,9 @@ POPULATIONS = (
     Cell("many, 0/1 columns", 30_000, 4.0, law="switches", odds=1.8, declared={"confounding": 1.3}),
 )
 #: What the rehearsal takes for granted does not hold: two clusters, and the treatment follows them.
-BROKEN = (Cell("two clusters", 16_000, 1.0, p=1, law="clusters", odds=2.5, declared={"confounding": 1.6}),)
+BROKEN = (
+    Cell("two clusters", 16_000, 1.0, p=1, law="clusters", odds=2.5, declared={"confounding": 1.6}),
+)
 NONE, BASES = "no weights", "base weights"
 RULED = "entropy_balancing"
 FILES = ("square_scheme", "logit_scheme")
@@ -53,7 +57,9 @@ DESIGN = {
     "samples": {NONE: 20, BASES: 1, RULED: 20, "square_scheme": 1, "logit_scheme": 1},
 }
 VARIANTS = {
-    "many": {"samples": {NONE: 100, BASES: 40, RULED: 100, "square_scheme": 40, "logit_scheme": 40}},
+    "many": {
+        "samples": {NONE: 100, BASES: 40, RULED: 100, "square_scheme": 40, "logit_scheme": 40}
+    },
     "broken": {
         "populations": [one.name for one in BROKEN],
         "samples": {NONE: 30, BASES: 1, RULED: 30, "square_scheme": 30, "logit_scheme": 30},
@@ -171,7 +177,9 @@ def measured(part: pd.DataFrame) -> common.Row:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A line for every population and what answered; of one sample the half width alone says something."""
+    """A line for every population and what answered; of one sample the half width alone says
+    something.
+    """
     lines = []
     for (name, weights), part in table.groupby(["population", "weights"], sort=False):
         population = population_of(str(name))
@@ -206,7 +214,9 @@ def main() -> None:
     places = common.cells(seeded, keys(design["samples"], names))
     table = common.run(answered, seeded, places, folder, args.workers)
     order = {name: place for place, name in enumerate([*names, *design["samples"]])}
-    table = table.sort_values(["population", "weights"], key=lambda column: column.map(order), kind="stable")
+    table = table.sort_values(
+        ["population", "weights"], key=lambda column: column.map(order), kind="stable"
+    )
     lines = summary(table)
     lines.to_csv(folder / "table.csv", index=False)
     common.report(folder, [lines])

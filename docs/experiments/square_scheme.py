@@ -1,4 +1,6 @@
-"""A scheme of one's own: weights of least variance, the masses of both arms among what they balance."""
+"""A scheme of one's own: weights of least variance, the masses of both arms among what they
+balance.
+"""
 
 from typing import Any
 
@@ -8,7 +10,9 @@ from dp2erm_cvx.program import scheme, setting
 
 
 @scheme(ridge=0.03, cap=2.0, treated=setting(0.5, above=0, below=1))
-def square_scheme(w: cp.Variable, records: Any, ridge: float, cap: float, treated: float) -> cp.Problem:
+def square_scheme(
+    w: cp.Variable, records: Any, ridge: float, cap: float, treated: float
+) -> cp.Problem:
     """Weights near 1 in squares, their imbalance penalized (Zubizarreta 2015).
 
     Parameters
@@ -16,7 +20,8 @@ def square_scheme(w: cp.Variable, records: Any, ridge: float, cap: float, treate
     ridge
         Above 0: an imbalance costs its square over 2 n times this.
     cap
-        At least 2: no weight is above so many times the mean weight of its arm, if both arms weigh half.
+        At least 2: no weight is above so many times the mean weight of its arm, if both arms weigh
+        half.
     treated
         Public share of the treated, for the caps alone.
     """

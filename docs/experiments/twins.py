@@ -1,9 +1,9 @@
 """Table 1 of Lee & Chen: rules for semi-synthetic outcomes on the covariates of Twins.
 
-``python twins.py --data Twin_Data.csv.gz --workers 2`` takes 12 minutes, ``--quick`` seconds. Outcomes are
-by the generator of Crabbe et al. (2022). The paper does not state their seed, scale and propensity; these
-are ours. Of the seeds 1, 2 and 3 we take the one on which weights matter most without privacy (accuracy 0.84
-at w = 1, 0.90 with IPW).
+``python twins.py --data Twin_Data.csv.gz --workers 2`` takes 12 minutes, ``--quick`` seconds.
+Outcomes are by the generator of Crabbe et al. (2022). The paper does not state their seed, scale
+and propensity; these are ours. Of the seeds 1, 2 and 3 we take the one on which weights matter most
+without privacy (accuracy 0.84 at w = 1, 0.90 with IPW).
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ _CURVES = (
 class Outcomes:
     """The generator; everything that the paper leaves open is declared.
 
-    ``n_important`` columns are prognostic, as many predictive for either arm, drawn without overlap from
-    ``seed``, with coefficients uniform on [-1, 1]. ``nonlinearity`` = omega mixes the linear score u with a
-    curve of it: ``(1 - omega) u + omega chi(u)``. ``treat_share`` is the share of records whose effect is
-    positive: a constant is subtracted from the outcome under treatment until it holds. ``outcome_scale``
-    multiplies outcomes. ``propensity`` is expit of ``propensity_strength`` times the z-score of the effect
-    ("pred"), of the prognostic score ("prog") or of a column that matters to nothing ("irrelevant").
+    ``n_important`` columns are prognostic, as many predictive for either arm, drawn without overlap
+    from ``seed``, with coefficients uniform on [-1, 1]. ``nonlinearity`` = omega mixes the linear
+    score u with a curve of it: ``(1 - omega) u + omega chi(u)``. ``treat_share`` is the share of
+    records whose effect is positive: a constant is subtracted from the outcome under treatment
+    until it holds. ``outcome_scale`` multiplies outcomes. ``propensity`` is expit of
+    ``propensity_strength`` times the z-score of the effect ("pred"), of the prognostic score
+    ("prog") or of a column that matters to nothing ("irrelevant").
     """
 
     n_important: int = 8
@@ -80,14 +81,18 @@ class Outcomes:
         prognostic, control, treated = scores
         effect = treated - control
         effect = effect - np.quantile(effect, 1 - self.treat_share)
-        score = {"pred": effect, "prog": prognostic, "irrelevant": X[:, order[3 * k]]}[self.propensity]
+        score = {"pred": effect, "prog": prognostic, "irrelevant": X[:, order[3 * k]]}[
+            self.propensity
+        ]
         spread = float(np.std(score)) or 1.0
         propensity = expit(self.propensity_strength * ((score - np.mean(score)) / spread))
         a = (rng.random(len(X)) < propensity).astype(np.int64)
         contrast = self.outcome_scale * effect
         main = self.outcome_scale * (prognostic + control) + contrast / 2
         y = main + (a - 0.5) * contrast + self.noise * rng.standard_normal(len(X))
-        unknown = Scenario("twins", _unknown, _unknown, lambda rows, arm: np.full(len(rows), self.noise**2))
+        unknown = Scenario(
+            "twins", _unknown, _unknown, lambda rows, arm: np.full(len(rows), self.noise**2)
+        )
         return Simulation(unknown, Dataset.from_arrays(X, a, y), propensity, contrast, main)
 
 
@@ -122,7 +127,12 @@ FULL: Design = {
                 *({"ridge": 0.1, "radius": 0.5}, {"ridge": 0.01, "radius": 0.5}),
                 {"ridge": 0.01, "radius": 1.0, "trim": 3.0},
             ],
-            "EBW": [{"ridge": 5.0}, {"ridge": 1.5}, {"ridge": 0.5}, {"ridge": 0.03, "radius": 0.25}],
+            "EBW": [
+                {"ridge": 5.0},
+                {"ridge": 1.5},
+                {"ridge": 0.5},
+                {"ridge": 0.03, "radius": 0.25},
+            ],
             "MMD": [{"ridge": 10.0}, {"ridge": 1.0}],
         },
     },
@@ -159,12 +169,16 @@ def rows(design: Design, cell: Cell) -> list[Row]:
     """A training subset of a form."""
     _, pool = pools(design, cell["form"])
     order, n = cell.rng("subset").permutation(pool.dataset.n_samples), design["n_samples"]
-    trial = Trial(taken(pool, order[:n]), taken(pool, order[n:]), design["epsilons"], design["draws"])
+    trial = Trial(
+        taken(pool, order[:n]), taken(pool, order[n:]), design["epsilons"], design["draws"]
+    )
     return all_rows(design, design["choices"], cell["form"], trial, cell)
 
 
 def summary(design: Design, table: pd.DataFrame) -> pd.DataFrame:
-    """Mean accuracy (standard deviation over subsets) by budget; without one in the first column."""
+    """Mean accuracy (standard deviation over subsets) by budget; without one in the first
+    column.
+    """
     by = ["form", "scheme", "noise", "family"]
     errors = means(table, [*by, "epsilon"], ["accuracy"])
     spread = errors["accuracy_half"] * np.sqrt(design["replicates"]) / Z

@@ -18,7 +18,18 @@ from dp2erm_cvx.errors import DataError
 SHA256 = "0128e5dfdeb468e85fd2818330beff49d4d433b7f7d56d3eb678f87ab15b00a9"
 #: Risk factors: 1 yes, 2 no, 8 or 9 not stated, which is taken as no.
 RISKS = (
-    *("anemia", "cardiac", "lung", "diabetes", "herpes", "hydra", "hemo", "chyper", "phyper", "eclamp"),
+    *(
+        "anemia",
+        "cardiac",
+        "lung",
+        "diabetes",
+        "herpes",
+        "hydra",
+        "hemo",
+        "chyper",
+        "phyper",
+        "eclamp",
+    ),
     *("incervix", "pre4000", "preterm", "renal", "rh", "uterine", "othermr"),
 )
 #: Public ranges of counts and amounts; values beyond are clipped.
@@ -44,7 +55,8 @@ _ALIVE = 9999
 class Twins:
     """``X`` (11,400, 39) in [0, 1] by public rules, and the names of its columns.
 
-    ``deaths`` (11,400, 2) in {0, 1} says who of a pair died in the first year: the lighter, and the heavier.
+    ``deaths`` (11,400, 2) in {0, 1} says who of a pair died in the first year: the lighter, and the
+    heavier.
     """
 
     X: Array = field(repr=False)
@@ -55,9 +67,10 @@ class Twins:
 def read_twins(path: str | Path, *, sha256: str | None = SHA256) -> Twins:
     """Read ``Twin_Data.csv.gz``.
 
-    No rule reads the data: ranges and levels are public, and a risk factor that is not stated counts as
-    absent, which in this file is also its mode. Raises DataError where the file is missing, has another
-    digest than ``sha256`` (None: any), lacks a column or holds what is no number.
+    No rule reads the data: ranges and levels are public, and a risk factor that is not stated
+    counts as absent, which in this file is also its mode. Raises DataError where the file is
+    missing, has another digest than ``sha256`` (None: any), lacks a column or holds what is no
+    number.
     """
     try:
         content = Path(path).read_bytes()
@@ -82,4 +95,6 @@ def read_twins(path: str | Path, *, sha256: str | None = SHA256) -> Twins:
         days = np.column_stack([table["outcome(t=0)"], table["outcome(t=1)"]])
     except (OSError, ValueError, KeyError, IndexError, StopIteration) as error:
         raise DataError(f"{path}: not the Twins table ({type(error).__name__}: {error})") from None
-    return Twins(np.column_stack(list(parts.values())), tuple(parts), (days < _ALIVE).astype(np.float64))
+    return Twins(
+        np.column_stack(list(parts.values())), tuple(parts), (days < _ALIVE).astype(np.float64)
+    )

@@ -1,11 +1,12 @@
 """Which sums and which caps of the weights: what they cost in V, and what imbalance they leave.
 
-``python weight_caps.py`` prints a table as CSV. Entropy of the weights stands beside the squared imbalance of
-each arm to all records, for treatments from rare to even, three sizes of confounding and two numbers of
-covariates. Four rules are compared:
+``python weight_caps.py`` prints a table as CSV. Entropy of the weights stands beside the squared
+imbalance of each arm to all records, for treatments from rare to even, three sizes of confounding
+and two numbers of covariates. Four rules are compared:
 
 - ``cap 3``: all weights have one sum, none is above 3;
-- ``caps by arm``: one sum; a weight is at most three times the mean of its arm, if each arm weighs half;
+- ``caps by arm``: one sum; a weight is at most three times the mean of its arm, if each arm weighs
+  half;
 - ``half each``: the weights of each arm have sum n / 2, with the caps that the smallest arm needs;
 - ``counts``: the weights of each arm have the number of its records as their sum, none is above 3.
 """
@@ -108,7 +109,9 @@ def declared(rule: str, share: float, ridge: float) -> FirstStage:
         sums = cp.sum(w) == records.n
         if rule in ("half each", "counts"):
             sums = records.arms.T @ w == masses
-        return cp.Problem(cp.Minimize(price - cp.sum(cp.entr(w))), [sums, w >= 0, w <= records.arms @ caps])
+        return cp.Problem(
+            cp.Minimize(price - cp.sum(cp.entr(w))), [sums, w >= 0, w <= records.arms @ caps]
+        )
 
     return balanced()
 
@@ -169,6 +172,9 @@ if __name__ == "__main__":
     if options.quick:
         used = [Design(200, 3, 0.4, 0.6)]
         ridges = RIDGES[:1]
-    print("covariates,treated,shift,rule,ridge,V,V by mass,imbalance left,effective treated,largest weight")
+    print(
+        "covariates,treated,shift,rule,ridge,V,V by mass,imbalance left,effective treated,largest "
+        "weight"
+    )
     for line in rows(used, ridges):
         print(line, flush=True)

@@ -1,7 +1,9 @@
-"""V of shipped first stages, by their own theorems and as problems in the weights; what imbalance is left.
+"""V of shipped first stages, by their own theorems and as problems in the weights; what imbalance
+is left.
 
-``python weights_as_variable.py`` prints two tables as CSV. Covariates have norms of at most 1, arms at least
-a fifth of the records. Where weights are found, the log odds of treatment are three times a covariate.
+``python weights_as_variable.py`` prints two tables as CSV. Covariates have norms of at most 1, arms
+at least a fifth of the records. Where weights are found, the log odds of treatment are three times
+a covariate.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def entropy(ridge: float, cap: float) -> FirstStage:
     def declared_entropy(w: cp.Variable, records: Any) -> cp.Problem:
         imbalance = moments_by_arm(w, records) / records.n
         price = records.n / (2 * ridge) * cp.sum_squares(imbalance)
-        return cp.Problem(cp.Minimize(-cp.sum(cp.entr(w)) + price), [cp.sum(w) == records.n, *boxed(w, cap)])
+        return cp.Problem(
+            cp.Minimize(-cp.sum(cp.entr(w)) + price), [cp.sum(w) == records.n, *boxed(w, cap)]
+        )
 
     return declared_entropy()
 
@@ -76,7 +80,9 @@ def stable(ridge: float, cap: float) -> FirstStage:
 
 
 def three_ways(kernel: Kernel, pooled: bool) -> Declared:
-    """Kernel balance of both arms to all records and to each other; half of the weight each unless pooled."""
+    """Kernel balance of both arms to all records and to each other; half of the weight each unless
+    pooled.
+    """
 
     def made(ridge: float, cap: float) -> FirstStage:
         @scheme()
@@ -96,7 +102,9 @@ def three_ways(kernel: Kernel, pooled: bool) -> Declared:
 
 
 def matching(ridge: float, cap: float) -> FirstStage:
-    """Kernel mean matching to a public sample with the kernel ``1 + <x, x'>``: means, and a constant."""
+    """Kernel mean matching to a public sample with the kernel ``1 + <x, x'>``: means, and a
+    constant.
+    """
 
     @scheme()
     def declared_matching(w: cp.Variable, records: Any) -> cp.Problem:
@@ -107,7 +115,8 @@ def matching(ridge: float, cap: float) -> FirstStage:
     return declared_matching()
 
 
-#: Name, program of the library, the same in the weights, default ridge at M = 1, largest n to solve.
+#: Name, program of the library, the same in the weights, default ridge at M = 1, largest n to
+#: solve.
 SCHEMES: tuple[tuple[str, Shipped, Declared, float, int], ...] = (
     (
         "entropy balancing",
@@ -119,7 +128,13 @@ SCHEMES: tuple[tuple[str, Shipped, Declared, float, int], ...] = (
     ("stable balancing", lambda r: stable_balancing(ridge=r, constant=1.0), stable, 2.0, 10_000),
     ("mmd", lambda r: mmd(ridge=r or 1.0), three_ways(Gaussian(), False), 1.0, 400),
     ("mmd pooled", lambda r: mmd_pooled(ridge=r or 1.0), three_ways(Gaussian(), True), 1.0, 400),
-    ("energy balancing", lambda r: energy_balancing(ridge=r), three_ways(Energy(), False), 2.0, 400),
+    (
+        "energy balancing",
+        lambda r: energy_balancing(ridge=r),
+        three_ways(Energy(), False),
+        2.0,
+        400,
+    ),
     (
         "kernel mean matching, means of a public target",
         lambda r: kernel_mean_matching(
@@ -202,7 +217,10 @@ def print_imbalance(n: int) -> None:
             left = np.linalg.norm(w @ signed) / before
             effective = np.sum(w) ** 2 / np.sum(w**2) / n
             V = program.stability(universe).V
-            print(f"{name},{ridge:g},{n},{V:.1f},{np.max(w):.2f},{left:.3f},{effective:.2f}", flush=True)
+            print(
+                f"{name},{ridge:g},{n},{V:.1f},{np.max(w):.2f},{left:.3f},{effective:.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

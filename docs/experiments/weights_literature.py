@@ -1,10 +1,11 @@
 """V of the weighting schemes of the literature where a fifth of the imbalance is left.
 
-``python weights_literature.py`` prints a table as CSV and draws V against the imbalance that is left. The
-schemes are the registered ones of the literature and those of ``tests/plugins/weighting.py``. For every
-scheme and every table the strength of its price is sought at which the distance of means that it aims at is
-a fifth of what it was. V is stated there at 400 and at 10,000 records, beside the largest movement that a
-short audit finds. The figure has the paper's entropy balancing and MMD with the paper's own bounds as well.
+``python weights_literature.py`` prints a table as CSV and draws V against the imbalance that is
+left. The schemes are the registered ones of the literature and those of
+``tests/plugins/weighting.py``. For every scheme and every table the strength of its price is sought
+at which the distance of means that it aims at is a fifth of what it was. V is stated there at 400
+and at 10,000 records, beside the largest movement that a short audit finds. The figure has the
+paper's entropy balancing and MMD with the paper's own bounds as well.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ IN_A_FILE = (
     "sparse_imbalance",
     "treated_balancing",
 )
-#: Shares of the treated and distances of the arms: three confounded tables, and two of rare treatments.
+#: Shares of the treated and distances of the arms: three confounded tables, and two of rare
+#: treatments.
 TABLES = ((0.4, 0.3), (0.4, 0.6), (0.4, 1.2), (0.14, 0.6), (0.04, 0.6))
 COLUMNS = 3
 #: Records at which V is stated.
@@ -91,7 +93,8 @@ class Strength:
     def program(self, exponent: float) -> FirstStage:
         """The program with ridge ``10**exponent``; kinks are smoothed as if they had that ridge.
 
-        A ridge of squares is a Moreau parameter, in units of the largest squared norm of a row, which is 2.
+        A ridge of squares is a Moreau parameter, in units of the largest squared norm of a row,
+        which is 2.
         """
         own = self.scheme.settings
         strength = 10.0**exponent
@@ -109,9 +112,12 @@ class Strength:
     def left(self, exponent: float, records: Records) -> float:
         """Part of the imbalance that the weights leave."""
         program = self.program(exponent)
-        # small ridges of large kinks are hard to certify, and a share of an imbalance needs few digits
+        # small ridges of large kinks are hard to certify, and a share of an imbalance needs few
+        # digits
         w = np.asarray(solve(program.instance(records), tolerance=1e-5, throw=False).value)
-        return distance(self.scheme.name, records, w) / distance(self.scheme.name, records, np.ones(len(w)))
+        return distance(self.scheme.name, records, w) / distance(
+            self.scheme.name, records, np.ones(len(w))
+        )
 
     def found(self, records: Records) -> float | None:
         """The exponent at which the imbalance that is left is ``LEFT``.
@@ -158,7 +164,9 @@ def largest_found(program: FirstStage, design: Design) -> float | None:
     records = design.drawn(1)
     data = (records.covariates, records.a, np.zeros(design.n))
     try:
-        audit = audit_stability(program, data, design.domain, search=SearchPlan(evaluations=NEIGHBORS))
+        audit = audit_stability(
+            program, data, design.domain, search=SearchPlan(evaluations=NEIGHBORS)
+        )
     except CalibrationError:
         return None
     return None if audit.unseen is None else 1.0 / audit.unseen
@@ -182,8 +190,12 @@ def rows(
                 yield f"{scheme.name},{share:g},{shift:g},-,-,-,-"
                 continue
             program = strength.program(exponent)
-            bounds = [bound(program, Design(size, COLUMNS, share, shift).universe) for size in SIZES]
-            found = largest_found(program, Design(SIZES[0], COLUMNS, share, shift)) if audited else None
+            bounds = [
+                bound(program, Design(size, COLUMNS, share, shift).universe) for size in SIZES
+            ]
+            found = (
+                largest_found(program, Design(SIZES[0], COLUMNS, share, shift)) if audited else None
+            )
             line = ",".join(shown(V) for V in bounds)
             yield f"{scheme.name},{share:g},{shift:g},{10**exponent:.3g},{line},{shown(found, 2)}"
 
@@ -242,7 +254,9 @@ OF_PAPER = (
 
 
 def draw(schemes: list[Any], path: Path, solved: int, points: int) -> None:
-    """V against the imbalance that is left, of every scheme, at 40 % treated and .6 standard deviations."""
+    """V against the imbalance that is left, of every scheme, at 40 % treated and .6 standard
+    deviations.
+    """
     share, shift = 0.4, 0.6
     figure = new_figure(WIDTH, 4.5)
     axes = figure.subplots()
@@ -283,7 +297,9 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="two schemes, one table, few records")
     parser.add_argument("--only", nargs="*", help="names of schemes; all without it")
     parser.add_argument("--unaudited", action="store_true", help="no movements are searched for")
-    parser.add_argument("--share", type=float, help="tables of this share of the treated; all without it")
+    parser.add_argument(
+        "--share", type=float, help="tables of this share of the treated; all without it"
+    )
     parser.add_argument("--figure", type=Path, help="file of the figure; none is drawn without it")
     options = parser.parse_args()
     schemes = every_scheme()

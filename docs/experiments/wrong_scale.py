@@ -1,10 +1,10 @@
 """What a wrong residual scale costs, and what none does: ``python wrong_scale.py``.
 
-Samples of a registry whose residuals have standard deviation 4 are answered at declared scales from far too
-large to far too small, without one, which releases that of the outcome first, and at half of the outcome
-bound, which a declared range alone would say. Other outcomes follow, without a declared scale and with the
-right one. Every cell has its coverage, the median half width and the root mean square error. ``--quick``
-takes seconds.
+Samples of a registry whose residuals have standard deviation 4 are answered at declared scales from
+far too large to far too small, without one, which releases that of the outcome first, and at half
+of the outcome bound, which a declared range alone would say. Other outcomes follow, without a
+declared scale and with the right one. Every cell has its coverage, the median half width and the
+root mean square error. ``--quick`` takes seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ DESIGN = {
     "samples": 100,
 }
 VARIANTS = {
-    "quick": {"scales": ["4", "0.4", RELEASED], "epsilons": (1.0,), "outcomes": ("costs",), "samples": 4}
+    "quick": {
+        "scales": ["4", "0.4", RELEASED],
+        "epsilons": (1.0,),
+        "outcomes": ("costs",),
+        "samples": 4,
+    }
 }
 
 
@@ -96,7 +101,9 @@ OUTCOMES = {
 
 
 def registry(rng: np.random.Generator) -> tuple[Array, Array, Array, float]:
-    """4,000 records of five covariates, whose outcome spreads by 4 around a line; the effect is 3."""
+    """4,000 records of five covariates, whose outcome spreads by 4 around a line; the effect is
+    3.
+    """
     X = rng.uniform(-1.0, 1.0, (4000, 5))
     a = rng.binomial(1, expit(1.2 * X[:, 0] + 0.6 * X[:, 1]))
     y = 3.0 * a + X @ np.array([5.0, 3.0, 2.0, 0.0, 0.0]) + rng.normal(0.0, 4.0, 4000)
@@ -147,7 +154,12 @@ def keys(design: common.Design) -> Iterator[common.Row]:
     for epsilon in design["epsilons"]:
         for scale in design["scales"]:
             for replicate in range(design["samples"]):
-                yield {"outcome": "registry", "epsilon": epsilon, "scale": scale, "replicate": replicate}
+                yield {
+                    "outcome": "registry",
+                    "epsilon": epsilon,
+                    "scale": scale,
+                    "replicate": replicate,
+                }
     for name in design["outcomes"]:
         truth = truth_of(name)
         for scale in (f"{OUTCOMES[name].right:g}", HALF, RELEASED):
@@ -176,7 +188,10 @@ def of_registry(table: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for scale, part in here.groupby("scale", sort=False):
         line = {"residual scale": "4 (right)" if scale == "4" else str(scale)}
-        line |= {f"epsilon {epsilon:g}": _text(own) for epsilon, own in part.groupby("epsilon", sort=False)}
+        line |= {
+            f"epsilon {epsilon:g}": _text(own)
+            for epsilon, own in part.groupby("epsilon", sort=False)
+        }
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -193,7 +208,9 @@ def of_others(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn(table: pd.DataFrame) -> Figure:
-    """Half widths over declared scales, a panel an epsilon; where fewer than 95 % hold that is told."""
+    """Half widths over declared scales, a panel an epsilon; where fewer than 95 % hold that is
+    told.
+    """
     here = table[table["outcome"] == "registry"]
     figure = new_figure(WIDTH, 3.2)
     panels = np.atleast_1d(figure.subplots(1, here["epsilon"].nunique(), sharey=True))

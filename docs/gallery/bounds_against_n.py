@@ -1,6 +1,7 @@
 """Bounds against n: how far the weights can move when one of n records changes.
 
-The paper's bound on inverse propensity weights grows like the root of n, the proven one does not grow.
+The paper's bound on inverse propensity weights grows like the root of n, the proven one does not
+grow.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """A first effect: the weight that smokers gain who quit.
 
-Intervals shrink as epsilon grows, down to what sampling alone leaves. Seeded releases show the spread of the
-noise; a seeded release carries no privacy guarantee.
+Intervals shrink as epsilon grows, down to what sampling alone leaves. Seeded releases show the
+spread of the noise; a seeded release carries no privacy guarantee.
 """
 
 import sys
@@ -25,7 +25,9 @@ for place, epsilon in enumerate(epsilons):
         low, high = model.interval_
         ax.plot([place + 0.2 * (seed - 1)] * 2, [low, high], color=BLUE, linewidth=2)
         ax.plot(place + 0.2 * (seed - 1), model.effect_, "o", color=BLUE)
-ax.axhline(augmented(data).value, color="0.4", linestyle="--", label="doubly robust, without privacy")
+ax.axhline(
+    augmented(data).value, color="0.4", linestyle="--", label="doubly robust, without privacy"
+)
 ax.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
 ax.set(xlabel="epsilon", ylabel="effect on weight, kg")
 ax.legend(frameon=False)

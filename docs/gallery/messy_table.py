@@ -1,7 +1,7 @@
 """A messy table: text treatments, categories, gaps and spelling, declared once in a codebook.
 
-The codebook is public and looks at one record at a time, so that it costs no privacy. Cells that it does not
-know become the declared level "other", gaps the declared number.
+The codebook is public and looks at one record at a time, so that it costs no privacy. Cells that it
+does not know become the declared level "other", gaps the declared number.
 """
 
 import sys

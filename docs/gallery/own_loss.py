@@ -1,6 +1,7 @@
 """A loss of your own: a conditional quantile, released with noise in its objective.
 
-A second stage is a sum over records of one curve of one margin; gamma and noise follow from the declaration.
+A second stage is a sum over records of one curve of one margin; gamma and noise follow from the
+declaration.
 """
 
 import sys

@@ -1,8 +1,9 @@
 """Audit of planted bugs: a mean with Laplace noise that is too small, or that shows all its bits.
 
-A black-box audit runs a mechanism on two neighbors and bounds its epsilon from below, with 99 % confidence.
-It underestimates: for right noise at epsilon = 1 it reports about 0.8 here. A bound above what is declared
-refutes it. Noise in doubles is a bug of its own: the lowest bits of a sum tell the dataset (Mironov 2012).
+A black-box audit runs a mechanism on two neighbors and bounds its epsilon from below, with 99 %
+confidence. It underestimates: for right noise at epsilon = 1 it reports about 0.8 here. A bound
+above what is declared refutes it. Noise in doubles is a bug of its own: the lowest bits of a sum
+tell the dataset (Mironov 2012).
 """
 
 import sys
@@ -14,7 +15,9 @@ from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 
 def noisy_mean(share, digits):
-    """The mean of numbers in [0, 1] with a share of the noise that epsilon = 1 needs, rounded or not."""
+    """The mean of numbers in [0, 1] with a share of the noise that epsilon = 1 needs, rounded or
+    not.
+    """
 
     def released(values, rng):
         value = float(np.mean(values) + rng.laplace(scale=share / len(values)))

@@ -1,7 +1,7 @@
 """Solvers compared: what each returns, and what one certificate proves about it.
 
-Every solution is checked afterwards by a bound that does not rely on the solver: no claim lies below the
-true error.
+Every solution is checked afterwards by a bound that does not rely on the solver: no claim lies
+below the true error.
 """
 
 import sys

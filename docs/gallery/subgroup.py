@@ -1,6 +1,7 @@
 """Effects in subgroups: one release, an interval for every level of a declared column.
 
-Regressions are common to all groups. Thin lines hold for all groups together, thick ones each by itself.
+Regressions are common to all groups. Thin lines hold for all groups together, thick ones each by
+itself.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """Audits: what a release does on given neighbors, against what its guarantee allows.
 
-An audit looks for a violation. It reads the records or the noise it is given and reports numbers that depend
-on them, so its result is for the data holder, or for synthetic data. Finding nothing proves nothing.
+An audit looks for a violation. It reads the records or the noise it is given and reports numbers
+that depend on them, so its result is for the data holder, or for synthetic data. Finding nothing
+proves nothing.
 """
 
 from dp2erm_cvx.audit.additive import (

@@ -1,4 +1,5 @@
-"""Exact losses of mechanisms that say what is random in them: rows split at random, values with noise.
+"""Exact losses of mechanisms that say what is random in them: rows split at random, values with
+noise.
 
 Of one pair of neighbors, or of the worst that a search meets.
 """
@@ -32,7 +33,9 @@ from dp2erm_cvx.steps.sums import IntegerSums
 
 @dataclass(frozen=True)
 class Split:
-    """``n`` rows in ``count`` random groups whose sizes differ by at most one, whatever the records."""
+    """``n`` rows in ``count`` random groups whose sizes differ by at most one, whatever the
+    records.
+    """
 
     n: int
     count: int
@@ -51,21 +54,22 @@ class Noised:
     value
         What the noise is added to, a function of the records and of what was released before.
     scale
-        Of the noise, in units of ``value``: of ``exp(-|b| / scale)``, which is Laplace noise for one number,
-        or the standard deviation of a coordinate.
+        Of the noise, in units of ``value``: of ``exp(-|b| / scale)``, which is Laplace noise for
+        one number, or the standard deviation of a coordinate.
     noise
         ``Noise.GAMMA`` for the first, ``Noise.GAUSSIAN`` for the second.
     sensitivity
-        What the mechanism takes for the most that ``value`` moves by, in the norm of the noise; None: it says
-        nothing.
+        What the mechanism takes for the most that ``value`` moves by, in the norm of the noise;
+        None: it says nothing.
     order
         Of that norm: 2, or 1 for independent noise on every block of entries.
     block
-        The number of entries in every block where the order is 1: the norm is then the sum over the blocks
-        of the largest entry, and noise on a block u has a density of ``exp(-max_j |u_j| / scale)``.
+        The number of entries in every block where the order is 1: the norm is then the sum over the
+        blocks of the largest entry, and noise on a block u has a density of ``exp(-max_j |u_j| /
+        scale)``.
 
-    Raises DeclarationError for another noise or order, a scale that is no positive number, a sensitivity that
-    is none, entries that are no whole number of blocks.
+    Raises DeclarationError for another noise or order, a scale that is no positive number, a
+    sensitivity that is none, entries that are no whole number of blocks.
     """
 
     value: float | Array
@@ -116,7 +120,8 @@ class Noised:
 
 _T = TypeVar("_T")
 
-#: Yields a :class:`Split` or a :class:`Noised` value, is sent what was drawn, and returns the output.
+#: Yields a :class:`Split` or a :class:`Noised` value, is sent what was drawn, and returns the
+#: output.
 Stages = Generator[Split | Noised, Any, _T]
 
 #: A mechanism of one dataset, as its stages.
@@ -144,7 +149,9 @@ class StageLoss:
 
     @property
     def loss(self) -> float:
-        """The largest log density ratio of pure noise, or mu of Gaussian noise: both are moved / scale."""
+        """The largest log density ratio of pure noise, or mu of Gaussian noise: both are moved /
+        scale.
+        """
         return self.moved / self.scale
 
 
@@ -156,9 +163,9 @@ _ROUNDED = 1.0 + 1e-9
 class AdditiveAudit(Shown):
     """Exact losses of one pair of neighbors beside what is ``declared``; nothing is sampled.
 
-    ``losses`` has every noised value, given those before. Splits and noised values count as known: what the
-    last output says alone may be less. ``leak`` says what has no noise that could hide it. ``seed`` draws the
-    splits and the released values.
+    ``losses`` has every noised value, given those before. Splits and noised values count as known:
+    what the last output says alone may be less. ``leak`` says what has no noise that could hide it.
+    ``seed`` draws the splits and the released values.
     """
 
     declared: Declared
@@ -174,10 +181,11 @@ class AdditiveAudit(Shown):
 
     @property
     def found(self) -> float:
-        """The epsilon of all stages together, or the largest mu of one, conditional on earlier releases.
+        """The epsilon of all stages together, or the largest mu of one, conditional on earlier
+        releases.
 
-        Those are drawn from their own noise: what only a release rarer than delta brings about proves
-        nothing, and is drawn as seldom.
+        Those are drawn from their own noise: what only a release rarer than delta brings about
+        proves nothing, and is drawn as seldom.
         """
         losses = [stage.loss for stage in self.losses]
         return math.inf if self.leak else sum(losses) if self.pure else max(losses, default=0.0)
@@ -189,7 +197,9 @@ class AdditiveAudit(Shown):
 
     @property
     def epsilon_found(self) -> float:
-        """The epsilon of this pair, at the declared delta if there is one; nan where mu is declared."""
+        """The epsilon of this pair, at the declared delta if there is one; nan where mu is
+        declared.
+        """
         if self.pure or not math.isfinite(self.found):
             return self.found
         if self.declared.mu is not None:
@@ -203,14 +213,19 @@ class AdditiveAudit(Shown):
 
     @property
     def reached(self) -> float:
-        """The largest movement over the sensitivity that the mechanism itself states, 0 where it does not."""
+        """The largest movement over the sensitivity that the mechanism itself states, 0 where it
+        does not.
+        """
         return max(
-            (stage.moved / stage.sensitivity for stage in self.losses if stage.sensitivity), default=0.0
+            (stage.moved / stage.sensitivity for stage in self.losses if stage.sensitivity),
+            default=0.0,
         )
 
     @property
     def beyond(self) -> bool:
-        """True if a value moved by more than the mechanism itself states: then its proof is refuted."""
+        """True if a value moved by more than the mechanism itself states: then its proof is
+        refuted.
+        """
         return not self.reached <= _ROUNDED
 
     @property
@@ -220,7 +235,9 @@ class AdditiveAudit(Shown):
 
     @property
     def uncovered(self) -> bool:
-        """True if a stage adds less noise than its own sensitivity asks for: then no proof is left."""
+        """True if a stage adds less noise than its own sensitivity asks for: then no proof is
+        left.
+        """
         return not self.stated <= self.allowed * _ROUNDED
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,12 +247,18 @@ class AdditiveAudit(Shown):
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"
-        at_delta = f", epsilon = {self.epsilon_found:.4g} at this delta" if self.declared.delta else ""
+        at_delta = (
+            f", epsilon = {self.epsilon_found:.4g} at this delta" if self.declared.delta else ""
+        )
         verdict = "VIOLATED" if self.exceeds else "no violation found, which is no proof"
         verdict += f" ({self.leak})" if self.leak else ""
-        text = f"{name} = {self.found:.6g} on this pair{at_delta}; declared {self.declared}: {verdict}"
+        text = (
+            f"{name} = {self.found:.6g} on this pair{at_delta}; declared {self.declared}: {verdict}"
+        )
         if self.reached:
-            text += f"; {self.reached:.1%} of a stated sensitivity reached" + " EXCEEDED" * self.beyond
+            text += (
+                f"; {self.reached:.1%} of a stated sensitivity reached" + " EXCEEDED" * self.beyond
+            )
         if self.uncovered:
             text += f"; NOT COVERED: by its own sensitivity a stage has {name} = {self.stated:.4g}"
         return f"{text}; {len(self.losses)} noised values; not private"
@@ -246,23 +269,24 @@ def audit_additive(
 ) -> AdditiveAudit:
     """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
 
-    Where a value moves by d, noise of density ``exp(-|b| / s)`` has a log density ratio of at most d/s, met
-    on a ray, and Gaussian noise of deviation s is exactly (d/s)-GDP, hence (epsilon, delta) by Balle and Wang
-    (2018). Both datasets go through the stages with the same splits and released values. An output or a scale
-    that still differs has no finite loss.
+    Where a value moves by d, noise of density ``exp(-|b| / s)`` has a log density ratio of at most
+    d/s, met on a ray, and Gaussian noise of deviation s is exactly (d/s)-GDP, hence (epsilon,
+    delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
+    released values. An output or a scale that still differs has no finite loss.
 
     Parameters
     ----------
     mechanism
         A generator function of one dataset: it yields every :class:`Split` of rows and every
-        :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be random.
+        :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be
+        random.
     first, second
         Neighboring datasets, of whatever it takes; that they are neighbors is not checked.
     declared
         Epsilon alone for pure noise, epsilon with delta or mu for Gaussian noise.
     seed
-        Draws the splits, and what a stage releases: a point on the line through both values, beyond the
-        first, where pure noise loses most, and any point where they are the same.
+        Draws the splits, and what a stage releases: a point on the line through both values, beyond
+        the first, where pure noise loses most, and any point where they are the same.
 
     Raises DeclarationError for noise of another kind.
     """
@@ -287,7 +311,10 @@ def _walk(
             if (leak := _different(one, other)) is None:
                 sent, moved = _released(one, other, rng)
                 losses.append(StageLoss(one.noise, moved, one.scale, one.sensitivity))
-        elif not any(isinstance(end, Split | Noised) for end in (one, other)) and one.key == other.key:
+        elif (
+            not any(isinstance(end, Split | Noised) for end in (one, other))
+            and one.key == other.key
+        ):
             if one.kind == f"raised {DeclarationError.__name__}":  # there is no such noise
                 raise DeclarationError(f"mechanism: {one.key!s}")
             break
@@ -296,12 +323,16 @@ def _walk(
     audit = AdditiveAudit(declared, tuple(losses), leak, seed)
     wanted, kind = (Noise.GAMMA, "pure") if audit.pure else (Noise.GAUSSIAN, "Gaussian")
     if any(stage.noise is not wanted for stage in losses):
-        raise DeclarationError(f"mechanism: {declared} is declared, which needs {kind} noise at every stage")
+        raise DeclarationError(
+            f"mechanism: {declared} is declared, which needs {kind} noise at every stage"
+        )
     return audit, groups
 
 
 def _next(stages: Stages[Any], sent: Any) -> Any:
-    """The next Split or Noised of a mechanism, or the Observation of its end: an output, or an exception."""
+    """The next Split or Noised of a mechanism, or the Observation of its end: an output, or an
+    exception.
+    """
     try:
         return stages.send(sent)
     except StopIteration as end:
@@ -336,10 +367,12 @@ def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any
 
 
 def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
-    """All sums of a plan as a mechanism of known noise, of (X, a, y) or (X, a, y, person) in raw units.
+    """All sums of a plan as a mechanism of known noise, of (X, a, y) or (X, a, y, person) in raw
+    units.
 
     Steps that are fits are taken at what they ``released``, by name: their losses are those of
-    :func:`~dp2erm_cvx.audit.audit_density`. Declared is what the calibrations of the sums promise together.
+    :func:`~dp2erm_cvx.audit.audit_density`. Declared is what the calibrations of the sums promise
+    together.
     """
     domain = plan.study.start.domain
 
@@ -349,9 +382,14 @@ def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
         known = {name: np.asarray(value) for name, value in released.items()}
         for step in plan.steps:
             if isinstance(step, IntegerSums) and step.integers is not None:
-                value, noise = np.array(step.exact_sums(records, known), dtype=np.float64), step.integers
+                value, noise = (
+                    np.array(step.exact_sums(records, known), dtype=np.float64),
+                    step.integers,
+                )
                 order = 1 if noise.noise.pure else 2
-                drawn = yield Noised(value, noise.scale, noise.noise, noise.sensitivity, order, noise.block)
+                drawn = yield Noised(
+                    value, noise.scale, noise.noise, noise.sensitivity, order, noise.block
+                )
                 known[step.name] = np.rint(drawn).astype(np.int64)
                 records = step.mapped(records, known)
 
@@ -361,12 +399,14 @@ def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
 def search_additive(
     mechanism: Staged, universe: Universe, declared: Declared, *, search: SearchPlan | None = None
 ) -> Finding:
-    """The neighbors on which a mechanism of known noise loses most, by its exact loss and worst splits.
+    """The neighbors on which a mechanism of known noise loses most, by its exact loss and worst
+    splits.
 
-    The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0 and 1, y
-    (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain says which of them
-    are neighbors. The evaluations of ``search`` are pairs, in one process and without a checkpoint; default:
-    3,000. Raises what :func:`audit_additive` raises, and DeclarationError where an arm floor leaves no pair.
+    The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0
+    and 1, y (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain
+    says which of them are neighbors. The evaluations of ``search`` are pairs, in one process and
+    without a checkpoint; default: 3,000. Raises what :func:`audit_additive` raises, and
+    DeclarationError where an arm floor leaves no pair.
     """
     search, domain = search or SearchPlan(evaluations=3000), universe.domain
 

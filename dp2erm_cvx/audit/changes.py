@@ -1,6 +1,7 @@
 """Neighbors of given data: which record gives way to which, and how far the weights move.
 
-Many are proposed, solved and read side by side, as columns; only what a search keeps becomes an object.
+Many are proposed, solved and read side by side, as columns; only what a search keeps becomes an
+object.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from dp2erm_cvx.solve.solving import TOLERANCE
 #: A function of the auditor's own that chooses neighbors of a dataset.
 Strategy = Callable[[Records, np.random.Generator], Replacements]
 
-#: Share of the "extreme" ends that are corners of a cube, and of the others that are antipodes of a record.
+#: Share of the "extreme" ends that are corners of a cube, and of the others that are antipodes of a
+#: record.
 _CORNERS = _ANTIPODES = 0.3
 
 #: Distance between neighbors whose difference is a slope, in units of the bound of covariates.
@@ -41,7 +43,9 @@ _LENGTHS = np.array([1.0, 0.4, 0.15, 0.05, 0.015])
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """Record ``index`` of dataset ``base`` gets scaled ``covariates`` (d,), no intercept, and an ``arm``."""
+    """Record ``index`` of dataset ``base`` gets scaled ``covariates`` (d,), no intercept, and an
+    ``arm``.
+    """
 
     index: int
     covariates: Array
@@ -52,7 +56,9 @@ class Replacement:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Changes(Batch):
-    """m records ``index`` (m,), the scaled ``covariates`` (m, d) that each gets, and its ``arms`` (m,)."""
+    """m records ``index`` (m,), the scaled ``covariates`` (m, d) that each gets, and its ``arms``
+    (m,).
+    """
 
     covariates: Array
     arms: Index
@@ -79,7 +85,9 @@ class Changes(Batch):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moves:
-    """Changes that were solved, their ``number`` (m,) among those asked for, and certified movements."""
+    """Changes that were solved, their ``number`` (m,) among those asked for, and certified
+    movements.
+    """
 
     changes: Changes
     number: Index
@@ -97,7 +105,9 @@ class Moves:
     def kept(
         self, origin: str, base: int, count: int, apart: float
     ) -> list[tuple[dict[str, float], Replacement]]:
-        """The ``count`` largest by every quantity, no less than ``apart``, each with its heights by name."""
+        """The ``count`` largest by every quantity, no less than ``apart``, each with its heights by
+        name.
+        """
         heights: dict[int, dict[str, float]] = {}
         for quantity, intervals in self.movements.items():
             for k in _tallest(intervals.low, count, apart):
@@ -106,7 +116,9 @@ class Moves:
 
 
 def _tallest(heights: Array, count: int, apart: float) -> list[int]:
-    """Numbers of the ``count`` largest heights (m,) that are no less than ``apart`` from each other."""
+    """Numbers of the ``count`` largest heights (m,) that are no less than ``apart`` from each
+    other.
+    """
     values, first = np.unique(heights, return_index=True)
     chosen = list[int]()
     last = math.inf
@@ -124,7 +136,12 @@ class Base:
     """One dataset, its weights, and the directions in which its fitted coefficient points."""
 
     def __init__(
-        self, weighing: Weighing, universe: MappedUniverse, records: Records, pool: Any = None, index: int = 0
+        self,
+        weighing: Weighing,
+        universe: MappedUniverse,
+        records: Records,
+        pool: Any = None,
+        index: int = 0,
     ) -> None:
         self.weighing, self.universe, self.records = weighing, universe, records
         self.pool, self.index = pool, index
@@ -132,7 +149,8 @@ class Base:
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
         begun = weighing.begun(records)
         self.neighbors = begun.neighbors
-        #: Whether neighbors are solved together, asked once: what is tried does not depend on how they went.
+        #: Whether neighbors are solved together, asked once: what is tried does not depend on how
+        #: they went.
         self.shares = begun.neighbors.shares
         self.weights = begun.weights
         self.radius = begun.radius
@@ -141,9 +159,13 @@ class Base:
         self.directions = self._directions(begun.point)
 
     def _directions(self, point: Array) -> Array:
-        """Coefficients of the fitted ``point`` with one entry per covariate, and axes of the data: (k, d)."""
+        """Coefficients of the fitted ``point`` with one entry per covariate, and axes of the data:
+        (k, d).
+        """
         n, k, treated = self.records.n_samples, self.records.n_features, int(np.sum(self.arms))
-        some = self.records.at(np.arange(min(n, 100_000))).covariates  # to take the largest spread from
+        some = self.records.at(
+            np.arange(min(n, 100_000))
+        ).covariates  # to take the largest spread from
         directions = []
         if len(point) in (k, k + 1, 2 * (k + 1)):
             # one coefficient or one per arm, behind that of a constant if there is one
@@ -163,7 +185,8 @@ class Base:
         return NeighborPair(self.records, replacements.neighbor(0), change.index, change.origin)
 
     def moved(self, changes: Changes, until: Deadline | None = None) -> Moves:
-        """Changes that stay in the universe with their certified movements, if any; no weights are held.
+        """Changes that stay in the universe with their certified movements, if any; no weights are
+        held.
 
         Those that are solved alone are left out after the deadline.
         """
@@ -172,7 +195,9 @@ class Base:
         until = until or Deadline()
         parts = list(self.neighbors.solve(replacements, reading, stopped=lambda: until.passed))
         # of a function there are none that has no weights
-        place = _joined([part.first + np.arange(len(part.radius)) for part in parts], dtype=np.int64)
+        place = _joined(
+            [part.first + np.arange(len(part.radius)) for part in parts], dtype=np.int64
+        )
         radius = _joined([part.radius for part in parts])
         sums = _joined([part.values[0] for part in parts], (0, 3))
         largest = _joined([part.values[1] for part in parts], (0, 3))
@@ -181,7 +206,9 @@ class Base:
         number = inside[place[proved]]
         solved = changes.take(number)
         ends = np.column_stack([self.weights[solved.index], own[proved]])
-        return Moves(solved, number, reading.intervals(sums[proved], largest[proved], ends, radius[proved]))
+        return Moves(
+            solved, number, reading.intervals(sums[proved], largest[proved], ends, radius[proved])
+        )
 
     def _replacements(self, changes: Changes) -> tuple[Index, Replacements]:
         """Numbers of the changes that stay in the universe, and their neighbors."""
@@ -191,7 +218,9 @@ class Base:
         inside = np.flatnonzero(drawn.admitted)
         return inside, drawn[inside]
 
-    def proposed_by(self, strategy: Strategy, name: str, size: int, rng: np.random.Generator) -> Changes:
+    def proposed_by(
+        self, strategy: Strategy, name: str, size: int, rng: np.random.Generator
+    ) -> Changes:
         """At most ``size`` changes that a function of the auditor's own chooses.
 
         Raises DeclarationError where it returns anything but replacements of these records.
@@ -199,8 +228,8 @@ class Base:
         chosen = strategy(self.records, rng)
         if not isinstance(chosen, Replacements) or chosen.base is not self.records:
             raise DeclarationError(
-                f"strategy {name!r}: must return Replacements of the records that it is given, such as "
-                "Replacements.by_records(records, index, new)"
+                f"strategy {name!r}: must return Replacements of the records that it is given, "
+                "such as Replacements.by_records(records, index, new)"
             )
         some = chosen.take(0, size)
         return Changes(some.index, some.records().covariates, some.a)
@@ -222,7 +251,8 @@ class Base:
         return Changes(index, self._points(strategy, index, rng), arms)
 
     def carried(self, kept: Changes, size: int, rng: np.random.Generator) -> Changes:
-        """``size`` changes of other records to what was kept; a few of the other arm to the antipode.
+        """``size`` changes of other records to what was kept; a few of the other arm to the
+        antipode.
 
         What a record becomes moves the weights of all others much alike, whichever record it is.
         """
@@ -266,7 +296,9 @@ class Base:
     def _ends(self, size: int, rng: np.random.Generator) -> Array:
         """Ends of the ball along one of the directions, (m, d)."""
         sign = self.universe.space.features_bound * rng.choice([-1.0, 1.0], size)
-        return np.asarray(sign[:, None] * self.directions[rng.integers(len(self.directions), size=size)])
+        return np.asarray(
+            sign[:, None] * self.directions[rng.integers(len(self.directions), size=size)]
+        )
 
     def _covariates(self, index: Index) -> Array:
         """Scaled covariates of the records ``index``, read in one pass."""
@@ -277,8 +309,9 @@ class Base:
     ) -> tuple[Changes, int, int]:
         """Where evolution strategies on the covariates of the records end, with ``solves`` each.
 
-        They climb in lockstep, so that their candidates are solved together. After the deadline nothing is
-        tried any more. Also the number of candidates, and that of those that were solved.
+        They climb in lockstep, so that their candidates are solved together. After the deadline
+        nothing is tried any more. Also the number of candidates, and that of those that were
+        solved.
         """
         bound = self.universe.space.features_bound
         solved = 0
@@ -297,11 +330,13 @@ class Base:
         best = self.universe.space.inside(bound * np.array([best for best, _, _ in ended]))
         return Changes(starts.index, best, starts.arms), sum(spent for _, _, spent in ended), solved
 
-    def follow_slopes(self, starts: Changes, solves: int, until: Deadline) -> tuple[Changes, int, int]:
+    def follow_slopes(
+        self, starts: Changes, solves: int, until: Deadline
+    ) -> tuple[Changes, int, int]:
         """Where steps along the slopes of V end that begin at every change, with ``solves`` each.
 
-        Slopes are differences between neighbors, which are solved together; a step is the best of several
-        lengths. Also the number of neighbors tried, and that of those that were solved.
+        Slopes are differences between neighbors, which are solved together; a step is the best of
+        several lengths. Also the number of neighbors tried, and that of those that were solved.
         """
         space = self.universe.space
         m, d = starts.covariates.shape
@@ -315,13 +350,19 @@ class Base:
         for _ in range(solves // (d + 1 + len(_LENGTHS))):
             # all within the ball
             around = points[:, None, :] * (1.0 - 2.0 * _DIFFERENCE) + shifts
-            near = self._heights(starts, around_each, around.reshape(-1, d), until).reshape(m, d + 1)
-            slopes = _along_sphere(np.nan_to_num(near[:, 1:] - near[:, :1]), points, space.features_bound)
+            near = self._heights(starts, around_each, around.reshape(-1, d), until).reshape(
+                m, d + 1
+            )
+            slopes = _along_sphere(
+                np.nan_to_num(near[:, 1:] - near[:, :1]), points, space.features_bound
+            )
             slopes /= np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-300)
             best = np.fmax(best, near[:, 0])
             lengths = reach[:, None] * _LENGTHS
             ends = space.inside(points[:, None, :] + lengths[:, :, None] * slopes[:, None, :])
-            far = self._heights(starts, along_each, ends.reshape(-1, d), until).reshape(m, len(_LENGTHS))
+            far = self._heights(starts, along_each, ends.reshape(-1, d), until).reshape(
+                m, len(_LENGTHS)
+            )
             chosen = np.argmax(np.nan_to_num(far, nan=-np.inf), axis=1)
             higher = far[one_each, chosen] > best
             points[higher] = ends[one_each, chosen][higher]
@@ -332,7 +373,9 @@ class Base:
         return Changes(starts.index, points, starts.arms), tried, solved
 
     def _heights(self, starts: Changes, of: Index, points: Array, until: Deadline) -> Array:
-        """V (m,) where records of the starts ``of`` (m,) get other ``points`` (m, d); NaN where unknown."""
+        """V (m,) where records of the starts ``of`` (m,) get other ``points`` (m, d); NaN where
+        unknown.
+        """
         reached = np.full(len(of), np.nan)
         if not until.passed:
             points = self.universe.space.inside(points)

@@ -1,4 +1,6 @@
-"""The exact-density audit of a complete release: on a pair of neighbors, or on the worst that is found."""
+"""The exact-density audit of a complete release: on a pair of neighbors, or on the worst that is
+found.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,12 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class HockeyStick:
-    """``delta(epsilon) = E[(1 - exp(epsilon - L))_+]``, L the log density ratio at an output of one law.
+    """``delta(epsilon) = E[(1 - exp(epsilon - L))_+]``, L the log density ratio at an output of one
+    law.
 
-    ``estimate`` is the mean over ``draws``; delta(epsilon) of (theta, multiplier) is between ``low`` and
-    ``high``, and that of theta alone at least ``theta_low``, all at once with probability at least
-    ``confidence``. The errors of the densities are allowed for.
+    ``estimate`` is the mean over ``draws``; delta(epsilon) of (theta, multiplier) is between
+    ``low`` and ``high``, and that of theta alone at least ``theta_low``, all at once with
+    probability at least ``confidence``. The errors of the densities are allowed for.
     """
 
     estimate: float
@@ -58,16 +61,18 @@ class HockeyStick:
 
 @dataclass(frozen=True)
 class DensityAudit(Shown):
-    """The largest privacy loss found on one neighboring pair. It depends on the records: not private.
+    """The largest privacy loss found on one neighboring pair. It depends on the records: not
+    private.
 
-    ``loss`` is the largest log ratio of the exact densities of all steps, in this ``direction``, minimizers
-    with their multipliers. ``outputs`` says where, by step; ``multipliers`` are the subgradients of n R and
-    Theta there. ``theta_loss`` is that of theta alone, where it determines all of that, else -inf.
-    ``numerical_error`` bounds the error of both.
+    ``loss`` is the largest log ratio of the exact densities of all steps, in this ``direction``,
+    minimizers with their multipliers. ``outputs`` says where, by step; ``multipliers`` are the
+    subgradients of n R and Theta there. ``theta_loss`` is that of theta alone, where it determines
+    all of that, else -inf. ``numerical_error`` bounds the error of both.
 
-    ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that is less:
-    of the ideal output. Gaussian noise in any stage: the losses are the largest of the draws only, and
-    ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last step.
+    ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that
+    is less: of the ideal output. Gaussian noise in any stage: the losses are the largest of the
+    draws only, and ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last
+    step.
     """
 
     loss: float
@@ -85,7 +90,9 @@ class DensityAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """True if the bound of the theorem in force is violated, beyond the numerical or sampling error."""
+        """True if the bound of the theorem in force is violated, beyond the numerical or sampling
+        error.
+        """
         stick = self.hockey_stick
         return stick.low > self.delta if stick else self.loss - self.numerical_error > self.epsilon
 
@@ -94,7 +101,9 @@ class DensityAudit(Shown):
         """True if the released theta alone violates (epsilon, delta), beyond those errors."""
         stick = self.hockey_stick
         return (
-            stick.theta_low > self.delta if stick else self.theta_loss - self.numerical_error > self.epsilon
+            stick.theta_low > self.delta
+            if stick
+            else self.theta_loss - self.numerical_error > self.epsilon
         )
 
     def __str__(self) -> str:
@@ -113,13 +122,14 @@ def audit_density(
 ) -> DensityAudit:
     """Privacy loss of ``model`` between the raw datasets ``first`` and ``second``, each (X, a, y).
 
-    The density of all steps together is known exactly (Theorems 1, 8 to 10 and 12); weights without noise are
-    certified on both datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both
-    directions from ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated
-    from ``draws`` outputs in each direction. ``seed`` makes the audit repeatable.
+    The density of all steps together is known exactly (Theorems 1, 8 to 10 and 12); weights without
+    noise are certified on both datasets. Gamma, box or Laplace noise throughout: the log ratio is
+    maximized in both directions from ``starts`` random starts of each kind. Any Gaussian noise:
+    delta(epsilon) is estimated from ``draws`` outputs in each direction. ``seed`` makes the audit
+    repeatable.
 
-    Audited is the output as the theorems have it: before a projection, before Gaussian noise is rounded to
-    integers, and before noise that covers the arithmetic.
+    Audited is the output as the theorems have it: before a projection, before Gaussian noise is
+    rounded to integers, and before noise that covers the arithmetic.
 
     Parameters
     ----------
@@ -128,10 +138,11 @@ def audit_density(
     first, second
         Neighbors, in the units of the data.
 
-    Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
-    unless the datasets are neighbors, and CertificateError where a solution is not certified. Raises
-    DeclarationError where a step has no density that is known here: private ranges, and a program
-    that is neither weighted least squares nor a sum of margin losses with an elastic net.
+    Not private: the records must be synthetic, or the audit must stay with the data holder. Raises
+    DataError unless the datasets are neighbors, and CertificateError where a solution is not
+    certified. Raises DeclarationError where a step has no density that is known here: private
+    ranges, and a program that is neither weighted least squares nor a sum of margin losses with an
+    elastic net.
     """
     starts = whole_number("starts", starts, at_least=1)
     draws = whole_number("draws", draws, at_least=100)
@@ -141,17 +152,24 @@ def audit_density(
 
 @dataclass(frozen=True)
 class _Effort:
-    """How long one pair is looked at: the seed, starts of each kind, and draws, of ``audit_density``."""
+    """How long one pair is looked at: the seed, starts of each kind, and draws, of
+    ``audit_density``.
+    """
 
     seed: int
     starts: int
     draws: int
 
 
-def _audited(model: Audited, first: Raw, second: Raw, effort: _Effort, until: Deadline) -> DensityAudit:
-    """The audit of one pair. A deadline that passes cuts it short, but not before one output is judged."""
+def _audited(
+    model: Audited, first: Raw, second: Raw, effort: _Effort, until: Deadline
+) -> DensityAudit:
+    """The audit of one pair. A deadline that passes cuts it short, but not before one output is
+    judged.
+    """
     plan, (one, other) = audited_laws(model, (first, second))
-    # what the calibrations promise together: of the ideal output, without a share for the arithmetic
+    # what the calibrations promise together: of the ideal output, without a share for the
+    # arithmetic
     parts, whole = [step.calibration for step in plan.steps], plan.guarantee
     epsilon = min(sum(part.epsilon for part in parts), whole.epsilon)
     delta = min(sum(getattr(part, "delta", 0.0) for part in parts), whole.delta)
@@ -172,7 +190,9 @@ def _audited(model: Audited, first: Raw, second: Raw, effort: _Effort, until: De
     best = [max(ends, key=lambda peak: peak.certain) for ends in zip(peaks, within, strict=True)]
     way = int(best[1].certain > best[0].certain)
     peak = best[way]
-    theta_peak = max((at for at in within if at.regular), key=lambda at: at.certain, default=_NOWHERE)
+    theta_peak = max(
+        (at for at in within if at.regular), key=lambda at: at.certain, default=_NOWHERE
+    )
     if not (outputs := peak.outputs):
         raise CertificateError("density audit: no output has a density that is a number")
     return DensityAudit(
@@ -201,14 +221,17 @@ _Ways = tuple[tuple[ReleaseLaw, ReleaseLaw], tuple[ReleaseLaw, ReleaseLaw]]
 def _ascended(
     both: _Ways, n_steps: int, effort: _Effort, until: Deadline
 ) -> tuple[list[_Peak], list[_Peak], str]:
-    """The largest ratio in each direction, the same where theta determines the rest, and how it was searched.
+    """The largest ratio in each direction, the same where theta determines the rest, and how it was
+    searched.
 
     Every search of a direction has an equal part of the time that is left.
     """
     rng = np.random.default_rng(effort.seed)
     one, other = both[0]
     starting = until.part(0.1)
-    points = one.starts(other, effort.starts, rng, starting) + other.starts(one, effort.starts, rng, starting)
+    points = one.starts(other, effort.starts, rng, starting) + other.starts(
+        one, effort.starts, rng, starting
+    )
     peaks = []
     for left, pair in zip((4, 3), both, strict=True):
         last = until.part(1 / left)
@@ -227,7 +250,9 @@ def _ascended(
 
 
 def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Peak]]:
-    """Random outputs of each dataset, at least two; each is judged while the laws given it are kept."""
+    """Random outputs of each dataset, at least two; each is judged while the laws given it are
+    kept.
+    """
     rng = np.random.default_rng(effort.seed)
     samples = []
     for left, pair in zip((2, 1), both, strict=True):
@@ -257,7 +282,9 @@ class _Peak:
 
     @property
     def regular(self) -> bool:
-        """True if one output determines everything that the density is of: after an earlier one none does."""
+        """True if one output determines everything that the density is of: after an earlier one
+        none does.
+        """
         places = list(self.outputs.values())
         return len(places) == 1 and places[0].regular
 
@@ -271,7 +298,9 @@ def log_density_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> f
 
 
 def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
-    return _Peak(log_density_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs)
+    return _Peak(
+        log_density_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs
+    )
 
 
 def _largest_ratio(
@@ -339,7 +368,9 @@ def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
         exceeding = np.array([np.sum(above > epsilon)], dtype=np.float64)
         high = min(_bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]), 1.0)
         lows = [max(_bernstein(part, risk, -1), 0.0) for part in (least, least * regular)]
-        bounds.append((float(np.mean(np.nan_to_num(_excess(ratio, epsilon)))), lows[0], high, lows[1]))
+        bounds.append(
+            (float(np.mean(np.nan_to_num(_excess(ratio, epsilon)))), lows[0], high, lows[1])
+        )
     estimate, low, high, theta_low = map(max, *bounds)
     draws = min(map(len, samples))
     return HockeyStick(estimate, low, high, theta_low, CONFIDENCE, draws)
@@ -387,11 +418,12 @@ def search_density(
     starts: int = 16,
     draws: int = 4000,
 ) -> Finding:
-    """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own domain.
+    """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own
+    domain.
 
-    Every look screens a few pairs, of structured families or small changes of the best so far, by the log
-    density ratio where an ascent would start, and audits the best. The worst pair is then audited with
-    ``starts`` and ``draws``.
+    Every look screens a few pairs, of structured families or small changes of the best so far, by
+    the log density ratio where an ascent would start, and audits the best. The worst pair is then
+    audited with ``starts`` and ``draws``.
 
     Parameters
     ----------
@@ -401,18 +433,20 @@ def search_density(
         Raw covariates, without an intercept.
     search
         Its evaluations are audited pairs; default: 100. Of its seconds the search for pairs takes
-        three fifths, and the last audits of the worst ones the rest; both are cut short where they end.
+        three fifths, and the last audits of the worst ones the rest; both are cut short where they
+        end.
 
-    Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
-    CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
-    drawn; DataError for a checkpoint of another search.
+    Raises what :func:`audit_density` raises, except that a pair without a certified solution is
+    only counted; CertificateError if every pair was; DeclarationError for a domain with sampling
+    weights, which are not drawn; DataError for a checkpoint of another search.
     """
     refuse(model.public().codebook, "a search for pairs", "arms")
     search, plan = search or SearchPlan(evaluations=100), model.plan(n_samples, n_features)
     seed, universe = search.seed, plan.study.universe
     if universe.domain.sampling is not None:
         raise DeclarationError(
-            "sampling_weights: pairs are drawn without any; audit_density takes a pair that has its own"
+            "sampling_weights: pairs are drawn without any; audit_density takes a pair that has "
+            "its own"
         )
     limit = search.deadline()
     searching = limit.part(_SEARCHING)
@@ -426,15 +460,22 @@ def search_density(
     def look(state: State, number: int, room: int) -> Gain:
         rng = np.random.default_rng([seed, number])
         known = None if rng.random() < _FRESH else state.elite("loss", rng)
-        pairs = [next_pair(universe, None if known is None else known.pair, rng) for _ in range(_SCREENED)]
-        heights = _heights(plan, [pair.raw(model.domain) for pair in pairs], rng, searching.part(_SCREENING))
+        pairs = [
+            next_pair(universe, None if known is None else known.pair, rng)
+            for _ in range(_SCREENED)
+        ]
+        heights = _heights(
+            plan, [pair.raw(model.domain) for pair in pairs], rng, searching.part(_SCREENING)
+        )
         counts = {"screened": len(heights), "failed": int(np.isnan(heights).sum())}
         pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
         try:
             audit = audited(pair, quick, searching)
         except CertificateError:
             return Gain(1, counts={**counts, "failed": counts["failed"] + 1}, cut=searching.passed)
-        return Gain(1, [({"loss": _height(audit)}, _Seen(pair, audit))], counts, cut=searching.passed)
+        return Gain(
+            1, [({"loss": _height(audit)}, _Seen(pair, audit))], counts, cut=searching.passed
+        )
 
     def highest(state: State) -> float:
         return float(state.best["loss"][0][0]) if state.best.get("loss") else 0.0
@@ -445,7 +486,9 @@ def search_density(
     state = explore(look, search, highest=highest, wave=4, call=call, kinds=kinds, until=searching)
     best = state.pairs("loss")
     if not best:
-        raise CertificateError(f"none of {state.spent} pairs had certified solutions: nothing was audited")
+        raise CertificateError(
+            f"none of {state.spent} pairs had certified solutions: nothing was audited"
+        )
     # the best pairs with all starts, and the very best as the search audited it, too
     known = best[0].audit or audited(best[0].pair, quick, limit.part(0.25))
     audits = list[tuple[DensityAudit, dict[str, int], Pairs]]()
@@ -453,7 +496,8 @@ def search_density(
         if not limit.passed:
             until = limit.part(1 / (len(best[:3]) - place))
             audits.append((audited(seen.pair, options, until), options, seen.pair))
-    # with other starts the same pair may have been higher; of random outputs the most are the surest
+    # with other starts the same pair may have been higher; of random outputs the most are the
+    # surest
     if known.hockey_stick is None or not audits:
         audits.append((known, quick, best[0].pair))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
@@ -465,7 +509,9 @@ def search_density(
 def _heights(
     plan: Plan[Any], pairs: list[tuple[Raw, Raw]], rng: np.random.Generator, until: Deadline
 ) -> Array:
-    """What :func:`_screened` finds on pairs, (m,): on all, or those before a deadline, at least one."""
+    """What :func:`_screened` finds on pairs, (m,): on all, or those before a deadline, at least
+    one.
+    """
     heights = list[float]()
     for pair in pairs:
         if not heights or not until.passed:
@@ -473,8 +519,12 @@ def _heights(
     return np.array(heights)
 
 
-def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator, until: Deadline) -> float:
-    """A high log ratio, where a search would start or among a few outputs; NaN if nothing was certified."""
+def _screened(
+    plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator, until: Deadline
+) -> float:
+    """A high log ratio, where a search would start or among a few outputs; NaN if nothing was
+    certified.
+    """
     try:
         _, (one, other) = audited_laws(plan, pair)
         ways = ((one, other), (other, one))
@@ -487,7 +537,9 @@ def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator, 
         return math.nan
 
 
-def _high_quantile(one: ReleaseLaw, other: ReleaseLaw, rng: np.random.Generator, until: Deadline) -> float:
+def _high_quantile(
+    one: ReleaseLaw, other: ReleaseLaw, rng: np.random.Generator, until: Deadline
+) -> float:
     """A high quantile of the log ratio among a few outputs, one at least, of ``one``."""
     losses = list[float]()
     while len(losses) < _LOOK and not (losses and until.passed):
@@ -508,7 +560,9 @@ _HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
 
 
 def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters that a density audit depends on, and the first stage (weights 1 without), in JSON types."""
+    """Parameters that a density audit depends on, and the first stage (weights 1 without), in JSON
+    types.
+    """
     facts = model.get_params(deep=False)
     first: Program = registry.build(registry.first_stages(), "uniform")
     if isinstance(model, PrivateTwoStageERM):

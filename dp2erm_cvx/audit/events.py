@@ -1,4 +1,6 @@
-"""Events among the outputs of any mechanism: what is looked at, what is chosen, and bounds from counts."""
+"""Events among the outputs of any mechanism: what is looked at, what is chosen, and bounds from
+counts.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ _DEEPEST = 8
 class Observation:
     """One output, taken apart.
 
-    ``kind`` is its structure, such as ``array (3,)`` or ``raised ValueError``. ``numbers`` (q,) are the
-    numbers in it, in the order of ``names``. ``marks`` are what is said of it in words: its kind, its texts,
-    and which numbers are not finite. ``key`` is the same for equal outputs only; -0.0 is not 0.0.
+    ``kind`` is its structure, such as ``array (3,)`` or ``raised ValueError``. ``numbers`` (q,) are
+    the numbers in it, in the order of ``names``. ``marks`` are what is said of it in words: its
+    kind, its texts, and which numbers are not finite. ``key`` is the same for equal outputs only;
+    -0.0 is not 0.0.
     """
 
     kind: str
@@ -56,7 +59,8 @@ class Observation:
 def of_output(output: object) -> Observation:
     """Take apart a number, text, None, an array, or lists, tuples and dicts of those.
 
-    Raises DeclarationError for anything else: equal objects could not be distinguished from different ones.
+    Raises DeclarationError for anything else: equal objects could not be distinguished from
+    different ones.
     """
     parts: list[tuple[str, float | str]] = []
     kind = _walk(output, "output", parts, 0)
@@ -64,8 +68,17 @@ def of_output(output: object) -> Observation:
     numbers = [(name, number) for name, number in parts if not isinstance(number, str)]
     values = np.array([number for _, number in numbers], dtype=np.float64)
     odd = [f"{name} is {number:g}" for name, number in numbers if not math.isfinite(number)]
-    marks = {f"the output is of kind {kind}", *texts, *odd, *(["a number is not finite"] if odd else [])}
-    key = "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass") + b"\0" + values.tobytes()
+    marks = {
+        f"the output is of kind {kind}",
+        *texts,
+        *odd,
+        *(["a number is not finite"] if odd else []),
+    }
+    key = (
+        "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass")
+        + b"\0"
+        + values.tobytes()
+    )
     return Observation(kind, values, tuple(name for name, _ in numbers), frozenset(marks), key)
 
 
@@ -106,8 +119,8 @@ def _walk(value: Any, name: str, parts: list[tuple[str, float | str]], depth: in
         kinds = [_walk(item, f"{name}[{i}]", parts, depth + 1) for i, item in enumerate(value)]
         return f"{len(kinds)} x {kinds[0]}" if len(set(kinds)) == 1 else f"({', '.join(kinds)})"
     raise DeclarationError(
-        f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, None, "
-        "or lists and dicts of those"
+        f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, "
+        "None, or lists and dicts of those"
     )
 
 
@@ -129,7 +142,8 @@ def lowest_bits(values: Array) -> Array:
     return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
 
 
-#: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds have.
+#: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds
+#: have.
 _FEWEST, _MOST_KINDS = 10, 6
 #: Standardized numbers are cut off here before a classifier sees them.
 _FAR = 20.0
@@ -143,14 +157,24 @@ Score = Callable[[Observations], Array]
 _OfNumbers = Callable[..., Any]
 
 
-def scores(first: Observations, second: Observations, families: Sequence[str]) -> Iterator[tuple[str, Score]]:
+def scores(
+    first: Observations, second: Observations, families: Sequence[str]
+) -> Iterator[tuple[str, Score]]:
     """Scores with their names from the learning runs of both datasets."""
     both = (*first, *second)
     for own in sorted({name for one in both for name in one.own}):
-        yield own, partial(_scored, None, lambda them, own=own: [one.own.get(own, math.nan) for one in them])
+        yield (
+            own,
+            partial(
+                _scored, None, lambda them, own=own: [one.own.get(own, math.nan) for one in them]
+            ),
+        )
     if "values" in families:
         mine, theirs = (Counter(one.key for one in part) for part in (first, second))
-        odds = {key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5)) for key in mine.keys() | theirs.keys()}
+        odds = {
+            key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5))
+            for key in mine.keys() | theirs.keys()
+        }
         name = "log odds of the same output among the learning runs"  # 0 for what was not seen
         yield name, partial(_scored, None, lambda them: [odds.get(one.key, 0.0) for one in them])
     kinds = Counter(one.kind for one in both if len(one.numbers))
@@ -158,7 +182,9 @@ def scores(first: Observations, second: Observations, families: Sequence[str]) -
     for kind, count in kinds.most_common(_MOST_KINDS):
         if count < _FEWEST:
             break
-        rows = [np.array([one.numbers for one in part if one.kind == kind]) for part in (first, second)]
+        rows = [
+            np.array([one.numbers for one in part if one.kind == kind]) for part in (first, second)
+        ]
         rows = [part.reshape(-1, len(names[kind])) for part in rows]
         finite = [part[np.all(np.isfinite(part), axis=1)] for part in rows]
         with np.errstate(all="ignore"):
@@ -167,13 +193,17 @@ def scores(first: Observations, second: Observations, families: Sequence[str]) -
 
 
 def _scored(kind: str | None, function: Callable[..., Any], observations: Observations) -> Array:
-    """A function of all observations, or of the numbers (m, q) of one ``kind``; NaN where it has no value."""
+    """A function of all observations, or of the numbers (m, q) of one ``kind``; NaN where it has no
+    value.
+    """
     values = np.full(len(observations), np.nan)
     mine = [k for k, one in enumerate(observations) if kind in (None, one.kind)]
     some = [observations[k] for k in mine]
     if some:
         with np.errstate(all="ignore"):
-            values[mine] = function(some if kind is None else np.array([one.numbers for one in some]))
+            values[mine] = function(
+                some if kind is None else np.array([one.numbers for one in some])
+            )
     return np.where(np.isfinite(values), values, np.nan)
 
 
@@ -182,27 +212,38 @@ def _of_numbers(
 ) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores of one kind of output, from the finite learning runs (m, q) of both datasets."""
     if len(first) + len(second) >= _FEWEST:
-        low, middle, high = np.quantile(both := np.concatenate([first, second]), [0.25, 0.5, 0.75], axis=0)
+        low, middle, high = np.quantile(
+            both := np.concatenate([first, second]), [0.25, 0.5, 0.75], axis=0
+        )
         scale = np.where(high > low, high - low, np.std(both, axis=0))
         scale = np.where(scale > 0, scale, 1.0)
         if "tails" in families:  # every coordinate, its distance from the middle, and norms
             for j, name in enumerate(names):
                 yield name, lambda x, j=j: x[:, j]
                 yield f"|{name} - {middle[j]:.6g}|", lambda x, j=j: np.abs(x[:, j] - middle[j])
-            for order, label in ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ():
+            for order, label in (
+                ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ()
+            ):
                 name = f"{label} norm of the standardized output"
-                yield name, lambda x, order=order: np.linalg.norm((x - middle) / scale, order, axis=1)
+                yield (
+                    name,
+                    lambda x, order=order: np.linalg.norm((x - middle) / scale, order, axis=1),
+                )
         if "learned" in families and min(len(first), len(second)) >= 5:
             for j, name in enumerate(names):
                 odds = _bins(first[:, j], second[:, j])
                 yield f"log odds of {name} in bins", lambda x, j=j, odds=odds: odds(x[:, j])
             yield from _learned(first, second, middle, scale)
-    if "bits" in families:  # naive floating-point noise leaks through the grid that a coordinate lies on
+    if (
+        "bits" in families
+    ):  # naive floating-point noise leaks through the grid that a coordinate lies on
         for j, name in enumerate(names):
             yield f"lowest set bit of {name}", lambda x, j=j: lowest_bits(x[:, j])
 
 
-def _learned(first: Array, second: Array, middle: Array, scale: Array) -> Iterator[tuple[str, _OfNumbers]]:
+def _learned(
+    first: Array, second: Array, middle: Array, scale: Array
+) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores that separate the learning runs: Fisher's, and a logistic regression's."""
     direction = _fisher(first / scale, second / scale) / scale
     centers = [np.median((part - middle) / scale, axis=0) for part in (first, second)]
@@ -221,7 +262,9 @@ def _learned(first: Array, second: Array, middle: Array, scale: Array) -> Iterat
     with warnings.catch_warnings():
         # a score that is not quite converged is a worse guess, not a wrong one
         warnings.simplefilter("ignore")
-        model.fit(features(np.concatenate([first, second])), np.repeat([1, 0], [len(first), len(second)]))
+        model.fit(
+            features(np.concatenate([first, second])), np.repeat([1, 0], [len(first), len(second)])
+        )
     name = "log odds of a logistic regression on the output, its absolute values and distances"
     yield name, lambda x: model.decision_function(features(x))
 
@@ -233,7 +276,9 @@ def _bins(first: Array, second: Array) -> _OfNumbers:
 
     def places(values: Array) -> NDArray[np.intp]:
         # a value on an edge, such as a bound that outputs are clipped to, is a place of its own
-        return np.searchsorted(edges, values, side="left") + np.searchsorted(edges, values, side="right")
+        return np.searchsorted(edges, values, side="left") + np.searchsorted(
+            edges, values, side="right"
+        )
 
     counts = [np.bincount(places(part), minlength=2 * len(edges) + 1) for part in (first, second)]
     odds = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
@@ -241,10 +286,11 @@ def _bins(first: Array, second: Array) -> _OfNumbers:
 
 
 def _fisher(first: Array, second: Array) -> Array:
-    """``S^+ (m_1 - m_2)`` (q,) of unit length, S the spread within a dataset, of learning runs (m, q).
+    """``S^+ (m_1 - m_2)`` (q,) of unit length, S the spread within a dataset, of learning runs (m,
+    q).
 
-    It comes from singular values, so that a direction that is nearly flat, because the same noise came twice
-    along it, keeps its digits.
+    It comes from singular values, so that a direction that is nearly flat, because the same noise
+    came twice along it, keeps its digits.
     """
     between = first.mean(axis=0) - second.mean(axis=0)
     within = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)])
@@ -263,7 +309,9 @@ _SLACK = 1e-10
 
 
 def lower(hits: Array, runs: int, risk: float) -> Array:
-    """A bound below the probability, wrong with probability at most ``risk``; hits are counts of ``runs``."""
+    """A bound below the probability, wrong with probability at most ``risk``; hits are counts of
+    ``runs``.
+    """
     inner = np.maximum(hits, 1)
     bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
     return np.where(hits > 0, bound, 0.0)
@@ -276,13 +324,16 @@ def upper(hits: Array, runs: int, risk: float) -> Array:
 
 
 class CountBound:
-    """Lower confidence bounds on a parameter of privacy from counts of one event in ``runs`` runs a dataset.
+    """Lower confidence bounds on a parameter of privacy from counts of one event in ``runs`` runs a
+    dataset.
 
-    On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q). Without a
-    delta on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the normal distribution.
+    On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q).
+    Without a delta on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the
+    normal distribution.
 
-    With probability at least 1 - 2 ``risk`` the bound is right: the probability P of the event on one
-    dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing in Q.
+    With probability at least 1 - 2 ``risk`` the bound is right: the probability P of the event on
+    one dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing
+    in Q.
     """
 
     @np.errstate(divide="ignore")
@@ -302,8 +353,11 @@ class CountBound:
         return cls(runs, risk, declared.delta if declared.mu is None else None)
 
     def __call__(self, mine: Array, theirs: Array) -> Array:
-        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole numbers."""
-        # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is never 0
+        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole
+        numbers.
+        """
+        # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is
+        # never 0
         bound = self._above[mine.astype(np.intp)] - self._below[theirs.astype(np.intp)]
         return np.maximum(bound * (1 - _SLACK), 0.0)
 
@@ -326,14 +380,17 @@ def best_events(
     *,
     values: bool = True,
 ) -> tuple[list[tuple[float, _Event]], int]:
-    """The event with the largest lower bound in the picking runs, by direction, and how many were looked at.
+    """The event with the largest lower bound in the picking runs, by direction, and how many were
+    looked at.
 
-    Of marks and repeated ``values``, and of tails of ``known`` scores. The first is for P = first over Q =
-    second. Each must be counted in other runs than those that chose it.
+    Of marks and repeated ``values``, and of tails of ``known`` scores. The first is for P = first
+    over Q = second. Each must be counted in other runs than those that chose it.
     """
     nothing: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
     best, looked_at = [(0.0, nothing), (0.0, nothing)], 0
-    for make, counts in chain(_marks(*pick) if values else (), *(_tails(*one, *pick) for one in known)):
+    for make, counts in chain(
+        _marks(*pick) if values else (), *(_tails(*one, *pick) for one in known)
+    ):
         looked_at += len(counts[0])
         for way, lows in enumerate((bound(*counts), bound(*reversed(counts)))):
             top = int(np.argmax(lows))
@@ -348,7 +405,9 @@ def _tails(name: str, score: Score, *pick: Observations) -> Iterator[_Offer]:
     pooled = np.unique(np.concatenate(values))
     if pooled.size:
         # a score may have no value: "above all" is an event, too
-        cuts = np.concatenate([[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2])
+        cuts = np.concatenate(
+            [[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2]
+        )
         below = [np.searchsorted(part, cuts, side="right") for part in values]
         above = [len(part) - count for part, count in zip(values, below, strict=True)]
         yield lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i]), above
@@ -364,6 +423,8 @@ def _marks(*pick: Observations) -> Iterator[_Offer]:
         if known:
 
             def make(i: int, known: Any = known, read: Any = read) -> _Event:
-                return known[i], lambda them: np.array([known[i] in read(one) for one in them], dtype=bool)
+                return known[i], lambda them: np.array(
+                    [known[i] in read(one) for one in them], dtype=bool
+                )
 
             yield make, [np.array([part[mark] for mark in known]) for part in parts]

@@ -1,4 +1,6 @@
-"""Reports of audits: a declared guarantee, and the pair of neighbors it was held against, in files."""
+"""Reports of audits: a declared guarantee, and the pair of neighbors it was held against, in
+files.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,11 @@ DIRECTIONS = ("first over second", "second over first")
 class Declared:
     """A guarantee: ``epsilon`` with ``delta``, or ``mu`` of Gaussian differential privacy.
 
-    A mechanism is mu-GDP where a test of level alpha has power at most ``Phi(Phi^-1(alpha) + mu)`` (Dong,
-    Roth and Su 2022): no better than N(0, 1) is told from N(mu, 1).
+    A mechanism is mu-GDP where a test of level alpha has power at most ``Phi(Phi^-1(alpha) + mu)``
+    (Dong, Roth and Su 2022): no better than N(0, 1) is told from N(mu, 1).
 
-    Raises DeclarationError unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta`` only beside
-    ``epsilon``.
+    Raises DeclarationError unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta``
+    only beside ``epsilon``.
     """
 
     epsilon: float | None = setting(None, at_least=0.0)  # 0 is a guarantee, too, though no budget
@@ -66,7 +68,9 @@ class Declared:
 
     @property
     def gaussian_mu(self) -> float:
-        """The mu of a Gaussian mechanism that keeps the guarantee and no more; delta > 0 or a mu needed."""
+        """The mu of a Gaussian mechanism that keeps the guarantee and no more; delta > 0 or a mu
+        needed.
+        """
         if self.mu is not None:
             return self.mu
         if not self.number:  # delta at epsilon = 0 is erf(mu / sqrt(8))
@@ -87,7 +91,8 @@ class Declared:
         return f"{self.name} = {digits_of(self.number)}{delta}"
 
 
-#: X (n, k), a (n,) and y (n,) of one dataset; where persons are units, also the person (n,) of every row.
+#: X (n, k), a (n,) and y (n,) of one dataset; where persons are units, also the person (n,) of
+#: every row.
 Columns = tuple[Any, ...]
 
 _FORMAT = "dp2erm-cvx pair 1"
@@ -101,14 +106,15 @@ class Finding(Shown):
     Parameters
     ----------
     first, second
-        Datasets (X, a, y) that differ in at most one row: in the units of the data, or, where ``mapped``,
-        records inside of the ``domain`` as programs see them. Where persons with several records are units,
-        also the person of every row, and all rows of one person may differ.
+        Datasets (X, a, y) that differ in at most one row: in the units of the data, or, where
+        ``mapped``, records inside of the ``domain`` as programs see them. Where persons with
+        several records are units, also the person of every row, and all rows of one person may
+        differ.
     kind
         Which audit saw the pair, such as "density" or "stability".
     facts
-        What it saw, in plain JSON types of its own; of a search also ``counts`` of pairs, and the ``records``
-        in words.
+        What it saw, in plain JSON types of its own; of a search also ``counts`` of pairs, and the
+        ``records`` in words.
     audit
         The audit itself; None where the pair was read from files.
     first_stage
@@ -163,18 +169,24 @@ class Finding(Shown):
         if not self.mapped:
             return self.first, self.second
         skip = 1 if self.domain.intercept else 0
-        one, other = (unscaled(self.domain, X[:, skip:], a, y) for X, a, y in (self.first, self.second))
+        one, other = (
+            unscaled(self.domain, X[:, skip:], a, y) for X, a, y in (self.first, self.second)
+        )
         return one, other
 
     def records(self) -> tuple[Records, Records]:
         """Both datasets as records of the domain."""
         if self.mapped:
-            first, second = (Records(X, a, y, self.domain.space) for X, a, y in (self.first, self.second))
+            first, second = (
+                Records(X, a, y, self.domain.space) for X, a, y in (self.first, self.second)
+            )
             return first, second
         return self.domain.records(*self.first), self.domain.records(*self.second)
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
-        """Write the datasets to ``path``.npz and everything else to ``path``.json; the two paths."""
+        """Write the datasets to ``path``.npz and everything else to ``path``.json; the two
+        paths.
+        """
         arrays, facts = _paths_of(path)
         columns = {
             f"{name}_{which}": part
@@ -190,21 +202,34 @@ class Finding(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> Finding:
-        """Read what :meth:`save` wrote, without the ``audit``; raises DataError for what is no such pair."""
+        """Read what :meth:`save` wrote, without the ``audit``; raises DataError for what is no such
+        pair.
+        """
         arrays, facts = _paths_of(path)
         try:
             fields = json.loads(facts.read_text(encoding="utf-8"))
             if fields.pop("format") != _FORMAT:
-                raise DataError(f"{path}: a pair in another format: save it again with this version")
+                raise DataError(
+                    f"{path}: a pair in another format: save it again with this version"
+                )
             with np.load(arrays, allow_pickle=False) as held:
                 names = _COLUMNS if "person_first" in held else _COLUMNS[:3]
-                first, second = (tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS)
+                first, second = (
+                    tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS
+                )
             domain, kind = Domain.from_dict(fields.pop("domain")), fields.pop("audit")
             pair = cls(first, second, domain, kind, fields.pop("finding"), **fields)
             _check(pair)
         except DataError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, DeclarationError) as wrong:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            DeclarationError,
+        ) as wrong:
             raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
         return pair
 
@@ -218,7 +243,9 @@ _KINDS = 20
 
 
 def in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
-    """A pair whose first record, or person, changes: what it has before and after, and the others."""
+    """A pair whose first record, or person, changes: what it has before and after, and the
+    others.
+    """
     ends = [np.column_stack(end[:3]) for end in (first, second)]
     own = [end[3] == 0 if len(end) > 3 else np.arange(len(end[1])) == 0 for end in (first, second)]
     rows, counts = np.unique(ends[0][~own[0]], axis=0, return_counts=True)
@@ -230,7 +257,13 @@ def in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
     if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
         listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
     return [
-        {"in": where, "times": times, "x": row[:-2].tolist(), "a": int(row[-2]), "y": float(row[-1])}
+        {
+            "in": where,
+            "times": times,
+            "x": row[:-2].tolist(),
+            "a": int(row[-2]),
+            "y": float(row[-1]),
+        }
         for where, times, row in listed
     ]
 
@@ -275,7 +308,9 @@ def _check(pair: Finding) -> None:
         domain, covariates = pair.domain, X[:, 1:] if pair.domain.intercept else X
         if pair.mapped and not (
             (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
-            and (np.abs(covariates) <= np.array(domain.space.widths(covariates.shape[1]) or np.inf)).all()
+            and (
+                np.abs(covariates) <= np.array(domain.space.widths(covariates.shape[1]) or np.inf)
+            ).all()
             and (not domain.intercept or (X[:, 0] == domain.intercept).all())
             and (np.abs(y) <= domain.outcome_bound).all()
             and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
@@ -284,13 +319,18 @@ def _check(pair: Finding) -> None:
     (X, a, *_), (X2, a2, *_) = pair.first, pair.second
     if len(pair.first) == 3 and X.shape != X2.shape:
         raise ValueError("datasets of different shapes")
-    if len(pair.first) == 3 and pair.domain.relation is not Neighboring.REPLACE_ONE and np.any(a != a2):
+    if (
+        len(pair.first) == 3
+        and pair.domain.relation is not Neighboring.REPLACE_ONE
+        and np.any(a != a2)
+    ):
         raise ValueError("a treatment differs, which is not protected")
     if differing_units(pair.first, pair.second) > 1:
         raise ValueError("more than one record or person differs")
 
 
-#: By kind of audit, what reads its saved facts and gives the function that audits the pair once more.
+#: By kind of audit, what reads its saved facts and gives the function that audits the pair once
+#: more.
 REPLAYS: dict[str, Callable[..., Callable[[], Any]]] = {}
 
 
@@ -310,16 +350,17 @@ def replay(
     path
         Of the two files of a pair, with or without their endings.
     subject
-        None, or a first stage whose settings hold a function of the user's own: the weights of both datasets
-        are solved for by ``solver`` and certified, which gives a :class:`~dp2erm_cvx.audit.Verdict`. An
-        estimator: the density audit. A mechanism of an audit of runs, or of known noise: that audit.
+        None, or a first stage whose settings hold a function of the user's own: the weights of both
+        datasets are solved for by ``solver`` and certified, which gives a
+        :class:`~dp2erm_cvx.audit.Verdict`. An estimator: the density audit. A mechanism of an audit
+        of runs, or of known noise: that audit.
     declared, attack
         In place of what was saved, for a mechanism.
     seconds
         The solver has so long for every dataset, where it is reached through CVXPY.
 
-    Raises DataError for files that hold no pair of neighbors, or that of another audit, DeclarationError for
-    another program or model than the saved one, and what the audit raises.
+    Raises DataError for files that hold no pair of neighbors, or that of another audit,
+    DeclarationError for another program or model than the saved one, and what the audit raises.
     """
     pair = Finding.load(path)
     kind = "density" if isinstance(subject, PrivateEstimator) else pair.kind
@@ -331,5 +372,7 @@ def replay(
         how = {"solver": solver, "declared": declared, "attack": attack, "seconds": seconds}
         again = REPLAYS[kind](pair, subject, **how)
     except (KeyError, ValueError, TypeError) as wrong:
-        raise DataError(f"{path}: not a saved pair of this audit ({type(wrong).__name__}: {wrong})") from None
+        raise DataError(
+            f"{path}: not a saved pair of this audit ({type(wrong).__name__}: {wrong})"
+        ) from None
     return again()

@@ -1,9 +1,9 @@
 """The law of one released output on one dataset: its exact density given what was released before.
 
-Of numbers with noise added to them (Theorems 8, 10 and 12), and of minimizers under objective perturbation
-(proof of Theorem 1): in coordinates ``u = theta + s v``, v a subgradient of the l1 term and Theta at theta,
-their density is ``nu(T(u)) |det DT(u)|``, ``T(u) = -grad Phi(theta) - v``, Phi the smooth part of n times the
-objective.
+Of numbers with noise added to them (Theorems 8, 10 and 12), and of minimizers under objective
+perturbation (proof of Theorem 1): in coordinates ``u = theta + s v``, v a subgradient of the l1
+term and Theta at theta, their density is ``nu(T(u)) |det DT(u)|``, ``T(u) = -grad Phi(theta) - v``,
+Phi the smooth part of n times the objective.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _UNIT = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Released theta of a step and its multiplier v; ``slope`` Pi is the derivative of the prox there."""
+    """Released theta of a step and its multiplier v; ``slope`` Pi is the derivative of the prox
+    there.
+    """
 
     theta: Array
     multiplier: Array
@@ -37,22 +39,28 @@ class Place:
 
     @property
     def regular(self) -> bool:
-        """True if theta alone determines v: inside Theta, off the kinks of R, where Pi is the identity."""
+        """True if theta alone determines v: inside Theta, off the kinks of R, where Pi is the
+        identity.
+        """
         return float(self.slope.trace()) == len(self.theta)  # 0 <= Pi <= I
 
 
 def _tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
-    """How far the log density of noise of norm ``length`` changes where the noise moves by ``moved``."""
+    """How far the log density of noise of norm ``length`` changes where the noise moves by
+    ``moved``.
+    """
     return moved / scale * (1.0 if pure else (length + moved) / scale)
 
 
 class ShiftLaw:
-    """Independent noise on every block of ``center`` (m,): discrete Laplace or Gaussian where ``whole``.
+    """Independent noise on every block of ``center`` (m,): discrete Laplace or Gaussian where
+    ``whole``.
 
-    Whole numbers with Gaussian noise are rounded after it: the density is of both, a later step sees theta.
-    The computed center is off by ``moved`` in the l1 norm. ``last``: no later step depends on the numbers;
-    under Laplace noise the worst output is then the center itself, and the law has no coordinates. Pure noise
-    on a ``block`` of several numbers depends on the largest of them.
+    Whole numbers with Gaussian noise are rounded after it: the density is of both, a later step
+    sees theta. The computed center is off by ``moved`` in the l1 norm. ``last``: no later step
+    depends on the numbers; under Laplace noise the worst output is then the center itself, and the
+    law has no coordinates. Pure noise on a ``block`` of several numbers depends on the largest of
+    them.
     """
 
     def __init__(
@@ -66,12 +74,20 @@ class ShiftLaw:
         last: bool,
         block: int = 1,
     ) -> None:
-        self.center, self.scale, self.moved, self.whole, self.pure = center, scale, moved, whole, noise.pure
+        self.center, self.scale, self.moved, self.whole, self.pure = (
+            center,
+            scale,
+            moved,
+            whole,
+            noise.pure,
+        )
         self.block = block
         self.units = np.full(0 if last and self.pure else len(center), scale)
 
     def place(self, u: Array) -> Place:
-        """The output nearest to ``u``, with what rounding takes off Gaussian noise as its multiplier."""
+        """The output nearest to ``u``, with what rounding takes off Gaussian noise as its
+        multiplier.
+        """
         return self._at(u if len(self.units) else self.center)
 
     def _at(self, u: Array) -> Place:
@@ -101,7 +117,9 @@ class ShiftLaw:
         if self.block > 1:
             return self._at(self.center + simulate_cubes(self.scale, self.block, size, rng))
         if self.pure and self.whole:
-            return self._at(self.center + np.subtract(*np.floor(rng.exponential(self.scale, (2, size)))))
+            return self._at(
+                self.center + np.subtract(*np.floor(rng.exponential(self.scale, (2, size))))
+            )
         draw = rng.laplace if self.pure else rng.normal
         return self._at(self.center + draw(scale=self.scale, size=size))
 
@@ -115,11 +133,12 @@ class ShiftLaw:
 
 
 class ObjectiveLaw:
-    """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise.
+    """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no
+    noise.
 
-    ``step`` s of the Minty coordinates is the same for both datasets. Released is the minimizer times the
-    public ``unscaled`` (p,). ``weights`` are a bound on ``||w_hat - w||_1`` of the computed ones, and the
-    objective at weights 1; None where they are exact.
+    ``step`` s of the Minty coordinates is the same for both datasets. Released is the minimizer
+    times the public ``unscaled`` (p,). ``weights`` are a bound on ``||w_hat - w||_1`` of the
+    computed ones, and the objective at weights 1; None where they are exact.
     """
 
     def __init__(
@@ -132,7 +151,9 @@ class ObjectiveLaw:
     ) -> None:
         self.model, self.calibration, self.step = model, calibration, step
         self.unscaled, self.weights, self.pure = unscaled, weights, calibration.noise.pure
-        self.units = step * calibration.scale * np.ones(model.dimension) * np.array(calibration.box or 1.0)
+        self.units = (
+            step * calibration.scale * np.ones(model.dimension) * np.array(calibration.box or 1.0)
+        )
 
     @cached_property
     def _origin(self) -> Array:
@@ -172,13 +193,15 @@ class ObjectiveLaw:
     def error(self, place: Place) -> float:
         """Bound on the error of the log density: of the weights, and of rounding to first order.
 
-        The log determinant moves by at most the trace norm of an error of the Hessian over its smallest
-        eigenvalue, whatever Pi is. An error e of the weights in l1 moves a weighted sum by at most e times
-        the largest term at weight 1.
+        The log determinant moves by at most the trace norm of an error of the Hessian over its
+        smallest eigenvalue, whatever Pi is. An error e of the weights in l1 moves a weighted sum by
+        at most e times the largest term at weight 1.
         """
         theta, hessian = place.theta, self.model.hessian(place.theta)
         sizes = np.abs(hessian) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
-        moved = 2 * self.model.rounding(theta) + 16 * len(theta) * _UNIT * float(np.linalg.norm(sizes))
+        moved = 2 * self.model.rounding(theta) + 16 * len(theta) * _UNIT * float(
+            np.linalg.norm(sizes)
+        )
         # v is a difference: it loses what theta is larger than s v
         moved += 8 * _UNIT * float(np.linalg.norm(theta)) / self.step
         volume = 64 * len(theta) * _UNIT * float(np.linalg.cond(self._jacobian(place)))
@@ -190,7 +213,8 @@ class ObjectiveLaw:
             bent = unit.whole.multipliers * loss.curvature(s)
             moved += bound * float(np.max(norms * steep))
             volume += bound * float(np.max(norms**2 * bent)) / float(np.linalg.eigvalsh(hessian)[0])
-        # what moves by this in norm moves by no more in the norm of box noise than over its least half width
+        # what moves by this in norm moves by no more in the norm of box noise than over its least
+        # half width
         moved /= min(self.calibration.box or (1.0,))
         return _tail(moved, self._length(place), self.calibration.scale, pure=self.pure) + volume
 
@@ -200,10 +224,16 @@ class ObjectiveLaw:
         model.linear = self.model.linear + noise
         theta = minimize_by_newton(model, model.start())[0]
         u: Array = theta - self.step * (self._gradient(theta) + noise)
-        terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.unit
+        terms = (
+            float(np.linalg.norm(self._origin))
+            + float(np.linalg.norm(noise))
+            + self.calibration.unit
+        )
         # relative to the terms that cancel in it and to the scale
         if not np.linalg.norm(self.noise(self.place(u)) - noise) <= 1e-9 * terms:
-            raise CertificateError("density audit: the output of a drawn noise could not be solved for")
+            raise CertificateError(
+                "density audit: the output of a drawn noise could not be solved for"
+            )
         return u
 
     def draw(self, rng: np.random.Generator) -> Place:
@@ -214,13 +244,16 @@ class ObjectiveLaw:
         assert isinstance(other, ObjectiveLaw)
         points = [law.at_noise(np.zeros(self.model.dimension)) for law in (self, other)]
         for law in (self, other):
-            points += [law.at_noise(b) for b in simulate_noise(self.calibration, (count + 1) // 2, rng)]
+            points += [
+                law.at_noise(b) for b in simulate_noise(self.calibration, (count + 1) // 2, rng)
+            ]
         reach = self.calibration.unit * self.step * self.model.dimension
         points += [
             reach * 10.0 ** rng.uniform(-1, 3) * direction / np.linalg.norm(direction)
             for direction in rng.standard_normal((count, self.model.dimension))
         ]
-        # gamma and box noise are worst where both noises point along the difference of the gradients
+        # gamma and box noise are worst where both noises point along the difference of the
+        # gradients
         for u in list(points):
             place = self.place(u)
             # just inside Theta, where the search among regular points has to begin
@@ -231,8 +264,8 @@ class ObjectiveLaw:
         return points
 
 
-#: The law of one output: ``pure`` where log ratios are bounded; u (d,) spreads by about its ``units``. Log
-#: densities are known but for a constant that is the same for every dataset.
+#: The law of one output: ``pure`` where log ratios are bounded; u (d,) spreads by about its
+#: ``units``. Log densities are known but for a constant that is the same for every dataset.
 Law = ShiftLaw | ObjectiveLaw
 
 #: What every step released, by name: with its multiplier, and as later steps see it.
@@ -245,9 +278,11 @@ _FOLLOWING = 25
 
 @dataclass(frozen=True, eq=False)
 class ReleaseLaw:
-    """The law of what all steps release from one dataset: the density of each given those before, multiplied.
+    """The law of what all steps release from one dataset: the density of each given those before,
+    multiplied.
 
-    ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order is theirs.
+    ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order
+    is theirs.
     """
 
     conditional: Mapping[str, Callable[[Released], Law]]
@@ -284,7 +319,9 @@ class ReleaseLaw:
 
     def log_density(self, outputs: Outputs) -> float:
         """Log density of all outputs, less a constant that is the same for every dataset."""
-        return sum(law.log_density(place) for _, law, place in self.steps(lambda name, _: outputs[name]))
+        return sum(
+            law.log_density(place) for _, law, place in self.steps(lambda name, _: outputs[name])
+        )
 
     def error(self, outputs: Outputs) -> float:
         """Bound on the error of :meth:`log_density`."""
@@ -294,7 +331,9 @@ class ReleaseLaw:
         """Random outputs of all steps."""
         return {name: place for name, _, place in self.steps(lambda _, law: law.draw(rng))}
 
-    def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator, until: Deadline) -> list[Array]:
+    def starts(
+        self, other: ReleaseLaw, count: int, rng: np.random.Generator, until: Deadline
+    ) -> list[Array]:
         """Starting points of the first step, each with a few of every later one at it.
 
         Fewer of them where the deadline passes meanwhile, at least one.
@@ -303,13 +342,17 @@ class ReleaseLaw:
         for depth, (name, law_of) in enumerate(self.conditional.items()):
             longer = list[tuple[Array, dict[str, Array]]]()
             known, points = None, list[Array]()
-            most = max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
+            most = (
+                max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
+            )
             for u, released in grown:
                 if longer and until.passed:
                     break
                 law = law_of(released)
                 if law is not known:  # many do not depend on what was released
-                    points = law.starts(other.conditional[name](released), 1 if depth else count, rng)
+                    points = law.starts(
+                        other.conditional[name](released), 1 if depth else count, rng
+                    )
                 known = law
                 for index in rng.permutation(len(points))[:most]:
                     output = law.released(law.place(points[index]))

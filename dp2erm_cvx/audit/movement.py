@@ -1,4 +1,6 @@
-"""How far weights move between neighbors: what is claimed of it, and what two certificates prove of it."""
+"""How far weights move between neighbors: what is claimed of it, and what two certificates prove of
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.neighbors import Reading
-from dp2erm_cvx.paper import PrintedBound, in_paper, printed_bound, universal_corollary, usable_bound
+from dp2erm_cvx.paper import (
+    PrintedBound,
+    in_paper,
+    printed_bound,
+    universal_corollary,
+    usable_bound,
+)
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver
@@ -32,9 +40,10 @@ _USABLE = "paper, usable"
 class Quantity(enum.StrEnum):
     """A movement of weights w, w' (n,) of neighbors that differ in record j.
 
-    ``V`` is ``sum_{i != j} |w_i - w'_i| + w_j + w'_j``; ``L1``, ``L2`` norms of ``w - w'``; ``L0`` the number
-    of weights that differ. The paper's are ``W1 = ||w - w'||_1 + 2 max_i min(w_i, w'_i)`` and
-    ``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``. ``LARGEST`` is the largest weight.
+    ``V`` is ``sum_{i != j} |w_i - w'_i| + w_j + w'_j``; ``L1``, ``L2`` norms of ``w - w'``; ``L0``
+    the number of weights that differ. The paper's are ``W1 = ||w - w'||_1 + 2 max_i min(w_i,
+    w'_i)`` and ``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``. ``LARGEST``
+    is the largest weight.
     """
 
     V = "V"
@@ -69,7 +78,8 @@ class Claim:
 
     @classmethod
     def of_printed(cls, name: str, bound: PrintedBound, *, norm: bool = False) -> list[Claim]:
-        """The finite claims of a bound of the paper, in its measures; on the ``norm`` as well, if asked for.
+        """The finite claims of a bound of the paper, in its measures; on the ``norm`` as well, if
+        asked for.
 
         A bound on W1 states no more about V than that V <= W1.
         """
@@ -92,13 +102,16 @@ class Claim:
         ]
 
 
-def claims_of(program: FirstStage, universe: MappedUniverse) -> tuple[tuple[Claim, ...], dict[str, str]]:
+def claims_of(
+    program: FirstStage, universe: MappedUniverse
+) -> tuple[tuple[Claim, ...], dict[str, str]]:
     """Every finite claim about a first stage, and the reasons of those families that make none.
 
-    The sharp theorem (V and the largest weight), which is called stated where the program is an author's
-    own and nothing here proves what it states; the paper's statement as printed (its norm bound, W1, W2)
-    and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
-    quantities only. Raises DeclarationError for a setting that is not valid in itself.
+    The sharp theorem (V and the largest weight), which is called stated where the program is an
+    author's own and nothing here proves what it states; the paper's statement as printed (its norm
+    bound, W1, W2) and as it can be used (its minimum with the universal corollary), and the
+    universal corollary. Public quantities only. Raises DeclarationError for a setting that is not
+    valid in itself.
     """
     resolved = program.at(universe)
     # neither this package's nor derived: its author's
@@ -112,7 +125,9 @@ def claims_of(program: FirstStage, universe: MappedUniverse) -> tuple[tuple[Clai
         # of records that count alike, whatever a codebook says of them
         same = dataclasses.replace(universe.space, relation=keep, units=None, weighted=False)
         where = universe.within(same)
-        families[_PRINTED] = lambda: Claim.of_printed(_PRINTED, printed_bound(resolved, where), norm=True)
+        families[_PRINTED] = lambda: Claim.of_printed(
+            _PRINTED, printed_bound(resolved, where), norm=True
+        )
     families[_USABLE] = lambda: Claim.of_printed(_USABLE, usable_bound(resolved, universe))
     claims = list[Claim]()
     refused = dict[str, str]()
@@ -147,7 +162,9 @@ class Interval:
         return f"[{self.low:.6g}, {self.high:.6g}]"
 
     def apart(self, other: Interval) -> float:
-        """How far the middles lie apart, over what both allow: at most 1 where both hold one value."""
+        """How far the middles lie apart, over what both allow: at most 1 where both hold one
+        value.
+        """
         widths = (self.high - self.low) + (other.high - other.low)
         if math.isinf(widths):  # an unknown end is anywhere
             return 0.0
@@ -170,7 +187,8 @@ class Intervals:
 
 
 class Movement(Reading):
-    """Reads the movement from the weights ``base`` (n,), off by ``radius`` in l1, to those of neighbors.
+    """Reads the movement from the weights ``base`` (n,), off by ``radius`` in l1, to those of
+    neighbors.
 
     Gaps of at most ``least`` do not count as a difference: neighbors are off by ``other`` at most.
     """
@@ -181,7 +199,9 @@ class Movement(Reading):
         self.heaviest = float(np.max(base, initial=0.0))
 
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
-        """Sums of gaps, of squares and of those that differ; largest product, minimum and weight."""
+        """Sums of gaps, of squares and of those that differ; largest product, minimum and
+        weight.
+        """
         (w,) = beside
         gap, differ = weights - w, np.zeros(len(weights))
         np.abs(gap, out=gap)
@@ -194,13 +214,18 @@ class Movement(Reading):
         least = np.min(weights[:, top] * np.minimum(w[top] / np.maximum(heaviest, 1e-300), 1.0))
         few = np.flatnonzero(~(w < least * (1 - 1e-12)))
         both = (weights[:, few] * w[few], np.minimum(weights[:, few], w[few]))
-        return sums, np.stack([*(np.max(pair, axis=1, initial=0.0) for pair in both), heaviest], axis=1)
+        return sums, np.stack(
+            [*(np.max(pair, axis=1, initial=0.0) for pair in both), heaviest], axis=1
+        )
 
-    def intervals(self, sums: Array, largest: Array, ends: Array, radius: Array) -> dict[Quantity, Intervals]:
+    def intervals(
+        self, sums: Array, largest: Array, ends: Array, radius: Array
+    ) -> dict[Quantity, Intervals]:
         """From what was read (m, 3), (m, 3), of weights off by ``radius`` (m,).
 
-        ``ends`` (m, 2) are the weights of the changed record before and after. The exact weights are within
-        both radii of the computed ones in the 1-norm, hence in any other norm and each weight by itself.
+        ``ends`` (m, 2) are the weights of the changed record before and after. The exact weights
+        are within both radii of the computed ones in the 1-norm, hence in any other norm and each
+        weight by itself.
         """
         n, own = self.n, self.radius
         error = _error(n, own + radius)
@@ -242,9 +267,11 @@ def _around(value: Array, error: Array) -> Intervals:
 
 @dataclass(frozen=True)
 class NeighborPair:
-    """Two neighbors that differ in record ``changed``, where they come from, and how their weights move.
+    """Two neighbors that differ in record ``changed``, where they come from, and how their weights
+    move.
 
-    ``movements`` are certified, from ``solved``: the weights (n,) of both with their radii in the 1-norm.
+    ``movements`` are certified, from ``solved``: the weights (n,) of both with their radii in the
+    1-norm.
     """
 
     first: Records = field(repr=False)
@@ -278,8 +305,9 @@ class NeighborPair:
 class Verdict:
     """The largest movement found of what one claim bounds.
 
-    ``movement`` holds the exact movement of the ``worst`` pair of ``neighbors``, whose weights are certified.
-    ``saved`` is that in the file of a pair that is replayed, None where another audit wrote it.
+    ``movement`` holds the exact movement of the ``worst`` pair of ``neighbors``, whose weights are
+    certified. ``saved`` is that in the file of a pair that is replayed, None where another audit
+    wrote it.
     """
 
     claim: Claim
@@ -295,7 +323,9 @@ class Verdict:
 
     @property
     def agrees(self) -> bool | None:
-        """True if movement and saved one have a point in common, as those of two right certificates must."""
+        """True if movement and saved one have a point in common, as those of two right certificates
+        must.
+        """
         if self.saved is None:
             return None
         return self.movement.low <= self.saved.high and self.saved.low <= self.movement.high
@@ -315,12 +345,17 @@ class Verdict:
         return f"not violated in {self.neighbors} re-solves; the largest movement is {share}"
 
     def __str__(self) -> str:
-        return f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}: {self.sentence}"
+        return (
+            f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}: {self.sentence}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
         facts = asdict(self.claim) | {"movement": asdict(self.movement), "violated": self.violated}
-        facts |= {"ratio": json_types(self.ratio), "origin": self.worst.origin}  # a bound of 0 has no ratio
+        facts |= {
+            "ratio": json_types(self.ratio),
+            "origin": self.worst.origin,
+        }  # a bound of 0 has no ratio
         return facts | {"numerical_error": self.worst.radius, "verdict": str(self)}
 
 
@@ -328,9 +363,9 @@ class Verdict:
 class SolverCheck:
     """How many datasets were solved again by ``solver``, and its largest disagreement.
 
-    ``disagreement`` is ``||w - w~||_1`` over the sum of both radii: at most 1 if both certificates are right.
-    ``radius`` is the largest that its own points were certified to: how much the comparison can tell.
-    ``unsolved`` counts datasets for which it returned no point.
+    ``disagreement`` is ``||w - w~||_1`` over the sum of both radii: at most 1 if both certificates
+    are right. ``radius`` is the largest that its own points were certified to: how much the
+    comparison can tell. ``unsolved`` counts datasets for which it returned no point.
     """
 
     solver: str
@@ -357,10 +392,11 @@ def resolve(
     until: Deadline | None = None,
     seconds: float | None = None,
 ) -> list[NeighborPair]:
-    """Certified movements of every pair whose datasets are solved; a dataset they share is solved once.
+    """Certified movements of every pair whose datasets are solved; a dataset they share is solved
+    once.
 
-    ``known`` are weights with their radii by the id of the records. After the deadline ``until`` no further
-    pair is solved, where one has been. ``seconds`` limit the solver.
+    ``known`` are weights with their radii by the id of the records. After the deadline ``until`` no
+    further pair is solved, where one has been. ``seconds`` limit the solver.
     """
     until = until or Deadline()
     solved = dict(known or {})
@@ -389,8 +425,9 @@ def check(
 ) -> SolverCheck:
     """Weigh datasets in another way: by the declared CVXPY problem, without any polishing.
 
-    Each of the ``datasets``, with its weights, is solved once. After the deadline ``until`` no further one is
-    solved, where one has been. The solver has ``seconds`` for each, and no more than are left until then.
+    Each of the ``datasets``, with its weights, is solved once. After the deadline ``until`` no
+    further one is solved, where one has been. The solver has ``seconds`` for each, and no more than
+    are left until then.
     """
     until = until or Deadline()
     ends = {id(records): (records, solved) for records, solved in datasets}

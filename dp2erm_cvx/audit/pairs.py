@@ -1,4 +1,6 @@
-"""Neighboring datasets of a few kinds of records: drawn from structured families, and changed a little."""
+"""Neighboring datasets of a few kinds of records: drawn from structured families, and changed a
+little.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _MOST = 3
 
 
 def records_at(space: Space, X: Array, a: NDArray[np.int64], y: Array | None = None) -> Records:
-    """Records with scaled covariates X (n, k), treatments a (n,) and net outcomes y (n,), default 0."""
+    """Records with scaled covariates X (n, k), treatments a (n,) and net outcomes y (n,), default
+    0.
+    """
     if space.intercept:
         X = np.column_stack([np.full(len(X), space.intercept), X])
     return Records(X, a, np.zeros(len(a)) if y is None else y, space)
@@ -37,11 +41,12 @@ def records_at(space: Space, X: Array, a: NDArray[np.int64], y: Array | None = N
 class Pairs:
     """b pairs of neighbors by the kinds of their records, in the units of the universe.
 
-    ``X`` (b, m, k) are scaled covariates, ``a`` (b, m) treatments and ``y`` (b, m) net outcomes: of the
-    changed record before and after, then of the common kinds. ``count`` (b, m - 2) says how many records of
-    each common kind there are, n - 1 in all, some 0; NaN marks a pair outside of the universe. A single pair
-    may have an ``order`` (n - 1,) of its common records, by their kinds from 2 on. Where persons with several
-    records are units, n is their number, and a person of kind j has the records of all kinds in ``lists[j]``.
+    ``X`` (b, m, k) are scaled covariates, ``a`` (b, m) treatments and ``y`` (b, m) net outcomes: of
+    the changed record before and after, then of the common kinds. ``count`` (b, m - 2) says how
+    many records of each common kind there are, n - 1 in all, some 0; NaN marks a pair outside of
+    the universe. A single pair may have an ``order`` (n - 1,) of its common records, by their kinds
+    from 2 on. Where persons with several records are units, n is their number, and a person of kind
+    j has the records of all kinds in ``lists[j]``.
     """
 
     X: Array
@@ -86,18 +91,24 @@ class Pairs:
         return self.X[0].copy(), self.a[0].copy(), self.y[0].copy(), order.copy()
 
     def distinct(self, after: bool) -> tuple[Array, NDArray[np.int64], Array]:
-        """Rows (b, m - 1, k), arms and counts (b, m - 1) of one of the datasets, the changed record last."""
+        """Rows (b, m - 1, k), arms and counts (b, m - 1) of one of the datasets, the changed record
+        last.
+        """
         rows = [*range(2, self.a.shape[1]), int(after)]
         return self.X[:, rows], self.a[:, rows], np.column_stack([self.count, np.ones(len(self))])
 
     def datasets(self) -> tuple[Columns, Columns]:
-        """All records of a single pair before and after, scaled; the first one, or first person, differs."""
+        """All records of a single pair before and after, scaled; the first one, or first person,
+        differs.
+        """
         X, a, y, order = self.kinds()
         ends = list[Columns]()
         for rows in (np.append(changed, order) for changed in (0, 1)):
             person: Columns = ()
             if self.lists is not None:
-                person = (np.repeat(np.arange(len(rows)), [len(self.lists[kind]) for kind in rows]),)
+                person = (
+                    np.repeat(np.arange(len(rows)), [len(self.lists[kind]) for kind in rows]),
+                )
                 rows = np.array([row for kind in rows for row in self.lists[kind]], dtype=np.int64)
             ends.append((X[rows], a[rows], y[rows], *person))
         return ends[0], ends[1]
@@ -124,10 +135,11 @@ class Pairs:
         distance: Callable[[Columns, Columns], float],
         rng: np.random.Generator,
     ) -> tuple[Pairs | None, int]:
-        """Where datasets of two kinds of records change fastest with their numbers; the distances it took.
+        """Where datasets of two kinds of records change fastest with their numbers; the distances
+        it took.
 
-        A threshold that no random pair meets lies between two datasets that random draws meet. Of two halves
-        the search goes on in that whose ends are farther apart.
+        A threshold that no random pair meets lies between two datasets that random draws meet. Of
+        two halves the search goes on in that whose ends are farther apart.
         """
         n, domain, twice = universe.n_samples, universe.domain, [0, 1, 0, 1]
         X, a, y = self.X[0, twice], self.a[0, twice], self.y[0, twice]
@@ -145,13 +157,18 @@ class Pairs:
         low, high, taken = counts[0], counts[-1] + 1, 0
         while high - low > 1:
             middle = (low + high) // 2
-            ends = [neighbors(min(count, n - 1)).raw(domain)[count > n - 1] for count in (low, middle, high)]
+            ends = [
+                neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
+                for count in (low, middle, high)
+            ]
             nearer = distance(ends[0], ends[1]) > distance(ends[1], ends[2])
             low, high, taken = (low, middle, taken + 2) if nearer else (middle, high, taken + 2)
         return neighbors(low), taken
 
     def by_groups(self, groups: list[NDArray[np.int64]], rng: np.random.Generator) -> Pairs:
-        """Records alike within the group of the changed one, but for a few, and alike within all others."""
+        """Records alike within the group of the changed one, but for a few, and alike within all
+        others.
+        """
         X, a, y, order = self.kinds()
         inside, few, outside, rare = rng.choice(np.arange(2, len(a)), 4)
         share = float(rng.choice([0.1, 0.5]))
@@ -164,11 +181,14 @@ class Pairs:
         return Pairs.single(X, a, y, order, self.lists)
 
     @classmethod
-    def admitted(cls, universe: MappedUniverse, X: Array, a: NDArray[np.int64], share: Array) -> Pairs:
-        """The pairs of the universe nearest to a proposal: points clipped, shares (b, m - 2) rounded.
+    def admitted(
+        cls, universe: MappedUniverse, X: Array, a: NDArray[np.int64], share: Array
+    ) -> Pairs:
+        """The pairs of the universe nearest to a proposal: points clipped, shares (b, m - 2)
+        rounded.
 
-        Where an arm floor is declared, records are moved between the kinds of the two arms to meet it; a pair
-        that cannot meet it is marked.
+        Where an arm floor is declared, records are moved between the kinds of the two arms to meet
+        it; a pair that cannot meet it is marked.
         """
         if not universe.flips:
             a = a.copy()
@@ -188,7 +208,10 @@ class Pairs:
     @classmethod
     def starts(cls, universe: MappedUniverse, number: int, rng: np.random.Generator) -> Pairs:
         """``number`` pairs with outcomes 0, drawn from all families in turn."""
-        raw = [_start(_FAMILIES[index % len(_FAMILIES)], rng, universe.n_features) for index in range(number)]
+        raw = [
+            _start(_FAMILIES[index % len(_FAMILIES)], rng, universe.n_features)
+            for index in range(number)
+        ]
         for _, arm, share in raw if (universe.space.arm_floor or 0) > 1 else ():
             present = np.flatnonzero(share > 0)
             if len(np.unique(arm[2 + present])) == 1:  # no arm of the common records may be empty
@@ -200,7 +223,9 @@ class Pairs:
 
 
 def _whole(share: Array, amount: Array) -> Array:
-    """Whole numbers (b, m) near ``share`` that sum to ``amount`` (b,); zeros where all shares are 0."""
+    """Whole numbers (b, m) near ``share`` that sum to ``amount`` (b,); zeros where all shares are
+    0.
+    """
     total = share.sum(axis=1, keepdims=True)
     exact = share / np.maximum(total, 1e-300) * amount[:, None]
     count = np.floor(exact + 1e-9)
@@ -211,7 +236,8 @@ def _whole(share: Array, amount: Array) -> Array:
     return whole
 
 
-#: Points (CLUSTERS + 2, d) in the unit ball and arms, of the changed record first, and shares (CLUSTERS,).
+#: Points (CLUSTERS + 2, d) in the unit ball and arms, of the changed record first, and shares
+#: (CLUSTERS,).
 _Raw = tuple[Array, NDArray[np.int64], Array]
 
 
@@ -221,7 +247,16 @@ def directions(rng: np.random.Generator, m: int, d: int) -> Array:
 
 
 #: Families of starts, in turns.
-_FAMILIES = ["anywhere", "collinear", "one-sided", "separable", "nearly empty", "jump", "across", "corners"]
+_FAMILIES = [
+    "anywhere",
+    "collinear",
+    "one-sided",
+    "separable",
+    "nearly empty",
+    "jump",
+    "across",
+    "corners",
+]
 
 
 def _start(family: str, rng: np.random.Generator, d: int) -> _Raw:
@@ -270,23 +305,34 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
     """Records along u and a few against it, both split sideways; one jumps between the sides."""
     u, v = directions(rng, 2, d)
     along, against, split, spread = rng.random(4)
-    ends = np.array([[split], [-split]]) * v + along * u, np.array([[spread], [-spread]]) * v - against * u
+    ends = (
+        np.array([[split], [-split]]) * v + along * u,
+        np.array([[spread], [-spread]]) * v - against * u,
+    )
     points = np.array([*ends[0], *ends[1], v - rng.random() * u, -v - rng.random() * u])
     part = rng.random()
     arm = np.full(CLUSTERS + 2, int(rng.integers(0, 2)))
     swapped = rng.random(CLUSTERS + 2) < 0.5
     # (x, a) and (-x, 1 - a) are alike to a logistic coefficient
     points, arm = np.where(swapped[:, None], -points, points), np.where(swapped, 1 - arm, arm)
-    return np.roll(points, 2, axis=0), np.roll(arm, 2), np.array([part, part, 1 - part, 1 - part]) / 2
+    return (
+        np.roll(points, 2, axis=0),
+        np.roll(arm, 2),
+        np.array([part, part, 1 - part, 1 - part]) / 2,
+    )
 
 
 def draw_pair(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
-    """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves none."""
+    """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves
+    none.
+    """
     space, drawn = universe.space, (_drawn(universe, rng) for _ in range(_TRIES))
     pair = next((pair for pair in drawn if pair.admissible(space)), None)
     if pair is None:
         size = universe.n_samples
-        raise DeclarationError(f"arm_floor = {space.arm_floor}: no pair of {size} records was found")
+        raise DeclarationError(
+            f"arm_floor = {space.arm_floor}: no pair of {size} records was found"
+        )
     X, a, y, order = pair.kinds()
     if rng.random() < 0.5:  # from one end to the other, often within its arm
         y[:2] = space.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
@@ -306,7 +352,9 @@ def draw_pair(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
 
 
 def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
-    """The records of a person of a kind: mostly as many as can be, of this kind; now and then others."""
+    """The records of a person of a kind: mostly as many as can be, of this kind; now and then
+    others.
+    """
     size = int(rng.integers(_MOST + 1)) if rng.random() < 0.3 else _MOST
     return [kind if rng.random() < 0.8 else int(rng.integers(kinds)) for _ in range(size)]
 

@@ -22,7 +22,13 @@ from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
-from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import (
+    CertificateError,
+    DataError,
+    DeclarationError,
+    InfeasibleError,
+    SolverError,
+)
 from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan
 from dp2erm_cvx.privacy import Neighboring
@@ -46,7 +52,9 @@ def _law(laws: Callable[[Released], tuple[Law, ...]], which: int, released: Rele
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One dataset, with the weights of the steps that have any, and the steps that hand on other records."""
+    """One dataset, with the weights of the steps that have any, and the steps that hand on other
+    records.
+    """
 
     records: Records
     maps: tuple[Step, ...]
@@ -62,8 +70,12 @@ class _Side:
                 records = step.mapped(records, released)
         return records
 
-    def bound(self, fit: Fit, released: Released) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
-        """The objective without noise; the error of its weights, if any, with the objective at weights 1."""
+    def bound(
+        self, fit: Fit, released: Released
+    ) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
+        """The objective without noise; the error of its weights, if any, with the objective at
+        weights 1.
+        """
         records, ones, error = self.at(released), np.ones(self.records.n_samples), 0.0
         weights: Beside | None = ones
         if not fit.weighted:
@@ -87,13 +99,18 @@ class _Side:
         tolerance = public_number("tolerance", self.execution.tolerance, above=0)
         try:
             solved = solve_weights(self._weights, self.execution.solver, tolerance)
-        except (InfeasibleError, SolverError) as error:  # a search over pairs goes on without this one
+        except (
+            InfeasibleError,
+            SolverError,
+        ) as error:  # a search over pairs goes on without this one
             raise CertificateError(str(error)) from None
         return solved.value, solved.certificate.output_radius
 
 
 class _Watched(UserDict[str, Array]):
-    """Released values by name; whatever is read of it is noted. Which steps came before is no secret."""
+    """Released values by name; whatever is read of it is noted. Which steps came before is no
+    secret.
+    """
 
     def __init__(self, released: Released, read: set[str]) -> None:
         super().__init__(released)
@@ -104,7 +121,9 @@ class _Watched(UserDict[str, Array]):
         return self.data[name]
 
 
-def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[Released], tuple[Law, ...]]:
+def _remembered(
+    step: Step, sides: Sequence[_Side], last: bool
+) -> Callable[[Released], tuple[Law, ...]]:
     """Both laws of a step, made once for what they read of what was released."""
     read, known = set[str](), dict[tuple[bytes, ...], tuple[Law, ...]]()
 
@@ -125,7 +144,10 @@ def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[Rel
 def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool) -> tuple[Law, ...]:
     if isinstance(step, IntegerSums):
         assert step.integers is not None
-        sums = [np.array(step.exact_sums(side.at(released), released), dtype=np.float64) for side in sides]
+        sums = [
+            np.array(step.exact_sums(side.at(released), released), dtype=np.float64)
+            for side in sides
+        ]
         noise = step.integers
         law = partial(ShiftLaw, moved=0.0, whole=True, last=last, block=noise.block)
         return tuple(law(one, noise.scale, noise.noise) for one in sums)
@@ -140,11 +162,15 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool)
     unscaled = np.ones(calibration.n_parameters)
     if step.regression is not None:
         unscaled = step.regression.unscaled(unscaled, sides[0].records.covariates.shape[1])
-    return tuple(ObjectiveLaw(model, calibration, size, unscaled, weights) for model, weights in bound)
+    return tuple(
+        ObjectiveLaw(model, calibration, size, unscaled, weights) for model, weights in bound
+    )
 
 
 def _mean(model: MarginModel, weights: tuple[float, MarginModel] | None, scale: float) -> ShiftLaw:
-    """The law of a weighted mean: an error e of the weights in l1, of sum n, moves it by e max |z| / n."""
+    """The law of a weighted mean: an error e of the weights in l1, of sum n, moves it by e max |z|
+    / n.
+    """
     w, z = model.whole.multipliers, model.whole.offsets
     mean = np.array([math.fsum(w * z) / math.fsum(w)])
     moved = 0.0 if weights is None else weights[0] * float(np.max(np.abs(z))) / model.n
@@ -154,51 +180,65 @@ def _mean(model: MarginModel, weights: tuple[float, MarginModel] | None, scale: 
 def _model(instance: Instance) -> MarginModel:
     if not isinstance(instance.model, MarginModel):
         raise DeclarationError(
-            f"{instance.program.name}: audit_density needs weighted least squares or a sum of margin losses, "
-            "with an elastic net: it counts no other public penalty in the density of theta"
+            f"{instance.program.name}: audit_density needs weighted least squares or a sum of "
+            "margin losses, with an elastic net: it counts no other public penalty in the density "
+            "of theta"
         )
     return instance.model
 
 
-#: (X, a, y) as an estimator takes it, or, as searches draw persons, numbers with the person of every row.
+#: (X, a, y) as an estimator takes it, or, as searches draw persons, numbers with the person of
+#: every row.
 Raw = tuple[ArrayLike, ArrayLike, ArrayLike] | tuple[Array, ArrayLike, ArrayLike, ArrayLike]
 #: What can be audited: what plans a release, or the plan itself.
 Audited = PrivateEstimator | Pipeline | Plan[Any]
 
 
-def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tuple[ReleaseLaw, ReleaseLaw]]:
-    """The plan, and the laws of what it releases from either dataset. Raises as :func:`audit_density`."""
+def audited_laws(
+    model: Audited, pair: tuple[Raw, Raw]
+) -> tuple[Plan[Any], tuple[ReleaseLaw, ReleaseLaw]]:
+    """The plan, and the laws of what it releases from either dataset. Raises as
+    :func:`audit_density`.
+    """
     execution = Execution("first_certified", TOLERANCE)
     if isinstance(model, PrivateEstimator):
         domain, execution = checked_domain(model.public()), model.execution()
     else:
         plan = model if isinstance(model, Plan) else make_plan(model)
         domain = plan.study.universe.domain
-    one, other = (_persons(domain, *raw) if len(raw) == 4 else Dataset.declared(domain, *raw) for raw in pair)
+    one, other = (
+        _persons(domain, *raw) if len(raw) == 4 else Dataset.declared(domain, *raw) for raw in pair
+    )
     if isinstance(model, PrivateEstimator):
         plan = model.plan(one.n_samples, len(one.columns))
     _check_neighbors(one, other, plan.study.universe)
     domain, weighting = plan.study.start.domain, None
     if plan.step(SCALE) is not None:
         raise DeclarationError(
-            "audit_density: later steps follow from the scale of the outcome, whose pairs are drawn in "
-            "secret: declare residual_scale"
+            "audit_density: later steps follow from the scale of the outcome, whose pairs are "
+            "drawn in secret: declare residual_scale"
         )
     for step in plan.steps:
         if not isinstance(step, IntegerSums | Fit):
-            raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
+            raise DeclarationError(
+                f"audit_density knows no density of the step {step.name!r}: leave it out"
+            )
         if isinstance(step, Fit) and step.weights is not None and step.weighted:
             weighting = step.weights.program
     raw = ((data.X, data.a, data.y, data.sampling, data.person) for data in (one, other))
     maps = tuple(step for step in plan.steps if isinstance(step, CovariateMean | MeanSquare))
     sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
     both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
-    first, second = ({name: partial(_law, laws, which) for name, laws in both.items()} for which in (0, 1))
+    first, second = (
+        {name: partial(_law, laws, which) for name, laws in both.items()} for which in (0, 1)
+    )
     return plan, (ReleaseLaw(first), ReleaseLaw(second))
 
 
 def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: ArrayLike) -> Dataset:
-    """Records of persons, as numbers; two rows of nobody stand behind them, as where there are no others."""
+    """Records of persons, as numbers; two rows of nobody stand behind them, as where there are no
+    others.
+    """
     n, k = X.shape
     rows, counts, whose = (
         np.pad(X, ((0, 2), (0, 0))),
@@ -207,19 +247,23 @@ def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: Array
     )
     arms, outcomes = (np.append(column, [0, 0]) for column in (a, y))
     names = domain.columns or tuple(f"x{j + 1}" for j in range(k))
-    return Dataset(rows, arms, outcomes, names, "a", "y", counts, whose, domain.units, len(domain.arms))
+    return Dataset(
+        rows, arms, outcomes, names, "a", "y", counts, whose, domain.units, len(domain.arms)
+    )
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
     size, persons = (universe.n_samples, universe.n_features), universe.domain.units is not None
     if not persons and {first.X.shape, second.X.shape} != {size}:
         raise DataError(
-            f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
-            f"{universe.n_samples} records of {universe.n_features} covariates"
+            f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan "
+            f"for {universe.n_samples} records of {universe.n_features} covariates"
         )
     if (changed := differing_units(_columns(first), _columns(second))) > 1:
         if persons:
-            raise DataError("the records of several persons differ: neighbors differ in those of one")
+            raise DataError(
+                "the records of several persons differ: neighbors differ in those of one"
+            )
         raise DataError(f"{changed} records differ row by row: neighbors differ in one")
     if persons:
         return
@@ -229,7 +273,9 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
 
 
 def _columns(data: Dataset) -> Columns:
-    """The columns of a pair, and the sampling weights that records bring along as a last covariate."""
+    """The columns of a pair, and the sampling weights that records bring along as a last
+    covariate.
+    """
     weights = np.zeros(len(data.a)) if data.sampling is None else data.sampling
     whose = () if data.person is None else (data.person,)
     return np.column_stack([data.X, weights]), data.a, data.y, *whose

@@ -1,6 +1,7 @@
 """Looks of a stability audit: neighbors of given data, or of datasets of few kinds of records.
 
-One record of a dataset is replaced, weights are solved for side by side, and the worst pairs in full.
+One record of a dataset is replaced, weights are solved for side by side, and the worst pairs in
+full.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from dp2erm_cvx.errors import DataError
 
 #: Ways to choose a neighbor of given data, and the search over base datasets.
 STRATEGIES, BASE = ("random", "held-out", "extreme", "flips", "each", "ascent"), "base"
-#: Neighbors of one dataset in a strategy's first look, and in any, where neighbors have common steps.
+#: Neighbors of one dataset in a strategy's first look, and in any, where neighbors have common
+#: steps.
 CHUNK, LARGEST_CHUNK = 100, 1024
 #: Weights that are read in one look at most, but for those of its first ``CHUNK`` neighbors.
 _WEIGHTS = 2**24
@@ -43,15 +45,15 @@ _WEIGHTS = 2**24
 SCREENED, CLIMB, STAY = 20, 200, 4
 #: Of neighbors that are solved one by one, one in so many is solved again by the named solver.
 CHECKED = 100
-#: Of neighbors that have common steps one in so many times sqrt(n): one solve through CVXPY takes as long as
-#: 1,000 of them at n = 100 and 5,000 at n = 10,000.
+#: Of neighbors that have common steps one in so many times sqrt(n): one solve through CVXPY takes
+#: as long as 1,000 of them at n = 100 and 5,000 at n = 10,000.
 CHECKED_TOGETHER = 1000
 #: Pairs by which a fast surrogate is compared.
 _SAMPLE = 7
 #: Pairs that are kept by every quantity, no less than so far apart.
 KEPT, APART = 10, 1e-9
-#: Share of a limit in seconds that the search takes; the rest is for what is reported. Of what is left then
-#: the second solver has this share, a tenth of the whole.
+#: Share of a limit in seconds that the search takes; the rest is for what is reported. Of what is
+#: left then the second solver has this share, a tenth of the whole.
 SEARCHING, CHECKING = 0.75, 0.4
 
 #: Origin of a pair that no given data are part of.
@@ -65,10 +67,11 @@ Kept = Pairs | Replacement
 class Rounds:
     """Looks of one strategy each, in turns of their ``names``.
 
-    ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over base datasets
-    alone. ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves
-    one in so many neighbors again, within ``solver_seconds``. ``few`` records are those that the declared
-    problem takes. Looks end soon after ``until``. ``own`` are strategies of the auditor by their names.
+    ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over
+    base datasets alone. ``pool`` are covariates of held-out records (m, d), None for those of the
+    data. ``solver`` solves one in so many neighbors again, within ``solver_seconds``. ``few``
+    records are those that the declared problem takes. Looks end soon after ``until``. ``own`` are
+    strategies of the auditor by their names.
     """
 
     weighing: Weighing
@@ -98,7 +101,9 @@ class Rounds:
         return {**self.__dict__, "_base": None}
 
     def explored(self, plan: SearchPlan, digest: str | None) -> State:
-        """The whole search, of data by this ``digest``. Raises DataError for another audit's checkpoint."""
+        """The whole search, of data by this ``digest``. Raises DataError for another audit's
+        checkpoint.
+        """
 
         def most(number: int) -> int:
             turn, place = divmod(number, len(self.names))
@@ -110,14 +115,32 @@ class Rounds:
             return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
 
         universe, weighing = self.universe, self.weighing
-        call = [weighing.name, weighing.settings(), universe.domain.to_dict(), digest, self.seed, self.solver]
+        call = [
+            weighing.name,
+            weighing.settings(),
+            universe.domain.to_dict(),
+            digest,
+            self.seed,
+            self.solver,
+        ]
         call += [universe.n_samples, universe.n_features, *self.names, *map(asdict, self.claims)]
-        limits: dict[str, Any] = {"keep": KEPT, "apart": APART, "wave": 4, "kinds": (Pairs, Replacement)}
-        return explore(self.look, plan, most=most, highest=highest, call=call, until=self.until, **limits)
+        limits: dict[str, Any] = {
+            "keep": KEPT,
+            "apart": APART,
+            "wave": 4,
+            "kinds": (Pairs, Replacement),
+        }
+        return explore(
+            self.look, plan, most=most, highest=highest, call=call, until=self.until, **limits
+        )
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
-        """The pairs kept, by movement over bound; that of one weight counts where nothing else is claimed."""
-        moving = [claim for claim in self.claims if claim.quantity is not Quantity.LARGEST] or self.claims
+        """The pairs kept, by movement over bound; that of one weight counts where nothing else is
+        claimed.
+        """
+        moving = [
+            claim for claim in self.claims if claim.quantity is not Quantity.LARGEST
+        ] or self.claims
         ranked = [
             (height / max(claim.bound, 1e-300), pair)
             for claim in moving
@@ -143,12 +166,16 @@ class Rounds:
         with np.errstate(all="ignore"):
             ends, spent = self.surrogate.climb(quantity, known, room, rng, self.until)
             moved = self.surrogate.movements(ends)
-        heights = [{name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends))]
+        heights = [
+            {name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends))
+        ]
         solved = [k for k, values in enumerate(heights) if np.isfinite(list(values.values())).all()]
         pairs = [(heights[k], ends.take(np.array([k]))) for k in solved]
         return Gain(spent, pairs, {"scouted": spent}, cut=self.until.passed)
 
-    def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
+    def _search_data(
+        self, name: str, number: int, state: State, room: int, rng: np.random.Generator
+    ) -> Gain:
         # of one dataset all looks, of those that are drawn a few each
         index, turn = (0, number) if isinstance(self.source, Records) else divmod(number, STAY)
         base = self.base(index)
@@ -159,16 +186,27 @@ class Rounds:
         moves, tried, solved = found
         first = number == 0 and name == self.names[0]
         chosen = self._sample(base, tried, len(moves), first, rng)
-        alone, apart, known = list[NeighborPair](), [0.0], {id(base.records): (base.weights, base.radius)}
+        alone, apart, known = (
+            list[NeighborPair](),
+            [0.0],
+            {id(base.records): (base.weights, base.radius)},
+        )
         for k in chosen:
-            for pair in resolve(self.weighing, [base.pair(moves.changes.one(k, name, index))], known=known):
+            for pair in resolve(
+                self.weighing, [base.pair(moves.changes.one(k, name, index))], known=known
+            ):
                 alone.append(pair)
                 apart.append(pair.movements[Quantity.V].apart(moves.movements[Quantity.V][k]))
         # the dataset itself is solved with the pairs that verdicts rest on
         drawn = [pair.datasets[1] for pair in alone]
-        again = check(self.weighing, drawn, self.solver, until=self.until, seconds=self.solver_seconds)
+        again = check(
+            self.weighing, drawn, self.solver, until=self.until, seconds=self.solver_seconds
+        )
         counts = {"resolved": solved, "datasets": again.datasets, "unsolved": again.unsolved}
-        largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
+        largest = {
+            "disagreement": float(np.max([again.disagreement, *apart])),
+            "radius": again.radius,
+        }
         pairs = moves.kept(name, index, KEPT, APART)
         return Gain(tried, pairs, counts, largest, cut=self.until.passed)
 
@@ -206,7 +244,9 @@ class Rounds:
         if not len(starts) or left <= len(starts) or self.until.passed:
             return screened, tried, len(screened)
         solves = left // len(starts) - 1
-        if base.shares and turn % 2 == 0:  # one slope costs a neighbor per covariate, solved together
+        if (
+            base.shares and turn % 2 == 0
+        ):  # one slope costs a neighbor per covariate, solved together
             ends, spent, climbed = base.follow_slopes(starts, solves, self.until)
         else:
             ends, spent, climbed = base.ascend(starts, step, solves, rng, self.until)
@@ -216,7 +256,9 @@ class Rounds:
     def _sample(
         self, base: Base, tried: int, solved: int, first: bool, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Numbers of the neighbors that are solved once more, and by the second solver: drawn publicly."""
+        """Numbers of the neighbors that are solved once more, and by the second solver: drawn
+        publicly.
+        """
         if not base.shares:
             count = math.ceil(tried / CHECKED)
         else:
@@ -225,7 +267,9 @@ class Rounds:
         return rng.permutation(solved)[:count]
 
     def _size(self, turn: int) -> int:
-        """Neighbors in the looks of one turn: more from turn to turn where many are solved together."""
+        """Neighbors in the looks of one turn: more from turn to turn where many are solved
+        together.
+        """
         if not isinstance(self.source, Records) or not self.base(0).shares:
             return CHUNK
         most = max(min(_WEIGHTS // self.source.n_samples, LARGEST_CHUNK), CHUNK)
@@ -235,7 +279,9 @@ class Rounds:
         """Dataset ``index`` of the generator, or the only one, with its weights."""
         source = self.source
         if self._base is None or self._base.index != index:
-            drawn = source(np.random.default_rng([self.seed, index])) if callable(source) else source
+            drawn = (
+                source(np.random.default_rng([self.seed, index])) if callable(source) else source
+            )
             assert drawn is not None
             self._base = Base(self.weighing, self.universe, drawn, self.pool, index)
         return self._base
@@ -251,7 +297,8 @@ class Rounds:
     def reported(
         self, state: State, until: Deadline
     ) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
-        """A verdict per claim, and the pairs they rest on with the worst, solved again. Raises DataError.
+        """A verdict per claim, and the pairs they rest on with the worst, solved again. Raises
+        DataError.
 
         After the deadline no further pair is solved again, nor compared with the other solver.
         """
@@ -259,9 +306,13 @@ class Rounds:
         # two datasets each: of many records only those that verdicts rest on
         chosen += [pair for _, pair in self._ranked(state)] if self.few else []
         resolving = until.part(0.5)
-        resolved = resolve(self.weighing, map(self.pair, state.distinct(chosen)[:KEPT]), until=resolving)
+        resolved = resolve(
+            self.weighing, map(self.pair, state.distinct(chosen)[:KEPT]), until=resolving
+        )
         if not resolved:
-            raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
+            raise DataError(
+                "the search found no neighbors inside of the universe: give it a larger budget"
+            )
         verdicts = []
         for claim in self.claims:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
@@ -269,12 +320,14 @@ class Rounds:
         resting = {id(verdict.worst) for verdict in verdicts}
         datasets = list[tuple[Records, Weighed]]()
         for pair in resolved:
-            # of neighbors of given data a sample is checked as well, of what is searched for nothing else;
-            # above few records the solver is that which has just solved them
+            # of neighbors of given data a sample is checked as well, of what is searched for
+            # nothing else; above few records the solver is that which has just solved them
             if self.few and (id(pair) in resting or pair.origin == _SEARCHED):
                 datasets += pair.datasets
         checking = until.part(CHECKING)
-        last = check(self.weighing, datasets, self.solver, until=checking, seconds=self.solver_seconds)
+        last = check(
+            self.weighing, datasets, self.solver, until=checking, seconds=self.solver_seconds
+        )
         checked = SolverCheck(
             self.solver,
             int(state.counts.get("datasets", 0)) + last.datasets,

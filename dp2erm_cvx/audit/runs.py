@@ -1,4 +1,6 @@
-"""Runs of any mechanism on neighbors against its guarantee: events, and bounds from their counts."""
+"""Runs of any mechanism on neighbors against its guarantee: events, and bounds from their
+counts.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Attack:
-    """Runs of a mechanism on each of two datasets, and the events that are looked for in its outputs.
+    """Runs of a mechanism on each of two datasets, and the events that are looked for in its
+    outputs.
 
     Parameters
     ----------
@@ -50,7 +53,8 @@ class Attack:
     confidence
         Probability at least which the bound is right with, in (0, 1).
     events
-        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are ``statistics``.
+        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are
+        ``statistics``.
     statistics
         Functions from an output to a number of your own, whose tails are looked at as well.
     takes_rng
@@ -58,7 +62,8 @@ class Attack:
     seed
         Seeds the generators of a mechanism that takes one; drawn and reported if None.
     workers
-        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
+        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the
+        result.
 
     Raises DeclarationError for anything else.
     """
@@ -72,10 +77,15 @@ class Attack:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        put, events = object.__setattr__, (self.events,) if isinstance(self.events, str) else self.events
+        put, events = (
+            object.__setattr__,
+            (self.events,) if isinstance(self.events, str) else self.events,
+        )
         for family in events:
             if family not in FAMILIES:
-                raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
+                raise DeclarationError(
+                    f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}"
+                )
         if not events and not self.statistics:
             raise DeclarationError("events: choose at least one family, or give statistics")
         check_settings(self)
@@ -88,10 +98,10 @@ class Attack:
 class Counted:
     """An event that was chosen first and then counted in ``runs`` other runs of each dataset.
 
-    P is the law of the output on the dataset named first in ``direction``, Q that on the other. With the
-    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, so that epsilon is at
-    least ``epsilon_low`` = log((low - delta) / high), or 0, and mu at least ``mu_low`` = Phi^-1(low) -
-    Phi^-1(high), or 0.
+    P is the law of the output on the dataset named first in ``direction``, Q that on the other.
+    With the confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, so
+    that epsilon is at least ``epsilon_low`` = log((low - delta) / high), or 0, and mu at least
+    ``mu_low`` = Phi^-1(low) - Phi^-1(high), or 0.
     """
 
     direction: str
@@ -109,11 +119,12 @@ class Counted:
 class RunsAudit(Shown):
     """Lower bounds from runs of a mechanism on one pair of datasets, against what is ``declared``.
 
-    ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and
-    ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are independent;
-    ``counted`` holds both directions. ``ceiling`` is the most that so many runs can show, whatever the
-    mechanism. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts those
-    that ended in an exception. ``seed`` repeats the runs of a mechanism that takes a generator.
+    ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta,
+    and ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are
+    independent; ``counted`` holds both directions. ``ceiling`` is the most that so many runs can
+    show, whatever the mechanism. ``runs`` are those of each dataset, half of which chose the
+    events; ``raised`` counts those that ended in an exception. ``seed`` repeats the runs of a
+    mechanism that takes a generator.
     """
 
     declared: Declared
@@ -141,7 +152,9 @@ class RunsAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """True if the declared guarantee is violated; wrong with probability at most 1 - ``confidence``."""
+        """True if the declared guarantee is violated; wrong with probability at most 1 -
+        ``confidence``.
+        """
         return self.low > self.declared.number
 
     @property
@@ -157,7 +170,10 @@ class RunsAudit(Shown):
         best, name = self.best, self.declared.name
         bound = f"{name} >= {self.low:.4g} with confidence {self.confidence:g}, {self.declared}"
         if self.exceeds:
-            verdict = f"VIOLATED by {best.event} ({best.hits} against {best.other_hits} of {best.runs} runs)"
+            verdict = (
+                f"VIOLATED by {best.event} ({best.hits} against {best.other_hits} of {best.runs} "
+                "runs)"
+            )
         else:
             verdict = "no violation found, which is no proof"
         limit = f"{self.runs} runs a dataset can show at most {self.ceiling:.4g}"
@@ -174,29 +190,32 @@ def audit_runs(
     *,
     attack: Attack | None = None,
 ) -> RunsAudit:
-    """Run ``mechanism`` on two neighboring datasets, and bound the epsilon or mu that it has from below.
+    """Run ``mechanism`` on two neighboring datasets, and bound the epsilon or mu that it has from
+    below.
 
-    What it returns (numbers, arrays, text, None, or lists and dicts of those) or raises is the output, all of
-    which an attacker is taken to see. A quarter of the runs learns scores that separate the datasets, a
-    quarter picks an event for each direction, and half counts them. For the lower Clopper-Pearson bound p of
-    one probability and the upper one q of the other, epsilon is at least ``log((p - delta)/q)`` (Ding et al.
-    2018; Jagielski et al. 2020) and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su 2022); four
-    bounds share the risk ``1 - attack.confidence``.
+    What it returns (numbers, arrays, text, None, or lists and dicts of those) or raises is the
+    output, all of which an attacker is taken to see. A quarter of the runs learns scores that
+    separate the datasets, a quarter picks an event for each direction, and half counts them. For
+    the lower Clopper-Pearson bound p of one probability and the upper one q of the other, epsilon
+    is at least ``log((p - delta)/q)`` (Ding et al. 2018; Jagielski et al. 2020) and mu at least
+    ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su 2022); four bounds share the risk ``1 -
+    attack.confidence``.
 
     Parameters
     ----------
     mechanism
-        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the attack says so. Its runs must be
-        independent. It is given to worker processes by pickling.
+        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the attack says so. Its runs
+        must be independent. It is given to worker processes by pickling.
     first, second
-        Neighboring datasets, of whatever the mechanism takes; that they are neighbors is not checked.
+        Neighboring datasets, of whatever the mechanism takes; that they are neighbors is not
+        checked.
     declared
         The guarantee, as epsilon with delta, or as mu.
     attack
         How often the mechanism runs, and what is looked at; default: ``Attack()``.
 
-    Raises DeclarationError for an invalid argument, for an output of another type, and where every run
-    raised.
+    Raises DeclarationError for an invalid argument, for an output of another type, and where every
+    run raised.
     """
     attack = attack or Attack()
     seed = random_source().getrandbits(53) if attack.seed is None else attack.seed
@@ -212,7 +231,10 @@ def audit_runs(
         CountBound.of(declared, picked - learned, risk),
     )
     best, looked_at = best_events(pick, known, bound, values="values" in attack.events)
-    bounds = {"epsilon_low": CountBound(runs, risk, declared.delta), "mu_low": CountBound(runs, risk, None)}
+    bounds = {
+        "epsilon_low": CountBound(runs, risk, declared.delta),
+        "mu_low": CountBound(runs, risk, None),
+    }
 
     def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
         name, test = best[way][1]
@@ -225,11 +247,17 @@ def audit_runs(
     names = [FAMILIES[family] for family in attack.events]
     names += [f"{len(attack.statistics)} own statistics"] if attack.statistics else []
     low, mu = (max(getattr(way, name) for way in both) for name in bounds)
-    ceiling, searched = bounds[f"{declared.name}_low"].ceiling, f"{looked_at} events: {', '.join(names)}"
-    return RunsAudit(declared, low, mu, ceiling, attack.confidence, both, attack.runs, raised, searched, seed)
+    ceiling, searched = (
+        bounds[f"{declared.name}_low"].ceiling,
+        f"{looked_at} events: {', '.join(names)}",
+    )
+    return RunsAudit(
+        declared, low, mu, ceiling, attack.confidence, both, attack.runs, raised, searched, seed
+    )
 
 
-#: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the workers.
+#: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the
+#: workers.
 _CHUNK = 50
 
 
@@ -241,7 +269,9 @@ def _run_all(
     seed: int,
     until: Deadline,
 ) -> tuple[Observations, Observations]:
-    """``runs`` observations of each dataset, each run with a generator of its own. Raises OutOfTime."""
+    """``runs`` observations of each dataset, each run with a generator of its own. Raises
+    OutOfTime.
+    """
     chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
     # the workers of an attack are none of those that processes may start
     once = partial(_run, mechanism, datasets, dataclasses.replace(attack, workers=1), seed, until)
@@ -258,7 +288,9 @@ def _run(
     start: int,
     stop: int,
 ) -> list[Observations]:
-    """Runs ``start`` to ``stop`` on the first and the second dataset, in turns. Raises OutOfTime."""
+    """Runs ``start`` to ``stop`` on the first and the second dataset, in turns. Raises
+    OutOfTime.
+    """
 
     def once(which: int, run: int) -> Any:
         until.check()
@@ -291,34 +323,42 @@ def search_runs(
 ) -> Finding:
     """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
-    A few runs on each of two datasets put pairs into an order: new ones of structured families, small changes
-    of the best so far, and the steepest places on paths between datasets far apart. The best are looked at
-    with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
-    stated confidence however the pair was found.
+    A few runs on each of two datasets put pairs into an order: new ones of structured families,
+    small changes of the best so far, and the steepest places on paths between datasets far apart.
+    The best are looked at with more runs, and one is audited by runs that had no part in the
+    choice: its bound is right with its stated confidence however the pair was found.
 
     Parameters
     ----------
     mechanism
-        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n, k) and y
-        (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_runs`.
+        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n,
+        k) and y (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for
+        :func:`audit_runs`.
     universe
-        The datasets that the guarantee is declared for; its domain says which of them are neighbors.
+        The datasets that the guarantee is declared for; its domain says which of them are
+        neighbors.
     declared
         The guarantee, as epsilon with delta, or as mu.
     attack
         How the worst pair is audited; default: ``Attack()``.
     search
-        Its evaluations are screened pairs; default: 60. Its workers are those of the attack. Its seconds do
-        not count the runs of the last audit, whose number is declared.
+        Its evaluations are screened pairs; default: 60. Its workers are those of the attack. Its
+        seconds do not count the runs of the last audit, whose number is declared.
 
     Raises what :func:`audit_runs` raises, and DeclarationError where an arm floor leaves no pair.
     """
-    search, attack, domain = search or SearchPlan(evaluations=60), attack or Attack(), universe.domain
+    search, attack, domain = (
+        search or SearchPlan(evaluations=60),
+        attack or Attack(),
+        universe.domain,
+    )
 
     limit = search.deadline()
     searching = limit.part(_SEARCHING)
 
-    def distance(one: Columns, other: Columns, runs: int, rng: np.random.Generator, until: Deadline) -> float:
+    def distance(
+        one: Columns, other: Columns, runs: int, rng: np.random.Generator, until: Deadline
+    ) -> float:
         """How far runs of both datasets are apart. Raises OutOfTime."""
         seed = int(rng.integers(2**53))
         mine, theirs = _run_all(mechanism, (one, other), attack, runs, seed, until)
@@ -364,7 +404,9 @@ def search_runs(
 
 
 def _separation(one: Array, other: Array) -> float:
-    """Distance of two samples by ranks, and by medians where the ranks are apart; 0 without values."""
+    """Distance of two samples by ranks, and by medians where the ranks are apart; 0 without
+    values.
+    """
     one, other = np.sort(one[~np.isnan(one)]), np.sort(other[~np.isnan(other)])
     if not (one.size and other.size):
         return 0.0
@@ -375,7 +417,9 @@ def _separation(one: Array, other: Array) -> float:
     return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
 
 
-def _again(pair: Finding, mechanism: Callable[..., Any], declared: Any, attack: Any, **_: Any) -> Any:
+def _again(
+    pair: Finding, mechanism: Callable[..., Any], declared: Any, attack: Any, **_: Any
+) -> Any:
     """By new runs that choose an event of their own."""
     known, attack = pair.facts["audit"], attack or Attack(**pair.facts["attack"])
     declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))

@@ -69,24 +69,25 @@ class SearchPlan:
     Parameters
     ----------
     evaluations
-        Search at most so many neighbors. Of other audits: pairs. Only a search without ``seconds`` is
-        repeatable.
+        Search at most so many neighbors. Of other audits: pairs. Only a search without ``seconds``
+        is repeatable.
     seconds
-        Search for at most so long, the last audit of what was found included. At least one evaluation is
-        done in any case, and what was cut short says so.
+        Search for at most so long, the last audit of what was found included. At least one
+        evaluation is done in any case, and what was cut short says so.
     solver_seconds
-        End a solver that is reached through CVXPY after so long on one problem. It runs in a process of its
-        own. An audit of weights compares with such a solver.
+        End a solver that is reached through CVXPY after so long on one problem. It runs in a
+        process of its own. An audit of weights compares with such a solver.
     seed
         Repeats a search; it has nothing to do with a release.
     workers
-        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
+        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the
+        result.
     checkpoint
-        File that holds the search as it goes. A search with the same arguments goes on from there, to the
-        same result as without a break.
+        File that holds the search as it goes. A search with the same arguments goes on from there,
+        to the same result as without a break.
     progress
-        Called after every round with the share of the limit, the evaluations so far and the largest ratio
-        to a bound.
+        Called after every round with the share of the limit, the evaluations so far and the largest
+        ratio to a bound.
     clock
         Tells the seconds; a test brings its own.
 
@@ -98,7 +99,9 @@ class SearchPlan:
     seed: int = setting(0, whole_number, at_least=0)
     workers: int = 1
     checkpoint: Path | str | None = None
-    progress: Callable[[float, int, float], None] | None = field(default=None, repr=False, compare=False)
+    progress: Callable[[float, int, float], None] | None = field(
+        default=None, repr=False, compare=False
+    )
     solver_seconds: float = setting(SECONDS, above=0.0)
     clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
 
@@ -123,7 +126,8 @@ Height = Any
 
 @dataclass
 class Gain:
-    """Results of one look: pairs with their heights by name, numbers to be added up, and largest numbers.
+    """Results of one look: pairs with their heights by name, numbers to be added up, and largest
+    numbers.
 
     ``cut`` says that the look ended early, at the deadline of the search.
     """
@@ -139,8 +143,8 @@ class Gain:
 class State:
     """Where a search stands after ``rounds`` looks: each draws from a generator of its own.
 
-    ``best`` holds what is kept of a pair by the name of what it is high in: how high, largest first, and the
-    pair.
+    ``best`` holds what is kept of a pair by the name of what it is high in: how high, largest
+    first, and the pair.
     """
 
     rounds: int = 0
@@ -164,7 +168,9 @@ class State:
         return best[min(int(rng.geometric(0.5)), len(best)) - 1] if best else None
 
     def add(self, gain: Gain, keep: int, apart: float) -> None:
-        """Count a look, and keep ``keep`` pairs of every name, their heights no less than ``apart``."""
+        """Count a look, and keep ``keep`` pairs of every name, their heights no less than
+        ``apart``.
+        """
         self.rounds += 1
         self.spent += gain.spent
         for name, count in gain.counts.items():
@@ -199,13 +205,14 @@ def explore(
 ) -> State:
     """Search in waves of looks until a limit is reached; the first look is always taken.
 
-    ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at most
-    ``room`` evaluations, ``most(number)`` at most, and depends on nothing else. ``highest`` is the largest
-    ratio to a bound so far. ``keep`` pairs are kept, their heights no less than ``apart``. ``wave`` looks
-    start from the same best pairs, whoever takes them: no result depends on the workers. ``call`` is what a
-    checkpoint belongs to, and ``kinds`` the classes of pairs in it; a search without has no checkpoints. One
-    is written wherever the search could go on after a stop. ``until`` is when the search ends, default: after
-    the seconds of the plan; looks that take long keep to it by themselves.
+    ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at
+    most ``room`` evaluations, ``most(number)`` at most, and depends on nothing else. ``highest`` is
+    the largest ratio to a bound so far. ``keep`` pairs are kept, their heights no less than
+    ``apart``. ``wave`` looks start from the same best pairs, whoever takes them: no result depends
+    on the workers. ``call`` is what a checkpoint belongs to, and ``kinds`` the classes of pairs in
+    it; a search without has no checkpoints. One is written wherever the search could go on after a
+    stop. ``until`` is when the search ends, default: after the seconds of the plan; looks that take
+    long keep to it by themselves.
 
     Raises DataError for a checkpoint of another search.
     """
@@ -217,7 +224,9 @@ def explore(
     while (state.spent < limit and not until.passed) or state.rounds == 0:
         left = max(limit - state.spent, 0)
         # looks are added up one by one: what a wave starts from must not change meanwhile
-        before = State(state.rounds, state.spent, best={name: [*pairs] for name, pairs in state.best.items()})
+        before = State(
+            state.rounds, state.spent, best={name: [*pairs] for name, pairs in state.best.items()}
+        )
         tasks = []
         for number in range(state.rounds, state.rounds + wave):
             room, left = int(min(most(number), left)), left - most(number)
@@ -231,9 +240,11 @@ def explore(
             if plan.progress is not None:
                 share = max(state.spent / limit, (plan.clock() - began) / seconds)
                 plan.progress(min(share, 1.0), state.spent, highest(state))
-        # nothing is gone on from a wave that was cut short, so that a stop does not change the result
+        # nothing is gone on from a wave that was cut short, so that a stop does not change the
+        # result
         if path is not None and whole:
-            # all of it or nothing, and a file of this process alone: another may work in the same folder
+            # all of it or nothing, and a file of this process alone: another may work in the same
+            # folder
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
             part.write_text(_in_json({"call": _in_json(call), **vars(state)}), encoding="utf-8")
             part.replace(path)
@@ -293,12 +304,12 @@ def evolve(
 ) -> list[tuple[Array, float, int]]:
     """The best candidate (d,) of every climb, its value, and how many were tried.
 
-    A climb is its start (d,), its first step, and how many candidates it may try. All go in lockstep, so that
-    many candidates are looked at together: ``objective`` maps candidates (b, d) by the number of their climb
-    to values (b,) each, in this order; NaN where one is not admitted.
+    A climb is its start (d,), its first step, and how many candidates it may try. All go in
+    lockstep, so that many candidates are looked at together: ``objective`` maps candidates (b, d)
+    by the number of their climb to values (b,) each, in this order; NaN where one is not admitted.
 
-    (mu/mu_w, lambda)-CMA-ES with the default constants of Hansen (2016, The CMA evolution strategy: a
-    tutorial).
+    (mu/mu_w, lambda)-CMA-ES with the default constants of Hansen (2016, The CMA evolution strategy:
+    a tutorial).
     """
     going = [_climb(*climb, rng) for climb in climbs]
     now = [next(climb) for climb in going]
@@ -348,7 +359,10 @@ def _climb(
         turned = basis @ (weights @ normal[order])
         step_path = (1 - c_step) * step_path + math.sqrt(c_step * (2 - c_step) * mass) * turned
         length = float(np.linalg.norm(step_path))
-        usual = length / math.sqrt(1 - (1 - c_step) ** (2 * generation)) < (1.4 + 2 / (d + 1)) * expected
+        usual = (
+            length / math.sqrt(1 - (1 - c_step) ** (2 * generation))
+            < (1.4 + 2 / (d + 1)) * expected
+        )
         path = (1 - c_path) * path + usual * math.sqrt(c_path * (2 - c_path) * mass) * shift
         chosen = moves[order]
         covariance = (

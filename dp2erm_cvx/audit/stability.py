@@ -1,4 +1,6 @@
-"""The stability audit: neighbors solved for again, their movements against every bound, at one n or many."""
+"""The stability audit: neighbors solved for again, their movements against every bound, at one n or
+many.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.audit.rounds import BASE, SEARCHING, STRATEGIES, Rounds
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.weighing import FUNCTION, FunctionWeights, ProgramWeights, Weighing, WeightFunction
+from dp2erm_cvx.audit.weighing import (
+    FUNCTION,
+    FunctionWeights,
+    ProgramWeights,
+    Weighing,
+    WeightFunction,
+)
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
@@ -49,12 +57,13 @@ Strategies = str | Strategy | Sequence[str | Strategy]
 
 @dataclass(frozen=True)
 class StabilityAudit(Shown):
-    """Verdicts of a search for neighbors whose weights move far: it refutes a bound, and never proves one.
+    """Verdicts of a search for neighbors whose weights move far: it refutes a bound, and never
+    proves one.
 
-    ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
-    certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
-    where data were given: movements then depend on them. ``refused`` gives, by family, why it states no
-    bound. A report shows it under its ``title``.
+    ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and
+    with a certificate; only the latter are reported. ``check`` compares with another solver.
+    ``private`` is False where data were given: movements then depend on them. ``refused`` gives, by
+    family, why it states no bound. A report shows it under its ``title``.
     """
 
     program: FirstStage | FunctionWeights
@@ -89,7 +98,8 @@ class StabilityAudit(Shown):
 
     @property
     def unseen(self) -> float | None:
-        """Factor below which the first bound on V could be too small unseen: V over the largest one found.
+        """Factor below which the first bound on V could be too small unseen: V over the largest one
+        found.
 
         At least 1. None where no bound on V was audited, or nothing moved.
         """
@@ -97,12 +107,18 @@ class StabilityAudit(Shown):
         return max(1.0, 1.0 / first.ratio) if first is not None and first.ratio > 0 else None
 
     def catches(self, factor: float) -> bool:
-        """True if the pairs found refute the first bound on V, divided by ``factor``: a planted error."""
-        return self._first is not None and self._first.movement.low > self._first.claim.bound / factor
+        """True if the pairs found refute the first bound on V, divided by ``factor``: a planted
+        error.
+        """
+        return (
+            self._first is not None and self._first.movement.low > self._first.claim.bound / factor
+        )
 
     @property
     def _first(self) -> Verdict | None:
-        return next((verdict for verdict in self.verdicts if verdict.claim.quantity is Quantity.V), None)
+        return next(
+            (verdict for verdict in self.verdicts if verdict.claim.quantity is Quantity.V), None
+        )
 
     def verdict(self, name: str, quantity: str = "V") -> Verdict:
         """The verdict on one claim. Raises KeyError."""
@@ -110,27 +126,52 @@ class StabilityAudit(Shown):
         return by_claim[name, quantity]
 
     def save(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
-        """Write the pair of ``verdict``, default: nearest to its bound, to ``path`` with .npz and .json.
+        """Write the pair of ``verdict``, default: nearest to its bound, to ``path`` with .npz and
+        .json.
 
         The files hold the records of the pair.
         """
         verdict = verdict or max(self.verdicts, key=lambda one: one.ratio)
         pair, movement = verdict.worst, verdict.worst.movements[verdict.claim.quantity]
-        facts = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
+        facts = {
+            "claim": asdict(verdict.claim),
+            "movement": asdict(movement),
+            "origin": pair.origin,
+        }
         first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
         weights = {"name": self.program.name, "settings": self.program.settings()}
         saved = Finding(
-            first, second, self.universe.domain, "stability", facts, None, True, weights, self.private
+            first,
+            second,
+            self.universe.domain,
+            "stability",
+            facts,
+            None,
+            True,
+            weights,
+            self.private,
         )
         return saved.save(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
         n, k, program = self.universe.n_samples, self.universe.n_features, self.program
-        names = ("scouted", "resolved", "rounds", "seconds", "seed", "numerical_error", "unseen", "private")
+        names = (
+            "scouted",
+            "resolved",
+            "rounds",
+            "seconds",
+            "seed",
+            "numerical_error",
+            "unseen",
+            "private",
+        )
         facts: dict[str, Any] = {"program": {"name": program.name, "settings": program.settings()}}
         facts |= {"domain": self.universe.domain.to_dict(), "n_samples": n, "n_features": k}
-        facts |= {"verdicts": [verdict.to_dict() for verdict in self.verdicts], "refused": dict(self.refused)}
+        facts |= {
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
+            "refused": dict(self.refused),
+        }
         facts |= {"searched": list(self.searched), "check": asdict(self.check)}
         return facts | {name: getattr(self, name) for name in names} | {"proof": False}
 
@@ -138,12 +179,14 @@ class StabilityAudit(Shown):
         return "\n".join([*map(str, self.verdicts), self.notes()])
 
     def notes(self) -> str:
-        """Everything besides the verdicts: bounds that were refused, what was searched, and how surely."""
+        """Everything besides the verdicts: bounds that were refused, what was searched, and how
+        surely.
+        """
         lines = [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
         lines += [
             f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof",
-            f"{self.scouted} neighbors tried quickly, {self.resolved} re-solved in full and certified; "
-            f"largest numerical error {self.numerical_error:.2g}",
+            f"{self.scouted} neighbors tried quickly, {self.resolved} re-solved in full and "
+            f"certified; largest numerical error {self.numerical_error:.2g}",
             str(self.check),
         ]
         if self.unseen is not None:
@@ -170,42 +213,49 @@ def audit_stability(
     program
         A first stage without noise of its own.
     data
-        Raw records (X, a, y), which are mapped into the domain; a function of a random generator that
-        returns such records; or None, to search over datasets of the universe alone.
+        Raw records (X, a, y), which are mapped into the domain; a function of a random generator
+        that returns such records; or None, to search over datasets of the universe alone.
     universe
         What the bounds are about. Data have their own size, so that a domain is enough for them,
         or the space that they were mapped into.
     bounds
         Claims to audit, default: every one that is known for the program.
     strategies
-        Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
-        "base" (a search over datasets of few distinct records); default: all that apply, but "ascent" above
-        ``LARGEST_DECLARED`` records, which it passes over for every few. Besides names, functions of the
-        auditor's own: of the given records and a random generator, they return
-        :class:`~dp2erm_cvx.neighbors.Replacements` of them, of which those outside of the universe are
-        left out.
+        Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given
+        data) and "base" (a search over datasets of few distinct records); default: all that apply,
+        but "ascent" above ``LARGEST_DECLARED`` records, which it passes over for every few. Besides
+        names, functions of the auditor's own: of the given records and a random generator, they
+        return
+        :class:`~dp2erm_cvx.neighbors.Replacements` of them, of which those outside of the universe
+        are left out.
     held_out
         Records whose covariates replace those of a record; default: those of the data themselves.
     solver
-        The conic solver of the declared CVXPY problem that every pair is compared with which a verdict rests
-        on, and neighbors that are drawn: one at least, and one in ``1000 sqrt(n)``, or one in 100 where they
-        are solved one by one. Above ``LARGEST_DECLARED`` records, where each of its solves would take
-        minutes, it is the first certified one on one neighbor at a time. It runs in a process of its own,
-        which is ended after the ``solver_seconds`` of the search.
+        The conic solver of the declared CVXPY problem that every pair is compared with which a
+        verdict rests on, and neighbors that are drawn: one at least, and one in ``1000 sqrt(n)``,
+        or one in 100 where they are solved one by one. Above ``LARGEST_DECLARED`` records, where
+        each of its solves would take minutes, it is the first certified one on one neighbor at a
+        time. It runs in a process of its own, which is ended after the ``solver_seconds`` of the
+        search.
     search
-        Its evaluations are neighbors solved for; default: 60 seconds. Of its seconds the search takes three
-        quarters, and the certified solves of what it found, with those of the checking solver, the rest.
+        Its evaluations are neighbors solved for; default: 60 seconds. Of its seconds the search
+        takes three quarters, and the certified solves of what it found, with those of the checking
+        solver, the rest.
 
-    Raises DeclarationError for an invalid argument, CalibrationError where no family states a finite bound,
-    DataError for invalid records or a checkpoint of another audit.
+    Raises DeclarationError for an invalid argument, CalibrationError where no family states a
+    finite bound, DataError for invalid records or a checkpoint of another audit.
     """
     _refuse_noise(program)
     if not isinstance(solver_by_name(solver), ConicSolver):
-        raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
+        raise DeclarationError(
+            f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'"
+        )
     asked = _Asked(data, universe, strategies, held_out, search)
     program = program.resolve(asked.domain.space)
     program = program.at(asked.universe)  # read once, not for every dataset
-    claims, refused = claims_of(program, asked.universe) if bounds is None else (_claims(bounds), {})
+    claims, refused = (
+        claims_of(program, asked.universe) if bounds is None else (_claims(bounds), {})
+    )
     checking = solver if asked.few else "first_certified"
     return asked.searched(program, ProgramWeights(program), claims, refused, checking)
 
@@ -220,16 +270,17 @@ def audit_weights(
     held_out: Data | None = None,
     search: SearchPlan | None = None,
 ) -> StabilityAudit:
-    """Search for neighbors whose weights move more than is claimed, of any function that weighs records.
+    """Search for neighbors whose weights move more than is claimed, of any function that weighs
+    records.
 
-    Nothing is declared of the function: its weights may come from R or another library. What it returns is
-    what is audited, with its numerical errors; certificates have no part in it.
+    Nothing is declared of the function: its weights may come from R or another library. What it
+    returns is what is audited, with its numerical errors; certificates have no part in it.
 
     Parameters
     ----------
     function
-        Maps covariates (n, d), in the units of the data, and treatments (n,) to n weights >= 0 of sum n. It
-        may return None for records that it has no weights for.
+        Maps covariates (n, d), in the units of the data, and treatments (n,) to n weights >= 0 of
+        sum n. It may return None for records that it has no weights for.
     bound
         What is claimed of V, above 0; or claims and bounds as of :func:`audit_stability`.
     universe
@@ -248,8 +299,8 @@ def audit_weights(
     DeclarationError
         For an invalid argument.
     DataError
-        For invalid records, and where the function returns anything else, or other weights for the same
-        records.
+        For invalid records, and where the function returns anything else, or other weights for the
+        same records.
     """
     weighing = FunctionWeights(function)
     if isinstance(bound, int | float):
@@ -345,11 +396,15 @@ class _Asked:
 def _named(
     strategies: Strategies | None, *, has_data: bool, few: bool
 ) -> tuple[list[str], dict[str, Strategy]]:
-    """Names of strategies, and the functions among them. Raises DeclarationError for what is none."""
+    """Names of strategies, and the functions among them. Raises DeclarationError for what is
+    none.
+    """
     known = (*STRATEGIES, BASE) if has_data else (BASE,)
     if strategies is None:
         return [name for name in known if few or name != "ascent"], {}
-    asked = [strategies] if isinstance(strategies, str) or callable(strategies) else list(strategies)
+    asked = (
+        [strategies] if isinstance(strategies, str) or callable(strategies) else list(strategies)
+    )
     own = {}
     names = []
     for one in asked:
@@ -363,13 +418,16 @@ def _named(
     if not names or not set(names) <= {*known, *own}:
         hint = "" if has_data else " without data or a generator"
         raise DeclarationError(
-            f"search = {names}: must be of {', '.join(known)}, or functions of records{hint}, at least one"
+            f"search = {names}: must be of {', '.join(known)}, or functions of records{hint}, at "
+            "least one"
         )
     return names, own
 
 
 def _claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
-    each = [Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds]
+    each = [
+        Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds
+    ]
     claims = tuple(claim for some in each for claim in some)
     if not claims or not all(isinstance(claim, Claim) for claim in claims):
         raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
@@ -395,7 +453,9 @@ def _digest(records: Records) -> str:
 
 
 def _domain(declared: MappedUniverse | Domain | Space) -> Domain:
-    """The domain of what is declared: of records that are mapped already one that leaves them as they are."""
+    """The domain of what is declared: of records that are mapped already one that leaves them as
+    they are.
+    """
     if isinstance(declared, Domain):
         return declared
     if isinstance(declared, Universe):
@@ -403,7 +463,9 @@ def _domain(declared: MappedUniverse | Domain | Space) -> Domain:
     return Domain.of_space(declared if isinstance(declared, Space) else declared.space)
 
 
-def _universe(declared: MappedUniverse | Domain | Space, domain: Domain, example: Records | None) -> Universe:
+def _universe(
+    declared: MappedUniverse | Domain | Space, domain: Domain, example: Records | None
+) -> Universe:
     """The universe that the data belong to or that is declared. Raises DeclarationError."""
     universe = None
     if isinstance(declared, MappedUniverse):
@@ -423,7 +485,12 @@ def _universe(declared: MappedUniverse | Domain | Space, domain: Domain, example
 
 
 def _again(
-    pair: Finding, program: FirstStage | WeightFunction | None, *, solver: Any, seconds: float, **_: Any
+    pair: Finding,
+    program: FirstStage | WeightFunction | None,
+    *,
+    solver: Any,
+    seconds: float,
+    **_: Any,
 ) -> Callable[[], Verdict]:
     """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
     name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
@@ -437,7 +504,9 @@ def _again(
         claimed = claim
         if claimed is None:
             if not isinstance(audited, ProgramWeights):
-                raise DeclarationError(f"{name}: a function states no bound: replay a pair of audit_weights")
+                raise DeclarationError(
+                    f"{name}: a function states no bound: replay a pair of audit_weights"
+                )
             bound = audited.program.stability(
                 MappedUniverse(first.space, first.n_samples, first.covariates.shape[1])
             )
@@ -447,8 +516,8 @@ def _again(
             return Verdict(claimed, moved.movements[claimed.quantity], moved, 1, saved)
         asked = solver if isinstance(solver, str) else solver.name
         raise DataError(
-            f"{name}: a dataset of the pair has no weights, or {asked} left none within {seconds:.3g} s: "
-            "choose another solver"
+            f"{name}: a dataset of the pair has no weights, or {asked} left none within "
+            f"{seconds:.3g} s: choose another solver"
         )
 
     return again
@@ -480,4 +549,6 @@ def _weighing_of(
 
 def _refuse_noise(program: FirstStage) -> None:
     if isinstance(program, PrivateFirstStage):
-        raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
+        raise DeclarationError(
+            f"{program.name} adds noise to its weights: its bound is about no re-solve"
+        )

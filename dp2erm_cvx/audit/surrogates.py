@@ -1,4 +1,5 @@
-"""Movements of many pairs of groups, for searching: a few distinct rows stand for all n, or full solves.
+"""Movements of many pairs of groups, for searching: a few distinct rows stand for all n, or full
+solves.
 
 Small convex programs are solved side by side: Newton in a ball, and quadratics over simplices.
 """
@@ -32,13 +33,14 @@ from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
 
-#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
-#: are cheap, and where each takes two full solves.
+#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where
+#: movements are cheap, and where each takes two full solves.
 CHEAP, COSTLY = (280, 2, 1500), (35, 1, 150)
 #: Pairs of earlier rounds that are refined again, and whether a part of them is drawn anew.
 _AGAIN = (False, True)
 
-#: Maps the distinct records of b datasets, m of each, and their counts (b, m) to weights per record (b, m).
+#: Maps the distinct records of b datasets, m of each, and their counts (b, m) to weights per record
+#: (b, m).
 Weights = Callable[[Records, Array], Array]
 
 
@@ -46,8 +48,8 @@ Weights = Callable[[Records, Array], Array]
 class Surrogate:
     """Uncertified movements of pairs of groups. What it finds is solved again in full.
 
-    By the ``weights`` of distinct rows; where there are None, of any program or function, by all n records,
-    one solve each.
+    By the ``weights`` of distinct rows; where there are None, of any program or function, by all n
+    records, one solve each.
     """
 
     weighing: Weighing
@@ -55,8 +57,12 @@ class Surrogate:
     weights: Weights | None = None
 
     @classmethod
-    def of(cls, weighing: Weighing, universe: MappedUniverse, sample: Pairs | None = None) -> Surrogate:
-        """The fast one of a resolved program; full solves without one, or if it is off on ``sample``."""
+    def of(
+        cls, weighing: Weighing, universe: MappedUniverse, sample: Pairs | None = None
+    ) -> Surrogate:
+        """The fast one of a resolved program; full solves without one, or if it is off on
+        ``sample``.
+        """
         known = _known(weighing.program, universe) if isinstance(weighing, ProgramWeights) else None
         full, fast = cls(weighing, universe), cls(weighing, universe, known)
         if fast.exact or sample is None:
@@ -65,11 +71,13 @@ class Surrogate:
             quick, slow = fast.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
         return fast if np.allclose(quick, slow, rtol=1e-6, atol=1e-6, equal_nan=True) else full
 
-    def movements(self, pairs: Pairs, until: Deadline | None = None, least: int = 1) -> dict[Quantity, Array]:
+    def movements(
+        self, pairs: Pairs, until: Deadline | None = None, least: int = 1
+    ) -> dict[Quantity, Array]:
         """Movements (b,), NaN where a pair lies outside of the universe or was not solved.
 
-        Where each takes full solves, no further pair is solved after the deadline ``until`` once there are
-        ``least``.
+        Where each takes full solves, no further pair is solved after the deadline ``until`` once
+        there are ``least``.
         """
         valid = np.flatnonzero(np.isfinite(pairs.count).all(axis=1))
         moved = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
@@ -125,7 +133,8 @@ class Surrogate:
         rng: np.random.Generator,
         until: Deadline,
     ) -> tuple[Pairs, int]:
-        """The pairs at the ends of the ascents of one round, and how many were tried, at most ``budget``.
+        """The pairs at the ends of the ascents of one round, and how many were tried, at most
+        ``budget``.
 
         After the deadline ``until`` nothing is tried any more but one start.
         """
@@ -137,7 +146,10 @@ class Surrogate:
         values = np.nan_to_num(reached, nan=-np.inf, posinf=-np.inf)
         highest = np.argsort(-values, kind="stable")[:refined]
         steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
-        chosen = [(starts.take(np.array([index])), step) for index, step in zip(highest, steps, strict=False)]
+        chosen = [
+            (starts.take(np.array([index])), step)
+            for index, step in zip(highest, steps, strict=False)
+        ]
         for anew in _AGAIN if known else ():  # with small steps
             pair = known[int(rng.integers(len(known)))]
             X, a, count = pair.X.copy(), pair.a.copy(), pair.count.copy()
@@ -150,9 +162,14 @@ class Surrogate:
                 place = int(rng.integers(CLUSTERS + 2))
                 a[0, place] = 1 - a[0, place]
             chosen.append((Pairs.admitted(universe, X, a, count), 0.1))
-        free, rooms = [_free(universe, start) for start, _ in chosen], evaluations * np.arange(len(chosen))
+        free, rooms = (
+            [_free(universe, start) for start, _ in chosen],
+            evaluations * np.arange(len(chosen)),
+        )
         rooms = np.clip(budget - spent - rooms, 0, evaluations).tolist()
-        climbs = [(u, step, room) for (u, _), (_, step), room in zip(free, chosen, rooms, strict=True)]
+        climbs = [
+            (u, step, room) for (u, _), (_, step), room in zip(free, chosen, rooms, strict=True)
+        ]
 
         def heights(points: list[tuple[int, Array]]) -> list[Array]:
             if until.passed:
@@ -171,7 +188,9 @@ class Surrogate:
 
 
 def _free(universe: MappedUniverse, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
-    """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs by them."""
+    """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs
+    by them.
+    """
     active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
     rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
     d, bound = universe.n_features, universe.space.features_bound
@@ -190,7 +209,9 @@ def _free(universe: MappedUniverse, start: Pairs) -> tuple[Array, Callable[[Arra
 def _known(program: FirstStage, universe: MappedUniverse) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
-        return lambda records, count: _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
+        return lambda records, count: _of_sum_n(
+            program.unnormalized(records).reshape(count.shape), count
+        )
     if isinstance(program, WeightsProgram):
         if not program.has_weights_of_kinds(universe):
             return None
@@ -203,7 +224,9 @@ def _known(program: FirstStage, universe: MappedUniverse) -> Weights | None:
     family, weights = _FAST.get(type(model), (None, None))
     if family is None or weights is None or not isinstance(program, family):
         return None
-    if isinstance(program, SeparableFirstStage) and (not program.is_plain or program.target is not None):
+    if isinstance(program, SeparableFirstStage) and (
+        not program.is_plain or program.target is not None
+    ):
         return None
     return partial(weights, program, universe, model)
 
@@ -214,8 +237,12 @@ def _of_sum_n(f: Array, count: Array) -> Array:
     return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
 
 
-def _entropy(program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array) -> Array:
-    """Weights of the paper's entropy balancing: rows and targets are ``EntropyFirstStage.moments``."""
+def _entropy(
+    program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array
+) -> Array:
+    """Weights of the paper's entropy balancing: rows and targets are
+    ``EntropyFirstStage.moments``.
+    """
     arm = records.a.reshape(count.shape)
     rows = program.in_arm(records, records.a, np.ones(2)).reshape(*arm.shape, 2, -1)
     share = count / count.sum(axis=1, keepdims=True)
@@ -232,7 +259,9 @@ def _entropy(program: Any, universe: MappedUniverse, model: Any, records: Record
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
-def _separable(program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array) -> Array:
+def _separable(
+    program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array
+) -> Array:
     """Weights of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
     Z = program.rows(records).reshape(*count.shape, -1)
     share = count / count.sum(axis=1, keepdims=True)
@@ -245,8 +274,12 @@ def _separable(program: Any, universe: MappedUniverse, model: Any, records: Reco
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
-def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, loss: Any = None) -> Array:
-    """Coefficients (b, d) of ``<linear, v>``, a ridge and the mean ``loss`` of ``Z v``, or log-mean-exp."""
+def _fitted(
+    Z: Array, share: Array, linear: Any, ridge: float, radius: float, loss: Any = None
+) -> Array:
+    """Coefficients (b, d) of ``<linear, v>``, a ridge and the mean ``loss`` of ``Z v``, or
+    log-mean-exp.
+    """
 
     def smooth(v: Array) -> tuple[Array, Array, Array]:
         s = np.einsum("bmd,bd->bm", Z, v)
@@ -268,7 +301,8 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
     return _minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
 
 
-#: By the model that a program is solved by, of exactly this type: a subclass could solve another problem.
+#: By the model that a program is solved by, of exactly this type: a subclass could solve another
+#: problem.
 #: With the programs that rows are read from.
 _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
     MarginModel: (SeparableFirstStage, _separable),
@@ -279,10 +313,11 @@ _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
 def _minimize_in_ball(
     smooth: Callable[[Array], tuple[Array, Array, Array]], batch: int, dimension: int, radius: float
 ) -> Array:
-    """Minimizers (b, d) of strongly convex functions over ``||v|| <= radius``; NaN where not converged.
+    """Minimizers (b, d) of strongly convex functions over ``||v|| <= radius``; NaN where not
+    converged.
 
-    ``smooth`` maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d). Each step minimizes
-    the quadratic model over the ball and is halved until the value falls.
+    ``smooth`` maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d). Each step
+    minimizes the quadratic model over the ball and is halved until the value falls.
     """
     v, done = np.zeros((batch, dimension)), np.zeros(batch, dtype=bool)
     value, gradient, hessian = smooth(v)
@@ -322,7 +357,9 @@ def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -
         if not outside.any():
             break
         fall = np.sum(pull**2 / shifted**3, axis=1, keepdims=True)
-        extra = np.where(outside, extra + (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300), extra)
+        extra = np.where(
+            outside, extra + (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300), extra
+        )
     point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + extra))
     norm = np.linalg.norm(point, axis=1, keepdims=True)
     return np.asarray(point * np.minimum(1.0, radius / np.maximum(norm, 1e-300)))

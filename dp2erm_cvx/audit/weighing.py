@@ -1,4 +1,6 @@
-"""Weights that an audit looks at: those of a program, with certificates, or what any function returns."""
+"""Weights that an audit looks at: those of a program, with certificates, or what any function
+returns.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from dp2erm_cvx.neighbors import Neighborhood, NeighborSolutions, Reading, Repla
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver, solve
 
-#: A function of covariates X (n, d), in the units of the data, and treatments a (n,), to weights (n,).
+#: A function of covariates X (n, d), in the units of the data, and treatments a (n,), to weights
+#: (n,).
 WeightFunction = Callable[[Array, NDArray[np.int64]], Any]
 #: Weights (n,) with a bound of their distance to the exact ones in the 1-norm.
 Weighed = tuple[Array, float]
@@ -39,7 +42,11 @@ class Neighbors(Protocol):
         """Whether they have common steps, without which each is weighed by itself."""
 
     def solve(
-        self, replacements: Replacements, reading: Reading | None = None, *, stopped: Callable[[], bool]
+        self,
+        replacements: Replacements,
+        reading: Reading | None = None,
+        *,
+        stopped: Callable[[], bool],
     ) -> Iterator[NeighborSolutions]:
         """What a reading says of the weights of every neighbor, some at a time."""
 
@@ -53,8 +60,8 @@ class Begun:
     weights, radius
         Weights (n,), and a bound of their error in the 1-norm.
     point
-        Variable of the model that they come from, whose direction a search follows; the weights themselves
-        where nothing else is known.
+        Variable of the model that they come from, whose direction a search follows; the weights
+        themselves where nothing else is known.
     neighbors
         The neighbors of the dataset.
     """
@@ -83,7 +90,10 @@ class Weighing(abc.ABC):
 
     @abc.abstractmethod
     def weights(
-        self, records: Records, solver: str | Solver = "first_certified", seconds: float | None = None
+        self,
+        records: Records,
+        solver: str | Solver = "first_certified",
+        seconds: float | None = None,
     ) -> Weighed | None:
         """Weights of records; None where they have none, or none were found."""
 
@@ -122,11 +132,16 @@ class ProgramWeights(Weighing):
         return ProgramWeights(self.program.at(universe))
 
     def weights(
-        self, records: Records, solver: str | Solver = "first_certified", seconds: float | None = None
+        self,
+        records: Records,
+        solver: str | Solver = "first_certified",
+        seconds: float | None = None,
     ) -> Weighed | None:
         """Certified weights; None where hard constraints cannot be met, and without any point."""
         with contextlib.suppress(InfeasibleError):
-            solution = solve(self.program.instance(records), solver=solver, throw=False, seconds=seconds)
+            solution = solve(
+                self.program.instance(records), solver=solver, throw=False, seconds=seconds
+            )
             if not solution.substituted:
                 return solution.value, solution.certificate.output_radius
         return None
@@ -152,8 +167,8 @@ class FunctionWeights(Weighing):
     Parameters
     ----------
     function
-        The function, of covariates (n, d) in the units of the data and treatments (n,). It may return None
-        for records that it has no weights for.
+        The function, of covariates (n, d) in the units of the data and treatments (n,). It may
+        return None for records that it has no weights for.
 
     Raises
     ------
@@ -165,7 +180,9 @@ class FunctionWeights(Weighing):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise DeclarationError("function: must map covariates (n, d) and treatments (n,) to weights (n,)")
+            raise DeclarationError(
+                "function: must map covariates (n, d) and treatments (n,) to weights (n,)"
+            )
 
     @property
     def name(self) -> str:
@@ -177,7 +194,10 @@ class FunctionWeights(Weighing):
         return dict(FUNCTION)
 
     def weights(
-        self, records: Records, solver: str | Solver = "first_certified", seconds: float | None = None
+        self,
+        records: Records,
+        solver: str | Solver = "first_certified",
+        seconds: float | None = None,
     ) -> Weighed | None:
         """What the function returns, which is exact.
 
@@ -195,12 +215,14 @@ class FunctionWeights(Weighing):
             ) from None
         n = records.n_samples
         if weights.shape != (n,) or not np.all(np.isfinite(weights)):
-            raise DataError(f"{self.name}: must return {n} finite weights, not an array {weights.shape}")
+            raise DataError(
+                f"{self.name}: must return {n} finite weights, not an array {weights.shape}"
+            )
         if np.min(weights) < -_BELOW * n or abs(float(np.sum(weights)) - n) > _SUM_MISSED * n:
             total = float(np.sum(weights))
             raise DataError(
-                f"{self.name}: least weight {np.min(weights):.3g}, sum of weights {total:.9g}: V is about "
-                f"weights >= 0 of sum n = {n}: multiply them by n / sum(w)"
+                f"{self.name}: least weight {np.min(weights):.3g}, sum of weights {total:.9g}: V "
+                f"is about weights >= 0 of sum n = {n}: multiply them by n / sum(w)"
             )
         return weights, 0.0
 
@@ -209,7 +231,9 @@ class FunctionWeights(Weighing):
         return self.weights(records)
 
     def begun(self, records: Records) -> Begun:
-        """The weights of the dataset. Raises DataError where it has none, or another call finds others."""
+        """The weights of the dataset. Raises DataError where it has none, or another call finds
+        others.
+        """
         first = self.weights(records)
         second = self.weights(records)
         if first is None or second is None:
@@ -221,8 +245,8 @@ class FunctionWeights(Weighing):
     def differs(self) -> str:
         """What is said of a function that returns different weights for the same records."""
         return (
-            f"{self.name}: two calls for the same records return different weights: a bound V is about "
-            "weights that the records determine; search_runs audits a function with noise"
+            f"{self.name}: two calls for the same records return different weights: a bound V is "
+            "about weights that the records determine; search_runs audits a function with noise"
         )
 
 
@@ -244,7 +268,11 @@ class _FunctionNeighbors:
         return False
 
     def solve(
-        self, replacements: Replacements, reading: Reading | None = None, *, stopped: Callable[[], bool]
+        self,
+        replacements: Replacements,
+        reading: Reading | None = None,
+        *,
+        stopped: Callable[[], bool],
     ) -> Iterator[NeighborSolutions]:
         """What a reading says of the weights of every neighbor, one at a time."""
         assert reading is not None

@@ -1,4 +1,6 @@
-"""Inputs, results and refusals of calibrations, and costs and tails of noise: functions of public numbers."""
+"""Inputs, results and refusals of calibrations, and costs and tails of noise: functions of public
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ MARGIN = 1e-12
 
 #: Smallest epsilon that is calibrated; the noise leaves floating point near there.
 SMALLEST_EPSILON = 1e-100
-#: Range of double precision: beyond the first epsilon - s^2/2 loses its digits, below the second the survival
-#: function of chi_p underflows.
+#: Range of double precision: beyond the first epsilon - s^2/2 loses its digits, below the second
+#: the survival function of chi_p underflows.
 LARGEST_EPSILON, SMALLEST_DELTA = 1e6, 1e-300
 # squares of noise vectors have to stay finite as well
 _SMALLEST, _LARGEST = 1e-140, 1e140
@@ -33,8 +35,9 @@ _SMALLEST, _LARGEST = 1e-140, 1e140
 class Noise(enum.StrEnum):
     """Law of the linear term ``b``.
 
-    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``. ``GAUSSIAN``: ``N(0, scale^2 I)``; needs a
-    delta. ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m.
+    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``. ``GAUSSIAN``: ``N(0, scale^2 I)``;
+    needs a delta. ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of
+    half widths m.
     """
 
     GAMMA = "gamma"
@@ -67,16 +70,18 @@ class Perturbed(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibrated mechanism: the noise law, the ridge, and the guarantee (``epsilon``, ``delta``) they give.
+    """A calibrated mechanism: the noise law, the ridge, and the guarantee (``epsilon``, ``delta``)
+    they give.
 
-    ``scale`` is 1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise, in units of
-    ``n`` times the gradient of the averaged objective, which the noise enters as ``<b, theta> / n``; for box
-    noise over those of its half widths ``box`` (p,), for an output in those of the outcome. ``gamma`` is the
-    coefficient of ``||theta||^2 / 2``, ``split`` the share of epsilon that pays for the noise, not the
-    Jacobian. ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the
-    noise. ``private`` says whether a theorem certifies the guarantee; where it is False, ``delta`` is what
-    Theorem 2 proves. Gamma noise may have ``blocks`` of as many coordinates, independent of each other.
-    Raises DeclarationError for box noise without p half widths.
+    ``scale`` is 1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise, in
+    units of ``n`` times the gradient of the averaged objective, which the noise enters as ``<b,
+    theta> / n``; for box noise over those of its half widths ``box`` (p,), for an output in those
+    of the outcome. ``gamma`` is the coefficient of ``||theta||^2 / 2``, ``split`` the share of
+    epsilon that pays for the noise, not the Jacobian. ``sensitivity``, ``zeta_c V``, bounds the
+    movement of the summed gradient in the norm of the noise. ``private`` says whether a theorem
+    certifies the guarantee; where it is False, ``delta`` is what Theorem 2 proves. Gamma noise may
+    have ``blocks`` of as many coordinates, independent of each other. Raises DeclarationError for
+    box noise without p half widths.
     """
 
     noise: Noise
@@ -95,8 +100,12 @@ class Calibration:
     blocks: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        if (self.noise is Noise.BOX) is not (self.box is not None and len(self.box) == self.n_parameters):
-            raise DeclarationError(f"box: {self.n_parameters} half widths for box noise, none for another")
+        if (self.noise is Noise.BOX) is not (
+            self.box is not None and len(self.box) == self.n_parameters
+        ):
+            raise DeclarationError(
+                f"box: {self.n_parameters} half widths for box noise, none for another"
+            )
 
     def curve(self) -> RenyiCurve | None:
         """Renyi divergences where a theorem states more than epsilon and delta."""
@@ -104,7 +113,9 @@ class Calibration:
 
     @property
     def expected_noise(self) -> float:
-        """``E ||b||_2``, in units of n times the gradient; of noise on an output in those of the outcome."""
+        """``E ||b||_2``, in units of n times the gradient; of noise on an output in those of the
+        outcome.
+        """
         if self.blocks > 1:  # to first order
             return math.sqrt(float(np.sum(self.variances)))
         return self.scale * mean_norm(self.noise, self.n_parameters, self.box)
@@ -129,7 +140,9 @@ class Calibration:
         return np.full(p, own * square if self.noise is Noise.GAMMA else square)
 
     def norms(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The norm of noise vectors (..., p) that their density falls with, in the units of ``scale``."""
+        """The norm of noise vectors (..., p) that their density falls with, in the units of
+        ``scale``.
+        """
         if self.box is not None:
             largest: NDArray[np.float64] = np.max(np.abs(noise) / self.box, axis=-1)
             return largest
@@ -152,7 +165,9 @@ def mean_norm(noise: Noise, n_parameters: int, box: tuple[float, ...] | None = N
 
 @lru_cache(maxsize=256)
 def _mean_of_box(box: tuple[float, ...]) -> float:
-    """Mean norm of a uniform point, by ``E Q^(1/2) = integral (1 - E exp(-s^2 Q)) / s^2 ds / pi^(1/2)``."""
+    """Mean norm of a uniform point, by ``E Q^(1/2) = integral (1 - E exp(-s^2 Q)) / s^2 ds /
+    pi^(1/2)``.
+    """
     size = math.hypot(*box)
     nodes, weights = np.polynomial.legendre.leggauss(128)
     v = 0.5 * (nodes + 1.0)
@@ -170,8 +185,8 @@ def gradient_size(loss: LossConstants, noise: Noise) -> float:
         return loss.gradient_radius
     if loss.box is None:
         raise CalibrationError(
-            "box noise needs rows in a public box: declare ranges or a coordinate_bound in the domain, and a "
-            "program that is linear in the covariates"
+            "box noise needs rows in a public box: declare ranges or a coordinate_bound in the "
+            "domain, and a program that is linear in the covariates"
         )
     return loss.box.slope
 
@@ -185,10 +200,11 @@ def box_of(loss: LossConstants, noise: Noise) -> tuple[float, ...] | None:
 class Objective:
     """The weighted objective that a release minimizes, by what is public of it.
 
-    ``bound`` is that of the movement of its weights between neighbors of the ``relation``; ``name``,
-    ``weights`` and ``theta_set`` are what texts call the program, the first stage and the set.
-    ``restriction`` says why the program is no plain squared loss over R^p, None where it is one without its
-    set (Theorems 7 and 8). Every row lies in one of ``blocks`` of coordinates. Raises DeclarationError.
+    ``bound`` is that of the movement of its weights between neighbors of the ``relation``;
+    ``name``, ``weights`` and ``theta_set`` are what texts call the program, the first stage and the
+    set. ``restriction`` says why the program is no plain squared loss over R^p, None where it is
+    one without its set (Theorems 7 and 8). Every row lies in one of ``blocks`` of coordinates.
+    Raises DeclarationError.
     """
 
     bound: StabilityBound
@@ -207,7 +223,8 @@ class Objective:
     def calibrated(
         self, noise: Noise, budget: Budget, scale: float, gamma: float, **facts: Any
     ) -> Calibration:
-        """The mechanism of this noise and ridge; ``facts`` are sensitivity, theorem, and perhaps a split.
+        """The mechanism of this noise and ridge; ``facts`` are sensitivity, theorem, and perhaps a
+        split.
 
         Raises as :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
@@ -228,25 +245,31 @@ class Objective:
         )
 
     def in_range(self, name: str, value: float, budget: Budget) -> float:
-        """Return ``value``; raises CalibrationError, naming what it follows from, where floats give out."""
+        """Return ``value``; raises CalibrationError, naming what it follows from, where floats give
+        out.
+        """
         if not _SMALLEST < value < _LARGEST:
             named = ("gradient_radius", "gradient_bound", "hessian_trace", "response_bound")
             known = {fact: getattr(self.loss, fact) for fact in named}
             known = {"epsilon": budget.epsilon, "delta": budget.delta, "V": self.bound.V} | known
-            facts = ", ".join(f"{fact} = {size:g}" for fact, size in known.items() if size is not None)
+            facts = ", ".join(
+                f"{fact} = {size:g}" for fact, size in known.items() if size is not None
+            )
             text = f"{name} = {value:g} is out of floating-point range at {facts}"
             raise CalibrationError(f"{text}: rescale the outcome or change the budget")
         return value
 
     def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
-        """Raise CalibrationError where a bound covers not what is declared, or a budget is out of range.
+        """Raise CalibrationError where a bound covers not what is declared, or a budget is out of
+        range.
 
         A search for noise asks first: without a finite V or a delta it has no end.
         """
         bound, relation = self.bound, self.relation
         if not bound.private:
             raise CalibrationError(
-                f"the bound of {bound.theorem} was read off the data: declare its constants publicly"
+                f"the bound of {bound.theorem} was read off the data: declare its constants "
+                "publicly"
             )
         if relation not in bound.relations:
             raise CalibrationError(
@@ -255,22 +278,23 @@ class Objective:
             )
         if not (math.isfinite(bound.V) and bound.V > 0.0):
             raise CalibrationError(
-                f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
-                "a smaller radius or a trim"
+                f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger "
+                "ridge, a smaller radius or a trim"
             )
         if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
             raise CalibrationError(
-                f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
+                f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and "
+                f"{LARGEST_EPSILON:g}"
             )
         if noise is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
             raise CalibrationError(
-                f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, "
-                "or take gamma noise"
+                f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: "
+                "declare one, or take gamma noise"
             )
 
 
-#: Norm of a usual theta in units of ``Z sqrt(2 / Lambda)``, which is M'/M for the squared loss of a rule,
-#: M' for means. Small, as a rule does not suffer from being shrunk; chosen in simulations.
+#: Norm of a usual theta in units of ``Z sqrt(2 / Lambda)``, which is M'/M for the squared loss of a
+#: rule, M' for means. Small, as a rule does not suffer from being shrunk; chosen in simulations.
 USUAL_SIZE = 0.125
 
 
@@ -295,16 +319,22 @@ def utility_bound(
 
 
 def _usual_curvature(loss: LossConstants) -> float:
-    """Curvature of records of the largest trace, evenly spread; exact for a mean and two equal arms."""
+    """Curvature of records of the largest trace, evenly spread; exact for a mean and two equal
+    arms.
+    """
     return loss.strong_convexity + loss.hessian_trace / loss.n_parameters
 
 
-def predicted_distance(noise_norm: float, gamma: float, loss: LossConstants, n_samples: int) -> float:
-    """How far noise of norm ``||b||`` and a ridge gamma move theta: a prediction, in units of theta.
+def predicted_distance(
+    noise_norm: float, gamma: float, loss: LossConstants, n_samples: int
+) -> float:
+    """How far noise of norm ``||b||`` and a ridge gamma move theta: a prediction, in units of
+    theta.
 
-    ``sqrt((||b|| / n)^2 + (gamma a)^2) / rho`` from public guesses: rho is ``mu_R + Lambda / p``, Lambda the
-    ``hessian_trace``; the norm a of the minimizer is ``Z sqrt(2 / Lambda) / 8``, Z the ``outcome_bound``, and
-    at most ``theta_bound``. What gamma takes off the noise does not count: it takes as much off the signal.
+    ``sqrt((||b|| / n)^2 + (gamma a)^2) / rho`` from public guesses: rho is ``mu_R + Lambda / p``,
+    Lambda the ``hessian_trace``; the norm a of the minimizer is ``Z sqrt(2 / Lambda) / 8``, Z the
+    ``outcome_bound``, and at most ``theta_bound``. What gamma takes off the noise does not count:
+    it takes as much off the signal.
     """
     if not (math.isfinite(noise_norm) and math.isfinite(gamma)):
         return math.inf
@@ -317,18 +347,23 @@ def predicted_distance(noise_norm: float, gamma: float, loss: LossConstants, n_s
 def least_predicted(
     objective: Objective, noise: Noise, scales: Iterable[float], gammas: Iterable[float]
 ) -> int:
-    """Place of the scale and gamma of the least :func:`predicted_distance` at the expected noise."""
+    """Place of the scale and gamma of the least :func:`predicted_distance` at the expected
+    noise.
+    """
     loss, n = objective.loss, objective.n_samples
     unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
     pairs = zip(scales, gammas, strict=True)
-    return int(np.argmin([predicted_distance(unit * float(b), float(g), loss, n) for b, g in pairs]))
+    return int(
+        np.argmin([predicted_distance(unit * float(b), float(g), loss, n) for b, g in pairs])
+    )
 
 
 def predicted_error(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
-    """Predicted excess of the second-stage objective, by which calibrations are chosen; no guarantee.
+    """Predicted excess of the second-stage objective, by which calibrations are chosen; no
+    guarantee.
 
-    ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.base.predicted_distance` at the expected
-    noise; of a mean the noise is the distance.
+    ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.base.predicted_distance` at the
+    expected noise; of a mean the noise is the distance.
     """
     distance = calibration.expected_noise
     if calibration.perturbed is not Perturbed.OUTPUT:
@@ -343,11 +378,12 @@ _APART = 1.002
 
 
 def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
-    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all independent.
+    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all
+    independent.
 
-    ``deviation``, that of N, and the scales may be 0. Two Laplace variables of scales b > c have the law
-    ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c), and are enlarged by 1/500 where they
-    are closer than that. For more of them the characteristic function is inverted.
+    ``deviation``, that of N, and the scales may be 0. Two Laplace variables of scales b > c have
+    the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c), and are enlarged by
+    1/500 where they are closer than that. For more of them the characteristic function is inverted.
     """
     if x <= 0.0:
         return 1.0 - sum_tail(noise, -x, deviation, *scales) if x < 0.0 else 0.5
@@ -367,15 +403,23 @@ def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
 
 
 def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
-    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded up."""
+    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded
+    up.
+    """
     # an upper end by the union bound: half for N, the other half for all noises alike
     normal, most = -float(special.ndtri(0.5 * tail)), max(len(scales), 2)
-    high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(most / tail)
+    high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(
+        most / tail
+    )
     return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
 
 
-def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0, halvings: int = 52) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, which is taken to hold and may be the smaller."""
+def bracketed(
+    holds: Callable[[float], bool], high: float, low: float = 0.0, halvings: int = 52
+) -> float:
+    """Where ``holds`` begins between ``low`` and ``high``, which is taken to hold and may be the
+    smaller.
+    """
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -385,8 +429,8 @@ def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0, hal
 def _one_tail(x: float, deviation: float, scale: float) -> float:
     """``P(N + L > x)``, L Laplace.
 
-    With ``v = x / deviation`` and ``r = deviation / scale`` it is ``sf(v)`` plus half of ``exp(r^2/2 - r v)
-    Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
+    With ``v = x / deviation`` and ``r = deviation / scale`` it is ``sf(v)`` plus half of
+    ``exp(r^2/2 - r v) Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
     """
     if deviation == 0.0:
         return 0.5 * math.exp(-x / scale) if scale else 0.0
@@ -394,7 +438,8 @@ def _one_tail(x: float, deviation: float, scale: float) -> float:
     if scale == 0.0:
         return float(special.ndtr(-v))
     r = deviation / scale
-    # exp(-v^2/2) = exp(r^2/2 - r v) exp(-(v - r)^2/2), and erfcx(t / sqrt(2)) / 2 = exp(t^2/2) Phi(-t)
+    # exp(-v^2/2) = exp(r^2/2 - r v) exp(-(v - r)^2/2), and erfcx(t / sqrt(2)) / 2 = exp(t^2/2)
+    # Phi(-t)
     density = math.exp(-0.5 * v * v)
     if v <= r:
         above = 0.5 * density * float(special.erfcx((r - v) / _ROOT_2))
@@ -405,14 +450,19 @@ def _one_tail(x: float, deviation: float, scale: float) -> float:
 
 
 def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
-    """Tail of a sum of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973), to 1e-12."""
+    """Tail of a sum of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973), to
+    1e-12.
+    """
     # scales below a twentieth of the largest are enlarged to it
     largest = max(scales)
     wide = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])
     reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(wide))
     step = 2.0 * math.pi / reach
     # where the characteristic function is below 1e-13
-    far = min(5e6, np.prod(wide / largest) ** (-1.0 / len(wide)) * 10.0 ** (6.5 / len(wide))) / largest
+    far = (
+        min(5e6, np.prod(wide / largest) ** (-1.0 / len(wide)) * 10.0 ** (6.5 / len(wide)))
+        / largest
+    )
     if deviation > 0.0:
         far = min(far, 7.8 / deviation)
     t = (np.arange(math.ceil(far / step)) + 0.5) * step

@@ -18,11 +18,13 @@ from dp2erm_cvx.checks import one_of, public_number, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 
-#: Released integers lie in [-LARGEST_INTEGER, LARGEST_INTEGER] before their noise: half of what 64 bits hold.
+#: Released integers lie in [-LARGEST_INTEGER, LARGEST_INTEGER] before their noise: half of what 64
+#: bits hold.
 LARGEST_INTEGER = 2**62
 _SMALLEST_DELTA = 1e-290
 
-#: Relative accuracy asked of scaled complementary error functions, far above what they are computed to.
+#: Relative accuracy asked of scaled complementary error functions, far above what they are computed
+#: to.
 _ROUNDING = 1e-13
 _ROUND_UP = 1.0 + 1e-9
 
@@ -31,15 +33,15 @@ _ROUND_UP = 1.0 + 1e-9
 class IntegerNoise:
     """Independent noise on every block of a vector of integers.
 
-    ``GAMMA``: a block u has probability proportional to ``exp(-max_j |u_j| / scale)``, which is discrete
-    Laplace noise for blocks of one integer. ``GAUSSIAN``: a normal variable of standard deviation ``scale``
-    on every integer, rounded.
+    ``GAMMA``: a block u has probability proportional to ``exp(-max_j |u_j| / scale)``, which is
+    discrete Laplace noise for blocks of one integer. ``GAUSSIAN``: a normal variable of standard
+    deviation ``scale`` on every integer, rounded.
 
     Parameters
     ----------
     sensitivity
-        How far the vector moves between neighbors, at most: the sum over the blocks of the largest entry, or
-        in the l2 norm.
+        How far the vector moves between neighbors, at most: the sum over the blocks of the largest
+        entry, or in the l2 norm.
     scale
         Of the noise, in integers.
     noise
@@ -64,8 +66,8 @@ class IntegerNoise:
     def variance(self) -> float:
         """Variance of the noise on one integer, in squared units; that of the continuous law.
 
-        A block of q integers is ``R U``, U uniform in the cube and R Gamma of shape q + 1 and this scale:
-        ``E R^2 / 3 = scale^2 (q + 1) (q + 2) / 3``, which is ``2 scale^2`` for one integer.
+        A block of q integers is ``R U``, U uniform in the cube and R Gamma of shape q + 1 and this
+        scale: ``E R^2 / 3 = scale^2 (q + 1) (q + 2) / 3``, which is ``2 scale^2`` for one integer.
         """
         square = (self.unit * self.scale) ** 2
         if self.noise is Noise.GAUSSIAN:
@@ -91,7 +93,9 @@ class IntegerNoise:
 
 
 def block_norm(vector: Array, block: int) -> float:
-    """Sum over the blocks, of ``block`` entries each, of the largest size of an entry of a vector (m,)."""
+    """Sum over the blocks, of ``block`` entries each, of the largest size of an entry of a vector
+    (m,).
+    """
     return float(np.sum(np.max(np.abs(vector.reshape(-1, block)), axis=1)))
 
 
@@ -107,35 +111,43 @@ def calibrate_integers(
     budget
         What all integers may cost together.
     noise
-        ``GAMMA``, also in place of box noise: ``scale = sensitivity / epsilon``, pure. ``GAUSSIAN``: the
-        analytic calibration of Balle and Wang (2018).
+        ``GAMMA``, also in place of box noise: ``scale = sensitivity / epsilon``, pure.
+        ``GAUSSIAN``: the analytic calibration of Balle and Wang (2018).
     block
         The number of integers in every block; under Gaussian noise it must be 1.
 
-    Raises DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no delta or the
-    noise leaves 64-bit integers.
+    Raises DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no
+    delta or the noise leaves 64-bit integers.
     """
     shift = whole_number("sensitivity", sensitivity, at_least=1)
     kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
     size = whole_number("block", block, at_least=1)
     if size > 1 and kind is Noise.GAUSSIAN:
-        raise DeclarationError(f"block = {size}: Gaussian noise is on single integers: take block = 1")
+        raise DeclarationError(
+            f"block = {size}: Gaussian noise is on single integers: take block = 1"
+        )
     if kind is Noise.GAMMA:
         scale, delta = shift / epsilon, 0.0
     elif delta < _SMALLEST_DELTA:
-        raise CalibrationError(f"delta = {delta:g}: Gaussian noise needs a delta of at least 1e-290")
+        raise CalibrationError(
+            f"delta = {delta:g}: Gaussian noise needs a delta of at least 1e-290"
+        )
     else:
         scale = shift / analytic_ratio(epsilon, delta)
     if not scale <= LARGEST_INTEGER:
-        raise CalibrationError(f"epsilon = {epsilon:g}: the noise is out of the range of 64-bit integers")
+        raise CalibrationError(
+            f"epsilon = {epsilon:g}: the noise is out of the range of 64-bit integers"
+        )
     return IntegerNoise(shift, scale * (1.0 + MARGIN), kind, epsilon, delta, block=size)
 
 
 def analytic_delta(ratio: float, epsilon: float) -> float:
-    """Upper bound on the delta of Gaussian noise at ``ratio = sensitivity / sigma`` > 0 and ``epsilon`` > 0.
+    """Upper bound on the delta of Gaussian noise at ``ratio = sensitivity / sigma`` > 0 and
+    ``epsilon`` > 0.
 
-    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio / 2``; with
-    Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``, and their rounding is added.
+    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio /
+    2``; with Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``, and their
+    rounding is added.
     """
     c = epsilon / ratio - ratio / 2.0
     if c < -30.0:
@@ -147,7 +159,9 @@ def analytic_delta(ratio: float, epsilon: float) -> float:
 
 
 def analytic_ratio(epsilon: float, delta: float) -> float:
-    """The largest ``sensitivity / sigma`` that bisection finds to be (epsilon, delta)-private, to 1e-12."""
+    """The largest ``sensitivity / sigma`` that bisection finds to be (epsilon, delta)-private, to
+    1e-12.
+    """
     # at c = u the survival function is at most exp(-u^2 / 2) / 2
     u = math.sqrt(-2.0 * math.log(delta))
     low = 2.0 * epsilon / (u + math.sqrt(u * u + 2.0 * epsilon))
@@ -161,7 +175,8 @@ def _mills(x: float) -> float:
     return math.sqrt(0.5 * math.pi) * float(special.erfcx(x / math.sqrt(2.0)))
 
 
-#: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled in it.
+#: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled
+#: in it.
 EXACT_ARITHMETIC = "exact arithmetic assumed"
 
 #: The grid is finer than the shift by this factor, so that rounding to it costs next to nothing.
@@ -172,8 +187,8 @@ _SMALLEST, _LARGEST = 1e-280, 1e280
 class Arithmetic(enum.StrEnum):
     """How a guarantee deals with floating-point error: ``COUNTED`` needs the extra ``secure``.
 
-    ``ASSUMED``: exact arithmetic is assumed, and the release says so. ``AUTO``: counted where the extra is
-    installed and the programs state what they are certified to.
+    ``ASSUMED``: exact arithmetic is assumed, and the release says so. ``AUTO``: counted where the
+    extra is installed and the programs state what they are certified to.
     """
 
     AUTO = "auto"
@@ -183,10 +198,11 @@ class Arithmetic(enum.StrEnum):
 
 @dataclass(frozen=True)
 class GridNoise:
-    """Round to the grid ``2^exponent Z^p``, then add independent discrete Laplace noise of this ``scale``.
+    """Round to the grid ``2^exponent Z^p``, then add independent discrete Laplace noise of this
+    ``scale``.
 
-    Pure ``epsilon`` between vectors whose l1 distance is at most ``l1_sensitivity``, both in units of the
-    vector.
+    Pure ``epsilon`` between vectors whose l1 distance is at most ``l1_sensitivity``, both in units
+    of the vector.
     """
 
     l1_sensitivity: float
@@ -197,10 +213,11 @@ class GridNoise:
 
 
 def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
-    """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) / epsilon``.
+    """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) /
+    epsilon``.
 
-    Rounding to the grid adds at most ``p 2^k`` to the shift; the ``exponent`` k makes that a 64th of it.
-    Raises DeclarationError, and CalibrationError where floating point gives out.
+    Rounding to the grid adds at most ``p 2^k`` to the shift; the ``exponent`` k makes that a 64th
+    of it. Raises DeclarationError, and CalibrationError where floating point gives out.
     """
     shift = public_number("l1_sensitivity", l1_sensitivity, above=0.0)
     p = whole_number("n_parameters", n_parameters, at_least=1)
@@ -213,8 +230,8 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
     scale = (shift + p * math.ldexp(1.0, exponent)) / level * (1.0 + MARGIN)
     if not _SMALLEST <= scale <= _LARGEST:
         raise CalibrationError(
-            f"noise scale = {scale:g} is out of floating-point range at epsilon = {level:g}: change the "
-            "budget"
+            f"noise scale = {scale:g} is out of floating-point range at epsilon = {level:g}: "
+            "change the budget"
         )
     return GridNoise(shift, exponent, scale, level, p)
 
@@ -222,41 +239,51 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
 def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
 
-    ``|T - T'| <= 2 M' V / n`` with ``|y - c| <= M'``, half of the ``response_bound``; pure. T is the
-    treatment effect where each arm has weight n/2. Raises CalibrationError where the loss is no such mean or
-    the bound does not cover what is declared, and DeclarationError.
+    ``|T - T'| <= 2 M' V / n`` with ``|y - c| <= M'``, half of the ``response_bound``; pure. T is
+    the treatment effect where each arm has weight n/2. Raises CalibrationError where the loss is no
+    such mean or the bound does not cover what is declared, and DeclarationError.
     """
     bound, loss, name = objective.bound, objective.loss, objective.name
     if not loss.is_mean:
-        raise CalibrationError(f"Theorem 8 releases a weighted mean, and {name} is none: use plug_in_ate")
+        raise CalibrationError(
+            f"Theorem 8 releases a weighted mean, and {name} is none: use plug_in_ate"
+        )
     if loss.response_bound is None or loss.covariate_bound != 1.0:
         raise CalibrationError(
             f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
         )
     largest = 0.5 * loss.response_bound
     sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
-    facts: dict[str, Any] = {"theorem": "Theorem 8 (output perturbation)", "perturbed": Perturbed.OUTPUT}
+    facts: dict[str, Any] = {
+        "theorem": "Theorem 8 (output perturbation)",
+        "perturbed": Perturbed.OUTPUT,
+    }
     facts["sensitivity"] = sensitivity
     return objective.calibrated(Noise.GAMMA, budget, sensitivity / budget.epsilon, 0.0, **facts)
 
 
-#: Quantiles are no farther out than this where the noise allows it, for covariates and for the outcome.
+#: Quantiles are no farther out than this where the noise allows it, for covariates and for the
+#: outcome.
 _OUTERMOST = (0.02, 0.01)
 #: Farther in than this they say little about the range.
 _NEAREST = 0.25
-#: All candidates beyond the records together are as likely as exp(-8) of one good one; at least exp(-5).
+#: All candidates beyond the records together are as likely as exp(-8) of one good one; at least
+#: exp(-5).
 _LEAD, _LEAST_LEAD = 8.0, 5.0
-#: Released ranges reach to this many standard deviations of a normal column, for covariates and outcomes.
+#: Released ranges reach to this many standard deviations of a normal column, for covariates and
+#: outcomes.
 _DEVIATIONS = (2.0, 3.0)
 _ROUND_DOWN = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
 class RangeNoise:
-    """Two private choices for every column whose range is released: ``each`` at an epsilon of its own.
+    """Two private choices for every column whose range is released: ``each`` at an epsilon of its
+    own.
 
-    ``levels`` have, for every covariate and then every outcome, q of the chosen quantiles q and 1 - q, None
-    where the range is public. The range is widened about its middle by ``factors``, at least 1.
+    ``levels`` have, for every covariate and then every outcome, q of the chosen quantiles q and 1 -
+    q, None where the range is public. The range is widened about its middle by ``factors``, at
+    least 1.
     """
 
     epsilon: float
@@ -278,10 +305,11 @@ def calibrate_ranges(
 ) -> RangeNoise:
     """Divide epsilon over the columns, and choose the levels of their quantiles.
 
-    ``sizes`` are the numbers of candidates, for every covariate and then for as many ``outcomes``, None where
-    the range is public. Levels grow until noise hides no lead of a good candidate over those beyond all
-    records; ranges are widened to what a normal column would need. Raises DeclarationError where every range
-    is public, CalibrationError where epsilon is too small for the columns.
+    ``sizes`` are the numbers of candidates, for every covariate and then for as many ``outcomes``,
+    None where the range is public. Levels grow until noise hides no lead of a good candidate over
+    those beyond all records; ranges are widened to what a normal column would need. Raises
+    DeclarationError where every range is public, CalibrationError where epsilon is too small for
+    the columns.
     """
     known = [size for size in sizes if size is not None]
     if not known:
@@ -291,12 +319,15 @@ def calibrate_ranges(
     needed = budget.epsilon * unit * (math.log(max(known)) + _LEAST_LEAD) / _NEAREST
     if needed > budget.epsilon:
         raise CalibrationError(
-            f"ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = {n_samples}, and "
-            f"have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or a larger share"
+            f"ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = "
+            f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer "
+            "covariates or a larger share"
         )
     kinds = [0] * (len(sizes) - outcomes) + [1] * outcomes
     levels = [
-        None if size is None else min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
+        None
+        if size is None
+        else min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
         for kind, size in zip(kinds, sizes, strict=True)
     ]
     factors = (

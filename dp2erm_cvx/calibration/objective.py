@@ -1,4 +1,6 @@
-"""Noise as a linear term of the objective: Theorems 1, 2, 15, 16, 17 and 19, and the paper's own formulas."""
+"""Noise as a linear term of the objective: Theorems 1, 2, 15, 16, 17 and 19, and the paper's own
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, gradient_size, least_predicted
+from dp2erm_cvx.calibration.base import (
+    MARGIN,
+    Calibration,
+    Noise,
+    Objective,
+    gradient_size,
+    least_predicted,
+)
 from dp2erm_cvx.calibration.profiles import (
     CELLS,
     MARGIN_THEOREM,
@@ -25,8 +34,9 @@ from dp2erm_cvx.curves.suprema import Saturation
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 
-#: Smallest gamma, relative to the bound on trace Hess l. Theorem 1 needs gamma + mu_R > 0 only; the floor
-#: also keeps the perturbed objective well conditioned, at a bias no data set of practical size can see.
+#: Smallest gamma, relative to the bound on trace Hess l. Theorem 1 needs gamma + mu_R > 0 only; the
+#: floor also keeps the perturbed objective well conditioned, at a bias no data set of practical
+#: size can see.
 GAMMA_FLOOR = 1e-8
 
 #: exp(this) is the largest Jacobian ratio used; a smaller ratio than allowed is on the safe side.
@@ -43,8 +53,8 @@ def jacobian_loss(V: float, loss: LossConstants, n_samples: int, gamma: float) -
 def required_gamma(V: float, loss: LossConstants, n_samples: int, epsilon_share: float) -> float:
     """Smallest gamma (rounded up, never below the floor) with ``J <= epsilon_share``.
 
-    ``gamma + mu_R >= lam V / (2 p n (exp(epsilon_share / p) - 1))``, Theorem 1; infinite where floating point
-    gives out.
+    ``gamma + mu_R >= lam V / (2 p n (exp(epsilon_share / p) - 1))``, Theorem 1; infinite where
+    floating point gives out.
     """
     p = loss.n_parameters
     growth = math.expm1(min(epsilon_share / p, _LARGEST_EXPONENT))
@@ -62,16 +72,23 @@ _THEOREM = {
 
 
 def calibrate(
-    objective: Objective, budget: Budget, *, noise: Noise | str = Noise.GAMMA, split: float | None = None
+    objective: Objective,
+    budget: Budget,
+    *,
+    noise: Noise | str = Noise.GAMMA,
+    split: float | None = None,
 ) -> Calibration:
-    """Calibrate objective perturbation to a budget, of whose epsilon the share ``split`` pays for the noise.
+    """Calibrate objective perturbation to a budget, of whose epsilon the share ``split`` pays for
+    the noise.
 
-    Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is: ``scale = zeta_c V / (q
-    epsilon)``, q the split. Gaussian noise by Theorem 2, or for a loss of a margin by Theorem 16 where that
-    is smaller. The rest pays for the Jacobian, ``J <= (1 - q) epsilon``: gamma is the least with that, and at
-    least ``1e-8`` of the bound on the trace. Every rounding goes to more noise. Without ``split`` it is
-    :func:`~dp2erm_cvx.calibration.objective.default_split`. Raises CalibrationError where the bound does not
-    cover what is declared or floating point gives out; DeclarationError for an invalid argument.
+    Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is: ``scale =
+    zeta_c V / (q epsilon)``, q the split. Gaussian noise by Theorem 2, or for a loss of a margin by
+    Theorem 16 where that is smaller. The rest pays for the Jacobian, ``J <= (1 - q) epsilon``:
+    gamma is the least with that, and at least ``1e-8`` of the bound on the trace. Every rounding
+    goes to more noise. Without ``split`` it is
+    :func:`~dp2erm_cvx.calibration.objective.default_split`. Raises CalibrationError where the bound
+    does not cover what is declared or floating point gives out; DeclarationError for an invalid
+    argument.
     """
     kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss
@@ -91,7 +108,10 @@ def calibrate(
     if not line[0]:
         return calibration
     assert loss.gradient_bound is not None
-    known = vars(calibration) | {"sensitivity": loss.gradient_bound * bound.V, "theorem": MARGIN_THEOREM}
+    known = vars(calibration) | {
+        "sensitivity": loss.gradient_bound * bound.V,
+        "theorem": MARGIN_THEOREM,
+    }
     spent = jacobian_loss(bound.V, loss, objective.n_samples, calibration.gamma)
     return MarginCalibration(**known, jacobian=spent, curvature=0.0)
 
@@ -99,25 +119,35 @@ def calibrate(
 def _scales(
     objective: Objective, budget: Budget, kind: Noise, shares: tuple[float, ...], cells: int = CELLS
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Smallest scale where a share of epsilon pays for the noise, and whether Theorem 16 gives it."""
+    """Smallest scale where a share of epsilon pays for the noise, and whether Theorem 16 gives
+    it.
+    """
     loss, V = objective.loss, objective.bound.V
     with np.errstate(divide="ignore", over="ignore"):
         if kind.pure:
-            return gradient_size(loss, kind) * V / np.array(shares), np.zeros(len(shares), dtype=bool)
+            return gradient_size(loss, kind) * V / np.array(shares), np.zeros(
+                len(shares), dtype=bool
+            )
         scales = loss.gradient_radius * V / _ratios(shares, loss.n_parameters, budget.delta, cells)
         if not loss.is_margin:
             return scales, np.zeros(len(shares), dtype=bool)
         if loss.gradient_bound is None:
-            raise DeclarationError(f"{objective.name}: a loss of a margin states its gradient_bound")
+            raise DeclarationError(
+                f"{objective.name}: a loss of a margin states its gradient_bound"
+            )
         other = loss.gradient_bound * V / _ratios(shares, None, budget.delta, CELLS)
     return np.minimum(scales, other), other < scales
 
 
-def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
-    """Upper bound on the delta at ``epsilon`` that a scale and a gamma guarantee, whatever calibrated them.
+def privacy_loss(
+    calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float
+) -> float:
+    """Upper bound on the delta at ``epsilon`` that a scale and a gamma guarantee, whatever
+    calibrated them.
 
-    By Theorem 1 or 17 (and 15 or 19, where the loss saturates), or Theorems 2 and 16. It is 0 for gamma and
-    box noise from their pure epsilon on, ``1 - exp(epsilon - pure epsilon)`` below. Raises DeclarationError.
+    By Theorem 1 or 17 (and 15 or 19, where the loss saturates), or Theorems 2 and 16. It is 0 for
+    gamma and box noise from their pure epsilon on, ``1 - exp(epsilon - pure epsilon)`` below.
+    Raises DeclarationError.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
@@ -146,8 +176,8 @@ GRID = tuple(k / 100 for k in range(1, 100))
 def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     """The q of the least :func:`~dp2erm_cvx.calibration.base.predicted_distance`.
 
-    Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a logistic loss in a
-    ball it is the share of the gamma of Theorem 19.
+    Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a logistic
+    loss in a ball it is the share of the gamma of Theorem 19.
     """
     V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
     epsilon = budget.epsilon
@@ -159,7 +189,9 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     shares = tuple(q * epsilon for q in candidates)
     # the shares of the grid are the same for every bound
     parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
-    scales = np.concatenate([_scales(objective, budget, noise, part, cells=64)[0] for part in parts])
+    scales = np.concatenate(
+        [_scales(objective, budget, noise, part, cells=64)[0] for part in parts]
+    )
     gammas = (required_gamma(V, loss, n_samples, (1.0 - share) * epsilon) for share in candidates)
     return candidates[least_predicted(objective, noise, scales, gammas)]
 
@@ -171,22 +203,26 @@ def _ratios(shares: tuple[float, ...], n_parameters: int | None, delta: float, c
 
 
 #: ``4 k V / 2`` as a share of epsilon for a logistic loss in a ball (Theorem 19), where no gamma is
-#: declared: the best share in simulations with five parameters was .2 at n epsilon = 100, .5 at 500 and .65
-#: at 2000.
+#: declared: the best share in simulations with five parameters was .2 at n epsilon = 100, .5 at 500
+#: and .65 at 2000.
 CURVATURE_SHARE = 0.4
 
 
 def calibrate_saturating(
-    objective: Objective, budget: Budget, noise: Noise | str = Noise.GAMMA, gamma: float | None = None
+    objective: Objective,
+    budget: Budget,
+    noise: Noise | str = Noise.GAMMA,
+    gamma: float | None = None,
 ) -> Calibration:
     """Calibrate noise to a loss of a margin that saturates, without a split.
 
-    Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is the least
-    with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``, ``k = kappa M^2 / (n (gamma +
-    mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``, by default that of
-    ``ball_gamma``. Gaussian noise by Theorem 16, for the whole epsilon. Rounding goes to more noise, and
-    gamma is at least ``1e-8`` of the bound on the trace. Raises CalibrationError where the loss is no such
-    loss, the bound does not cover what is declared or floating point gives out; and DeclarationError.
+    Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is
+    the least with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``, ``k = kappa M^2 /
+    (n (gamma + mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``, by default that
+    of ``ball_gamma``. Gaussian noise by Theorem 16, for the whole epsilon. Rounding goes to more
+    noise, and gamma is at least ``1e-8`` of the bound on the trace. Raises CalibrationError where
+    the loss is no such loss, the bound does not cover what is declared or floating point gives out;
+    and DeclarationError.
     """
     kind = one_of("noise", noise, Noise)
     V, loss, n, epsilon = objective.bound.V, objective.loss, objective.n_samples, budget.epsilon
@@ -213,8 +249,12 @@ def calibrate_saturating(
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
     facts["theorem"] = f"Theorem 15 (saturating loss{in_box})"
     if kind is Noise.GAMMA and objective.blocks > 1:
-        # a record moves its own block, and its neighbor another one: the sum of both norms is what counts
-        facts |= {"blocks": objective.blocks, "theorem": "Theorem 15 (saturating loss, noise by arm)"}
+        # a record moves its own block, and its neighbor another one: the sum of both norms is what
+        # counts
+        facts |= {
+            "blocks": objective.blocks,
+            "theorem": "Theorem 15 (saturating loss, noise by arm)",
+        }
     calibration = objective.calibrated(kind, budget, size * V / ratio, gamma, **facts)
     if kind.pure:
         return calibration
@@ -223,7 +263,9 @@ def calibrate_saturating(
 
 
 def ball_gamma(objective: Objective, budget: Budget) -> float:
-    """The gamma of Theorem 19 where none is declared, from public quantities, at least its floor."""
+    """The gamma of Theorem 19 where none is declared, from public quantities, at least its
+    floor.
+    """
     loss = objective.loss
     curve, _ = _saturation(loss, Noise.GAMMA, objective.name)
     steep = 2.0 * curve.curvature * curve.row_norm**2 * objective.bound.V
@@ -231,8 +273,12 @@ def ball_gamma(objective: Objective, budget: Budget) -> float:
     return max(needed - loss.strong_convexity, GAMMA_FLOOR * loss.hessian_trace)
 
 
-def _saturation(loss: LossConstants, kind: Noise, name: str = "the loss") -> tuple[Saturation, float]:
-    """Saturation of a loss, and the largest norm of a gradient of full slope in the norm of the noise."""
+def _saturation(
+    loss: LossConstants, kind: Noise, name: str = "the loss"
+) -> tuple[Saturation, float]:
+    """Saturation of a loss, and the largest norm of a gradient of full slope in the norm of the
+    noise.
+    """
     if (curve := loss.saturation) is None:
         raise CalibrationError(f"{name} states no saturation of its loss, which Theorem 15 needs")
     for fact in ("slope", "curvature", "row_norm"):
@@ -252,9 +298,9 @@ def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
 def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
     """The pure epsilon that Theorems 15 and 19 give for gamma or box noise, whatever calibrated it.
 
-    ``(V/2) (a + max over u of (a u + k h(u)))``, ``a = M S / scale`` (S / scale for box noise), or in a ball
-    the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate or the noise is
-    Gaussian.
+    ``(V/2) (a + max over u of (a u + k h(u)))``, ``a = M S / scale`` (S / scale for box noise), or
+    in a ball the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate
+    or the noise is Gaussian.
     """
     kind, n = calibration.noise, whole_number("n_samples", n_samples, at_least=2)
     if not kind.pure:
@@ -264,10 +310,14 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
     return calibration.V / 2.0 * curve.largest(size / calibration.scale, k, box=kind is Noise.BOX)
 
 
-def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS) -> Array:
-    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the largest.
+def private_ratio(
+    epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS
+) -> Array:
+    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the
+    largest.
 
-    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`, monotone or not.
+    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`, monotone
+    or not.
     """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
@@ -276,7 +326,8 @@ def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, ce
             return margin_delta(s, eps) <= delta
         return gaussian_delta(s, eps, n_parameters, cells) <= delta
 
-    # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
+    # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to
+    # rounding.
     u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
     low: Array = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
     while not (inside := private(low)).all():

@@ -1,4 +1,6 @@
-"""Privacy profiles of Gaussian noise, rounded to the private side (Theorems 2 and 16), and steps in a row."""
+"""Privacy profiles of Gaussian noise, rounded to the private side (Theorems 2 and 16), and steps in
+a row.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,29 @@ from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, RenyiCurve
 CELLS = 512
 _SPAN = 14.0
 
-# scipy's survival function and density are accurate to about 1e-12 relative; rounding the hazard down,
-# and the survival function and the sum up, by far more than that leaves every term an upper bound.
+# scipy's survival function and density are accurate to about 1e-12 relative; rounding the hazard
+# down, and the survival function and the sum up, by far more than that leaves every term an upper
+# bound.
 _ROUNDING = 1e-9
 # Below this the survival function may underflow; it is then replaced by this upper bound.
 _TINY = 1e-306
 
 
-def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cells: int = CELLS) -> Array:
+def gaussian_delta(
+    ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cells: int = CELLS
+) -> Array:
     """Upper bound on ``E[(1 - exp(epsilon - s chi_p - s^2/2))_+]`` (Theorem 2), elementwise.
 
-    ``ratio`` is ``s = zeta_c V / sigma`` > 0, ``epsilon`` what the Jacobian leaves of the budget. With ``c =
-    epsilon/s - s/2``, ``x_0 = max(c, 0)`` and S the survival function of chi_p it is ``1 - exp(-s (x_0 - c))
-    + int_{x_0} s exp(-s (x - c)) S(x) dx``, on every grid bounded by the tangents of log S, which is concave.
+    ``ratio`` is ``s = zeta_c V / sigma`` > 0, ``epsilon`` what the Jacobian leaves of the budget.
+    With ``c = epsilon/s - s/2``, ``x_0 = max(c, 0)`` and S the survival function of chi_p it is ``1
+    - exp(-s (x_0 - c))
+    + int_{x_0} s exp(-s (x - c)) S(x) dx``, on every grid bounded by the tangents of log S, which
+      is concave.
     """
     s = np.asarray(ratio, dtype=np.float64)[..., None]
     with np.errstate(over="ignore", under="ignore"):
-        # Lowering epsilon or c only raises the expectation. The caps keep squares finite and the rounding
-        # error of the difference, at most 1e-16 s where c is near 0, far below _ROUNDING.
+        # Lowering epsilon or c only raises the expectation. The caps keep squares finite and the
+        # rounding error of the difference, at most 1e-16 s where c is near 0, far below _ROUNDING.
         left = np.minimum(np.asarray(epsilon, dtype=np.float64)[..., None], LARGEST_EPSILON)
         c = np.minimum(left / s - s / 2.0, 1e150)
         nodes, widths = _grid(np.maximum(c, 0.0), n_parameters, cells)
@@ -77,7 +84,8 @@ _STEPS = 8
 class MarginCalibration(Calibration):
     """Calibration of Theorem 16. ``sensitivity`` is V times the bound on one gradient.
 
-    ``jacobian`` is J, added to the privacy loss; ``curvature`` K of a loss that saturates; one of them is 0.
+    ``jacobian`` is J, added to the privacy loss; ``curvature`` K of a loss that saturates; one of
+    them is 0.
     """
 
     jacobian: float
@@ -93,9 +101,11 @@ class MarginCalibration(Calibration):
 def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -> Array:
     """Upper bound on the delta of Theorem 16, elementwise.
 
-    ``ratio`` is ``s = V G / sigma`` > 0 with G the largest norm of a gradient, ``epsilon`` what J leaves of
-    the budget, ``curvature`` K. For ``l = s |N| + s^2/2``, N standard normal, every y >= 0 with ``t = epsilon
-    + log(1 + y) - y >= 0`` gives the bound ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``, least at ``y
+    ``ratio`` is ``s = V G / sigma`` > 0 with G the largest norm of a gradient, ``epsilon`` what J
+    leaves of the budget, ``curvature`` K. For ``l = s |N| + s^2/2``, N standard normal, every y >=
+    0 with ``t = epsilon
+    + log(1 + y) - y >= 0`` gives the bound ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``,
+      least at ``y
     = E(l - t | l > t)``.
     """
     s = np.asarray(ratio, dtype=np.float64)
@@ -126,9 +136,11 @@ def curvature_left(ratio: float, epsilon: float) -> float:
 
 
 def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature: float) -> Array:
-    """Upper bound on the Renyi divergence of every ``order`` alpha > 1 between neighbors, in both directions.
+    """Upper bound on the Renyi divergence of every ``order`` alpha > 1 between neighbors, in both
+    directions.
 
-    ``J + log((E exp(a max(l, K)) + E exp(a l)) / 2) / a`` with a = alpha - 1 and l of :func:`margin_delta`.
+    ``J + log((E exp(a max(l, K)) + E exp(a l)) / 2) / a`` with a = alpha - 1 and l of
+    :func:`margin_delta`.
     """
     a = np.asarray(order, dtype=np.float64) - 1.0
     s = ratio
@@ -147,7 +159,9 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
 
 def excess_over(ratio: float, t: Array) -> Array:
     """Upper bound on ``E(l - t)_+``, l of :func:`margin_delta`, at any t."""
-    excess: Array = _excess(np.full(np.shape(t), ratio), np.asarray(t))[0] * (1.0 + _ROUNDING) + _TINY
+    excess: Array = (
+        _excess(np.full(np.shape(t), ratio), np.asarray(t))[0] * (1.0 + _ROUNDING) + _TINY
+    )
     return excess
 
 
@@ -171,8 +185,8 @@ def _excess(s: Array, t: Array) -> tuple[Array, Array]:
     return np.where(c > 0.0, far, before), np.where(c > 0.0, chance, 1.0)
 
 
-#: What is kept of K, the curvature's part of a loss, where steps compose: two of them would leave the noise
-#: nothing. Less noise for more gamma, which a rule's sign does not feel.
+#: What is kept of K, the curvature's part of a loss, where steps compose: two of them would leave
+#: the noise nothing. Less noise for more gamma, which a rule's sign does not feel.
 CURVATURE_KEPT = 0.7
 
 _CELLS = 1500  # rounding losses up to one of them costs .2 % of the noise
@@ -183,10 +197,11 @@ _DOUBLINGS, _HALVINGS = 2, 13
 
 @dataclass(frozen=True)
 class LossLaw:
-    """A random number that the privacy loss of one Gaussian step is an average of, whatever came before.
+    """A random number that the privacy loss of one Gaussian step is an average of, whatever came
+    before.
 
-    ``max(s |N| + s^2/2, K)`` and ``s |N| + s^2/2`` in equal parts for an objective (``folded``), ``s N +
-    s^2/2`` for a number; s is ``ratio`` > 0 and K ``curvature``.
+    ``max(s |N| + s^2/2, K)`` and ``s |N| + s^2/2`` in equal parts for an objective (``folded``),
+    ``s N + s^2/2`` for a number; s is ``ratio`` > 0 and K ``curvature``.
     """
 
     ratio: float
@@ -203,8 +218,9 @@ class LossLaw:
 def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` of steps with these laws, one after the other.
 
-    ``e^{-x} E(Z - t)_+`` with Z the sum of independent losses and ``t = epsilon + x + 1 - e^x``, the least of
-    a few x >= 0. One folded law is integrated exactly, the others are rounded up to a grid.
+    ``e^{-x} E(Z - t)_+`` with Z the sum of independent losses and ``t = epsilon + x + 1 - e^x``,
+    the least of a few x >= 0. One folded law is integrated exactly, the others are rounded up to a
+    grid.
     """
     *rest, last = sorted(laws, key=lambda law: (law.folded, law.ratio))
     if epsilon <= 0.0 or not last.folded:
@@ -247,9 +263,13 @@ def joint_relief(laws: Sequence[LossLaw], budget: Budget) -> float:
 def relieved(
     calibration: MarginCalibration, relief: float, strong_convexity: float = 0.0
 ) -> MarginCalibration:
-    """``calibration`` with less noise and more gamma; its epsilon is what it costs alone at its delta."""
+    """``calibration`` with less noise and more gamma; its epsilon is what it costs alone at its
+    delta.
+    """
     curvature = calibration.curvature * CURVATURE_KEPT
-    gamma = (calibration.gamma + strong_convexity) / CURVATURE_KEPT * (1.0 + MARGIN) - strong_convexity
+    gamma = (calibration.gamma + strong_convexity) / CURVATURE_KEPT * (
+        1.0 + MARGIN
+    ) - strong_convexity
     scale = calibration.scale / relief * (1.0 + MARGIN)
     ratio, low, high = calibration.sensitivity / scale, 0.0, calibration.epsilon
 
@@ -263,7 +283,9 @@ def relieved(
 
 
 def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, float]:
-    """Chances of ``first, first + 1, ...`` cells, and what losses beyond the last of them add on average."""
+    """Chances of ``first, first + 1, ...`` cells, and what losses beyond the last of them add on
+    average.
+    """
     # for X beyond c, (X + Y - t)_+ <= (X - c)_+ + (c + Y - t)_+
     s = law.ratio
     last = math.ceil((s * (reach + 0.5 * s) + law.curvature) / cell)

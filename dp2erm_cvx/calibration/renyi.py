@@ -1,4 +1,6 @@
-"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, whose theta is exactly Gaussian."""
+"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, whose theta is exactly
+Gaussian.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, least_predicted
+from dp2erm_cvx.calibration.base import (
+    MARGIN,
+    Calibration,
+    Noise,
+    Objective,
+    Perturbed,
+    least_predicted,
+)
 from dp2erm_cvx.checks import public_number, whole_number
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -30,14 +39,17 @@ _SLACK = 1e-11
 class RenyiCalibration(Calibration):
     """Calibration of Theorem 7: valid for an unconstrained squared loss only.
 
-    ``sensitivity`` is S, ``order`` the one that gave the scale, ``tau`` the bound ``M^2 V / (n gamma)``.
+    ``sensitivity`` is S, ``order`` the one that gave the scale, ``tau`` the bound ``M^2 V / (n
+    gamma)``.
     """
 
     order: float
     tau: float
 
     def curve(self) -> RenyiCurve:
-        """The bound of Theorem 7 at the public orders and at ``order``; infinite where h <= 0.001."""
+        """The bound of Theorem 7 at the public orders and at ``order``; infinite where h <=
+        0.001.
+        """
         orders = sorted({*RENYI_ORDERS, self.order})
         bounds = _divergence(np.array(orders), self.tau, self.sensitivity / self.scale)
         return RenyiCurve(tuple(orders), tuple(bounds.tolist()))
@@ -48,10 +60,11 @@ def renyi_divergence(
 ) -> Array:
     """Upper bound on the Renyi divergence of every ``order`` > 1, in both directions (Theorem 7).
 
-    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``, ``h = alpha - (alpha - 1)(1
+    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``, ``h = alpha -
+    (alpha - 1)(1
     + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))`` and S of
-    ``gradient_movement``; infinite where h <= 0.001. Raises CalibrationError where the loss is not squared,
-    DeclarationError for an invalid argument.
+    ``gradient_movement``; infinite where h <= 0.001. Raises CalibrationError where the loss is not
+    squared, DeclarationError for an invalid argument.
     """
     orders = np.asarray(order, dtype=np.float64)
     if not (np.isfinite(orders).all() and (orders > 1.0).all()):
@@ -65,10 +78,11 @@ def renyi_divergence(
 
 
 def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
-    """Smallest epsilon, rounded up, that a curve of Renyi divergences proves at ``delta`` in (0, 1).
+    """Smallest epsilon, rounded up, that a curve of Renyi divergences proves at ``delta`` in (0,
+    1).
 
-    Minimum over the orders of ``D + log((alpha - 1)/alpha) - (log delta + log alpha)/(alpha - 1)`` (Canonne,
-    Kamath and Steinke 2020, Proposition 12), and at least 0. Raises DeclarationError.
+    Minimum over the orders of ``D + log((alpha - 1)/alpha) - (log delta + log alpha)/(alpha - 1)``
+    (Canonne, Kamath and Steinke 2020, Proposition 12), and at least 0. Raises DeclarationError.
     """
     level = public_number("delta", delta, above=0.0)
     if level >= 1.0:
@@ -80,18 +94,24 @@ def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> floa
 
 
 def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
-    """Bound on the movement of the summed gradient: ``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up."""
+    """Bound on the movement of the summed gradient: ``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``,
+    rounded up.
+    """
     M, Z = _squared(loss)
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
 
 
-def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None = None) -> RenyiCalibration:
+def calibrate_renyi(
+    objective: Objective, budget: Budget, *, gamma: float | None = None
+) -> RenyiCalibration:
     """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
 
-    The smallest sigma, over a grid of orders, whose Renyi bound converts to the budget; rounding goes to more
-    noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in ``TAU_GRID``, by the
-    :func:`~dp2erm_cvx.calibration.base.predicted_distance`. Raises CalibrationError where the loss is not
-    squared, no order fits or the bound does not cover what is declared; and DeclarationError.
+    The smallest sigma, over a grid of orders, whose Renyi bound converts to the budget; rounding
+    goes to more noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in
+    ``TAU_GRID``, by the
+    :func:`~dp2erm_cvx.calibration.base.predicted_distance`. Raises CalibrationError where the loss
+    is not squared, no order fits or the bound does not cover what is declared; and
+    DeclarationError.
     """
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     M, _ = _squared(loss)
@@ -105,13 +125,16 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
 
     taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
     unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
-    lengths = (float(u) * gradient_movement(V, loss, float(g)) for u, g in zip(unit, candidates, strict=True))
+    lengths = (
+        float(u) * gradient_movement(V, loss, float(g))
+        for u, g in zip(unit, candidates, strict=True)
+    )
     best = least_predicted(objective, Noise.GAUSSIAN, lengths, candidates)
     if not math.isfinite(unit[best]):
         where = "any gamma" if gamma is None else f"gamma = {gamma:g}"
         raise CalibrationError(
-            f"Theorem 7 (Renyi): no order fits epsilon = {budget.epsilon:g}, delta = {budget.delta:g} "
-            f"at {where}: raise gamma or the budget, or use another calibration"
+            f"Theorem 7 (Renyi): no order fits epsilon = {budget.epsilon:g}, delta = "
+            f"{budget.delta:g} at {where}: raise gamma or the budget, or use another calibration"
         )
     near = orders[best] - 1.0
     top = np.minimum(near * 1.3, _top(taus[[best]]))
@@ -121,7 +144,9 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     chosen = float(candidates[best])
     facts: dict[str, Any] = {"theorem": "Theorem 7 (Renyi)", "perturbed": Perturbed.UNCONSTRAINED}
     facts["sensitivity"] = sensitivity = gradient_movement(V, loss, chosen)
-    known = objective.calibrated(Noise.GAUSSIAN, budget, sensitivity * float(fine[0]), chosen, **facts)
+    known = objective.calibrated(
+        Noise.GAUSSIAN, budget, sensitivity * float(fine[0]), chosen, **facts
+    )
     return RenyiCalibration(**vars(known), order=float(fine_orders[0]), tau=float(taus[best]))
 
 
@@ -168,7 +193,9 @@ def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Ar
 
 
 def _costs(order: Array, tau: float | Array) -> tuple[Array, Array]:
-    """``alpha / (2 h)``, the cost of a unit squared shift, and ``2 f(1 + tau)``; both rounded up."""
+    """``alpha / (2 h)``, the cost of a unit squared shift, and ``2 f(1 + tau)``; both rounded
+    up.
+    """
     k = order - 1.0
     loss_of_h = k * tau * (2.0 + tau) * (1.0 + 1e-14)
     h = 1.0 - loss_of_h
@@ -181,7 +208,9 @@ def _costs(order: Array, tau: float | Array) -> tuple[Array, Array]:
 
 
 def _conversion(order: Array, delta: float) -> Array:
-    """Term that the conversion from order alpha to (epsilon, delta) adds to the divergence, rounded up."""
+    """Term that the conversion from order alpha to (epsilon, delta) adds to the divergence, rounded
+    up.
+    """
     k = order - 1.0
     terms = np.log1p(1.0 / k), np.log1p(k) / k, math.log(delta) / k
     rounding = 1e-13 * (terms[0] + terms[1] + np.abs(terms[2]))

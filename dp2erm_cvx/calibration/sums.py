@@ -1,7 +1,8 @@
-"""Sums of whole numbers that records contribute, released together with noise on each of them (Theorem 12).
+"""Sums of whole numbers that records contribute, released together with noise on each of them
+(Theorem 12).
 
-Every law has its factors, and how far one record moves the products; proofs are on the page "Private
-effects".
+Every law has its factors, and how far one record moves the products; proofs are on the page
+"Private effects".
 """
 
 from __future__ import annotations
@@ -25,25 +26,28 @@ Whole = NDArray[np.int64]
 
 #: A record counts by a multiple of ``2^-SHARE_BITS``, and by one half at most.
 SHARE_BITS = 20
-#: Scores are rounded to a grid of 2^19 to 2^20 steps on either side of their center, fewer for huge n.
+#: Scores are rounded to a grid of 2^19 to 2^20 steps on either side of their center, fewer for huge
+#: n.
 _FINEST, _COARSEST = 20, 15
 #: Noise beyond this many of its scales has probability below exp(-60).
 _TAIL = 64.0
 
 
 class SumLaw(enum.StrEnum):
-    """Sums that a record adds to: its score is k steps, ``|k| <= K``, perhaps beside a mark of the record.
+    """Sums that a record adds to: its score is k steps, ``|k| <= K``, perhaps beside a mark of the
+    record.
 
-    ``SCORE``: ``k, k^2``: the second moment costs nothing. ``CONTRASTS``: ``k_1, k_2, (|k_1| + |k_2|)^2``,
-    ``|k_1| + |k_2| <= K``: two means for one, as one of them is 0 of a record. ``ARMS``: ``k_1, k_0, (k_1 -
-    k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's own arm is at most K, that of the other
-    arm, a prediction, at most L <= K. ``COUNTED_ARMS``: the same, all 0 where h is, and h in {0, 1}, which
-    costs nothing; scores are at most K, and ``|k_1| + |k_0| <= K + L``, as of means of records. ``TREATED``:
-    ``k, a, k^2, (2a - 1) k``, a in {0, 1}. ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever
-    the score has to do with it. ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
-    ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is. ``GROUPS``, ``WHOLE_GROUPS``: these two in
-    each of many disjoint groups; the noise covers all of them. ``DISJOINT``: ``k, k^2`` in each of many
-    groups, of steps of their own, and one count of a share h in [0, 1] of the record; sizes of k add up to
+    ``SCORE``: ``k, k^2``: the second moment costs nothing. ``CONTRASTS``: ``k_1, k_2, (|k_1| +
+    |k_2|)^2``, ``|k_1| + |k_2| <= K``: two means for one, as one of them is 0 of a record.
+    ``ARMS``: ``k_1, k_0, (k_1 - k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's
+    own arm is at most K, that of the other arm, a prediction, at most L <= K. ``COUNTED_ARMS``: the
+    same, all 0 where h is, and h in {0, 1}, which costs nothing; scores are at most K, and ``|k_1|
+    + |k_0| <= K + L``, as of means of records. ``TREATED``: ``k, a, k^2, (2a - 1) k``, a in {0, 1}.
+    ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever the score has to do with it.
+    ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights. ``WHOLE``: the same where
+    h is 0 or 1/2, and k = 0 where h is. ``GROUPS``, ``WHOLE_GROUPS``: these two in each of many
+    disjoint groups; the noise covers all of them. ``DISJOINT``: ``k, k^2`` in each of many groups,
+    of steps of their own, and one count of a share h in [0, 1] of the record; sizes of k add up to
     ``h K`` over the groups, of a record to one of them (Theorem 26).
     """
 
@@ -81,11 +85,12 @@ class SumLaw(enum.StrEnum):
 
 
 class _Row(NamedTuple):
-    """``factors(K, L, pure)`` of the sums, and how far one record moves them: l1 if pure, else l2 norm.
+    """``factors(K, L, pure)`` of the sums, and how far one record moves them: l1 if pure, else l2
+    norm.
 
-    A record is ``scores`` numbers and its ``marks``: its "arm", whether it is "treated", a "share" of at most
-    1/2, one that is "whole", 0 or 1/2, or what it "counts", up to 1. Where there are ``groups`` it is in one
-    of them.
+    A record is ``scores`` numbers and its ``marks``: its "arm", whether it is "treated", a "share"
+    of at most 1/2, one that is "whole", 0 or 1/2, or what it "counts", up to 1. Where there are
+    ``groups`` it is in one of them.
     """
 
     degrees: tuple[int, ...]
@@ -104,7 +109,9 @@ def _arm_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
 def _counted_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
     """Factors of both arms; that of h is what a record with a score leaves when it falls silent."""
     arms, most = _arm_factors(K, L, pure), _counted_moved(K, L, pure)
-    corner = [f * x for f, x in zip(arms, (K, L, (K - L) ** 2, (K + L) ** 2, K**2 - L**2), strict=True)]
+    corner = [
+        f * x for f, x in zip(arms, (K, L, (K - L) ** 2, (K + L) ** 2, K**2 - L**2), strict=True)
+    ]
     left = most - sum(corner) if pure else math.isqrt(most**2 - sum(c**2 for c in corner))
     return *arms, min(left, arms[0] * K)
 
@@ -152,31 +159,35 @@ def _arms_moved(K: int, L: int, pure: bool) -> int:
     return 2 * (K + L) * (19 * K - L) if pure else 32 * K * (K + L)
 
 
-# The l1 distance is the largest over signs of a quadratic form at one point less that at the other, each of
-# them in the octagon ``|k_1|, |k_0| <= K, |k_1| + |k_0| <= K + L``. On its edges forms reach beyond its
-# corners where 9L < 7K. In l2 nothing does: with x, y the distances of sum and difference over K + L, ``(x^2
-# + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <= 4``. One point less 0 and h = 1 less 0 is
-# convex in either norm, hence largest at the corner (K, L): the factor of h is what that leaves.
+# The l1 distance is the largest over signs of a quadratic form at one point less that at the other,
+# each of them in the octagon ``|k_1|, |k_0| <= K, |k_1| + |k_0| <= K + L``. On its edges forms
+# reach beyond its corners where 9L < 7K. In l2 nothing does: with x, y the distances of sum and
+# difference over K + L, ``(x^2 + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <=
+# 4``. One point less 0 and h = 1 less 0 is convex in either norm, hence largest at the corner (K,
+# L): the factor of h is what that leaves.
 def _counted_moved(K: int, L: int, pure: bool) -> int:
     return _arms_moved(K, L, pure) + (max(7 * K - 9 * L, 0) ** 2 // 16 + 1 if pure else 0)
 
 
-# For w = 1 a score moves its sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
-# w = 3 the squares add up to 16 K^4 u^2 (1 + 9 (1 - u)^2), u = d / 2K: at most 16 K^4. With sizes u >= v a
-# record that changes its contrast moves them by 2K (u + v) + u^2 - v^2 <= 4 K^2; squared, for w = 3, by
-# 4 K^2 (u^2 + v^2) + 9 (u^2 - v^2)^2, convex in the squares and at most 13 K^4. One that changes its group
-# moves both: its own is at most 10 K^2, or 198 K^4 squared. In disjoint sums a record that changes its group
-# moves 2K |k| + k^2 in either, 6 K^2 together; squared, for 2, 4 K^2 k^2 + 4 k^4 in either, 16 K^4. One that
-# falls out of all of them moves the count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4. Of a
-# person in several of them, with sizes that add up to S <= q and to T <= r, q >= r the counts in K-ths, they
-# move by 2K (S + T) + S^2 + T^2 + 3K (q - r) <= 5 K q + q^2 + r (r - K) <= 6 K^2.
+# For w = 1 a score moves its sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K -
+# d. For w = 3 the squares add up to 16 K^4 u^2 (1 + 9 (1 - u)^2), u = d / 2K: at most 16 K^4. With
+# sizes u >= v a record that changes its contrast moves them by 2K (u + v) + u^2 - v^2 <= 4 K^2;
+# squared, for w = 3, by 4 K^2 (u^2 + v^2) + 9 (u^2 - v^2)^2, convex in the squares and at most 13
+# K^4. One that changes its group moves both: its own is at most 10 K^2, or 198 K^4 squared. In
+# disjoint sums a record that changes its group moves 2K |k| + k^2 in either, 6 K^2 together;
+# squared, for 2, 4 K^2 k^2 + 4 k^4 in either, 16 K^4. One that falls out of all of them moves the
+# count by 3 K^2 beside 3 K^2, squared by at most 8 K^4 beside 8 K^4. Of a person in several of
+# them, with sizes that add up to S <= q and to T <= r, q >= r the counts in K-ths, they move by 2K
+# (S + T) + S^2 + T^2 + 3K (q - r) <= 5 K q + q^2 + r (r - K) <= 6 K^2.
 _ROWS: dict[SumLaw, _Row] = {
     SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), _score_moved),
     SumLaw.CONTRASTS: _Row(
         (1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), _score_moved, scores=2
     ),
     SumLaw.ARMS: _Row((1, 1, 2, 2, 2), _arm_factors, _arms_moved, ("arm",), 2),
-    SumLaw.COUNTED_ARMS: _Row((1, 1, 2, 2, 2, 0), _counted_factors, _counted_moved, ("arm", "counts"), 2),
+    SumLaw.COUNTED_ARMS: _Row(
+        (1, 1, 2, 2, 2, 0), _counted_factors, _counted_moved, ("arm", "counts"), 2
+    ),
     SumLaw.TREATED: _Row(
         (1, 0, 2, 1),
         lambda K, L, pure: (14 * K, 4 * K**2, 6, 2 * K) if pure else (8 * K, 4 * K**2, 11, 2 * K),
@@ -186,23 +197,31 @@ _ROWS: dict[SumLaw, _Row] = {
     SumLaw.OVERLAP: _Row((1, 0, 2), _overlap_factors, _overlap_moved, ("share",)),
     SumLaw.WITHIN: _Row((1, 0, 2), _overlap_factors, _within_moved, ("share",)),
     SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, _score_moved, ("whole",)),
-    SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2, ("share",), groups=True),
+    SumLaw.GROUPS: _Row(
+        (1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2, ("share",), groups=True
+    ),
     SumLaw.WHOLE_GROUPS: _Row(
         (1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2, ("whole",), groups=True
     ),
     SumLaw.DISJOINT: _Row(
-        (1, 2, 0), _disjoint_factors, lambda K, L, pure: (6 if pure else 4) * K**2, ("counts",), groups=True
+        (1, 2, 0),
+        _disjoint_factors,
+        lambda K, L, pure: (6 if pure else 4) * K**2,
+        ("counts",),
+        groups=True,
     ),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridSums(IntegerNoise):
-    """Sums over the records of whole numbers k, each times a whole factor, with noise on each product.
+    """Sums over the records of whole numbers k, each times a whole factor, with noise on each
+    product.
 
-    The score of a record, less its public center, is ``2^step_exponent k`` in units of the outcome, ``|k| <=
-    largest`` = K; that of the other arm, under the law of both arms alone, ``|k| <= largest_other`` = L.
-    ``n_samples`` is n; what is inherited is the noise on the released integers.
+    The score of a record, less its public center, is ``2^step_exponent k`` in units of the outcome,
+    ``|k| <= largest`` = K; that of the other arm, under the law of both arms alone, ``|k| <=
+    largest_other`` = L. ``n_samples`` is n; what is inherited is the noise on the released
+    integers.
     """
 
     law: SumLaw
@@ -223,7 +242,9 @@ class GridSums(IntegerNoise):
 
     @property
     def bound(self) -> float:
-        """B, ``largest`` steps in units of the outcome: what the score less its center is clipped to."""
+        """B, ``largest`` steps in units of the outcome: what the score less its center is clipped
+        to.
+        """
         return math.ldexp(float(self.largest), self.step_exponent)
 
     @property
@@ -235,7 +256,9 @@ class GridSums(IntegerNoise):
     def units(self) -> tuple[float, ...]:
         """Value of one unit of each released integer in the mean over the records."""
         pairs = zip(self.multipliers, self.law.degrees, strict=True)
-        return tuple(self.step**degree / (float(factor) * self.n_samples) for factor, degree in pairs)
+        return tuple(
+            self.step**degree / (float(factor) * self.n_samples) for factor, degree in pairs
+        )
 
     @property
     def scales(self) -> tuple[float, ...]:
@@ -243,7 +266,8 @@ class GridSums(IntegerNoise):
         return tuple(self.scale * unit for unit in self.units)
 
     def margin(self, tail: float, *which: int) -> float:
-        """Quantile that the noise of means at ``which`` places, summed, exceeds with probability ``tail``.
+        """Quantile that the noise of means at ``which`` places, summed, exceeds with probability
+        ``tail``.
 
         The law is continuous; what integers may add is added.
         """
@@ -255,18 +279,22 @@ class GridSums(IntegerNoise):
         return tuple(number * unit for number, unit in zip(released, self.units, strict=True))
 
     def totals(self, *columns: ArrayLike) -> tuple[int, ...]:
-        """The exact integers before their noise, private; parts of the records have sums that add up.
+        """The exact integers before their noise, private; parts of the records have sums that add
+        up.
 
-        The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated arm first, of disjoint groups one for each of them. The marks of the law follow.
-        Scores are rounded to steps and clipped, what is no number counts as 0; shares are clipped to [0,
-        1/2], of disjoint groups to [0, 1], and rounded to their grid, or its ends. Raises DeclarationError
-        for more than n records, and where lengths differ.
+        The first column (n,) is the score less its public center; of two means and of both arms
+        there are two of them, the treated arm first, of disjoint groups one for each of them. The
+        marks of the law follow. Scores are rounded to steps and clipped, what is no number counts
+        as 0; shares are clipped to [0, 1/2], of disjoint groups to [0, 1], and rounded to their
+        grid, or its ends. Raises DeclarationError for more than n records, and where lengths
+        differ.
         """
         if self.law is SumLaw.DISJOINT:
             return self._disjoint(columns[:-1], columns[-1])
         if len(columns) != _ROWS[self.law].scores + len(_ROWS[self.law].marks):
-            raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
+            raise DeclarationError(
+                f"{len(columns)} columns are not what the sums {self.law.value!r} are of"
+            )
         if self.law.of_arms:
             return self._of_arms(*columns, np.ones(np.shape(columns[0])))  # all count
         score, mark = columns[0], columns[-1]
@@ -288,16 +316,22 @@ class GridSums(IntegerNoise):
     ) -> tuple[int, ...]:
         _flags(mark, first)
         treated, K, L = np.asarray(mark, dtype=np.float64), self.largest, self.largest_other
-        if self.law is SumLaw.ARMS:  # whose noise is for one score of at most L: a record is in one arm
+        if (
+            self.law is SumLaw.ARMS
+        ):  # whose noise is for one score of at most L: a record is in one arm
             treated = np.where(treated >= 0.5, 1.0, 0.0)
         h = np.greater_equal(counts, 0.5).astype(np.int64)
         k_1 = h * self._steps(first, np.where(treated > 0.0, K, L))
-        k_0 = h * self._steps(second, np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1)))
+        k_0 = h * self._steps(
+            second, np.minimum(np.where(treated < 1.0, K, L), K + L - np.abs(k_1))
+        )
         columns = k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, h
         return self._totals(*columns[: len(self.multipliers)])
 
     def _disjoint(self, scores: Sequence[ArrayLike], share: ArrayLike) -> tuple[int, ...]:
-        """Sum and squares of every group in turn, then the shares: no unit leaves the ball of its own."""
+        """Sum and squares of every group in turn, then the shares: no unit leaves the ball of its
+        own.
+        """
         first, square, size = self.multipliers
         counted = np.nan_to_num(np.asarray(share, dtype=np.float64))
         room = np.rint(np.clip(counted, 0.0, 1.0) * self.largest).astype(np.int64)
@@ -325,13 +359,17 @@ class GridSums(IntegerNoise):
     def _steps(self, values: ArrayLike, largest: ArrayLike) -> Whole:
         score, bound = (np.asarray(v, dtype=np.float64) for v in (values, largest))
         if score.ndim != 1 or len(score) > self.n_samples:
-            raise DeclarationError(f"score of shape {score.shape}: the noise is for ({self.n_samples},)")
+            raise DeclarationError(
+                f"score of shape {score.shape}: the noise is for ({self.n_samples},)"
+            )
         with np.errstate(all="ignore"):
             steps = np.rint(np.ldexp(score, -self.step_exponent))
         return np.clip(np.where(np.isnan(steps), 0.0, steps), -bound, bound).astype(np.int64)
 
     def _totals(self, *columns: Whole) -> tuple[int, ...]:
-        return tuple(m * int(column.sum()) for m, column in zip(self.multipliers, columns, strict=True))
+        return tuple(
+            m * int(column.sum()) for m, column in zip(self.multipliers, columns, strict=True)
+        )
 
 
 def calibrate_sums(
@@ -345,17 +383,19 @@ def calibrate_sums(
 ) -> GridSums:
     """Calibrate the noise of all sums of a law, on the finest grid that fits into 64-bit integers.
 
-    ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``, in force,
-    is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records). ``other_bound`` is G <= B,
-    for both arms alone: that of the score of the other arm. n is at most about 1.4e9 (3e8 for the treated).
-    The budget is that of all numbers together; Laplace noise spends no delta. Raises DeclarationError for an
-    invalid argument, CalibrationError where n is too large, epsilon too small, or Gaussian noise has no
-    delta.
+    ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``,
+    in force, is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records).
+    ``other_bound`` is G <= B, for both arms alone: that of the score of the other arm. n is at most
+    about 1.4e9 (3e8 for the treated). The budget is that of all numbers together; Laplace noise
+    spends no delta. Raises DeclarationError for an invalid argument, CalibrationError where n is
+    too large, epsilon too small, or Gaussian noise has no delta.
     """
     law = one_of("law", law, SumLaw)
     bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
     if law.of_arms is (other_bound is None):
-        raise DeclarationError(f"other_bound: for both arms alone, and needed there; law = {law.value!r}")
+        raise DeclarationError(
+            f"other_bound: for both arms alone, and needed there; law = {law.value!r}"
+        )
     other = 0.0 if other_bound is None else public_size("other_bound", other_bound)
     if other > bound:
         raise DeclarationError(f"other_bound = {other:g}: must be at most score_bound = {bound:g}")
@@ -370,7 +410,9 @@ def calibrate_sums(
         most = max(m * K**degree for m, degree in zip(sums.multipliers, law.degrees, strict=True))
         if n * most <= LARGEST_INTEGER and _TAIL * sums.scale <= LARGEST_INTEGER:
             return sums
-    raise CalibrationError(f"n_samples = {n}: the sums of a score or their noise are beyond 64-bit integers")
+    raise CalibrationError(
+        f"n_samples = {n}: the sums of a score or their noise are beyond 64-bit integers"
+    )
 
 
 def _flags(mark: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:

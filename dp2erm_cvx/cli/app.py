@@ -24,7 +24,9 @@ ASKED_BY_A_STUDY = {"effect": "effect", "rule": "rule", "fit": "two_stage"}
 class Guarded(click.Group):
     """A group that ends every error in one line on stderr and an exit code."""
 
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
+    ) -> click.Context:
         """Keep the words of the command line, for reports that say how to repeat them."""
         words = list(args)
         context = super().make_context(info_name, args, *rest, **extra)
@@ -39,8 +41,8 @@ class Guarded(click.Group):
         if args[0] in ASKED_BY_A_STUDY:
             table = f"[[{ASKED_BY_A_STUDY[args[0]]}]]"
             raise DeclarationError(
-                f"dp2erm {args[0]}: is no command: ask {table} in a study, which dp2erm check DATA --draft "
-                "study.toml writes, and dp2erm run study.toml DATA answers"
+                f"dp2erm {args[0]}: is no command: ask {table} in a study, which dp2erm check DATA "
+                "--draft study.toml writes, and dp2erm run study.toml DATA answers"
             )
         name, command, rest = super().resolve_command(ctx, args)
         for one in () if command is None else command.params:
@@ -58,7 +60,9 @@ class Guarded(click.Group):
     def _code(self, *args: Any, **kwargs: Any) -> int:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = lambda text, *_: click.echo(f"warning: {Dp2ermError(text)}", err=True)
+                warnings.showwarning = lambda text, *_: click.echo(
+                    f"warning: {Dp2ermError(text)}", err=True
+                )
                 returned = super().main(*args, **kwargs)
         except click.ClickException as error:
             return _fail(error.format_message(), USAGE)
@@ -72,7 +76,9 @@ class Guarded(click.Group):
                 return INTERNAL
             # neither the message nor a traceback: both could hold values of private records
             name = type(error).__name__
-            return _fail(f"internal error: {name}; run with DP2ERM_DEBUG=1 for the traceback", INTERNAL)
+            return _fail(
+                f"internal error: {name}; run with DP2ERM_DEBUG=1 for the traceback", INTERNAL
+            )
         return returned if isinstance(returned, int) else 0
 
 
@@ -85,7 +91,11 @@ def _fail(message: str, code: int) -> int:
 @click.group(
     cls=Guarded,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, prog_name="dp2erm")
 @click.pass_context
@@ -96,9 +106,15 @@ def main(context: click.Context) -> None:
 
 
 def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """An empty text is what a shell makes of a variable that is not set: no value, and no default either."""
+    """An empty text is what a shell makes of a variable that is not set: no value, and no default
+    either.
+    """
     if value == "" or (isinstance(value, tuple) and "" in value):
-        name = parameter.opts[-1] if isinstance(parameter, click.Option) else parameter.make_metavar(context)
+        name = (
+            parameter.opts[-1]
+            if isinstance(parameter, click.Option)
+            else parameter.make_metavar(context)
+        )
         raise DeclarationError(f"{name} is empty: give a value, or leave it out")
     return value
 
@@ -116,7 +132,10 @@ EXAMPLES = {
     ),
     "show": ("show releases/average.json",),
     "report": ("report releases/average.json", "report releases/*.json --output answers.csv"),
-    "verify": ("verify releases/average.json --study study.toml", "verify own.json --program matching.py"),
+    "verify": (
+        "verify releases/average.json --study study.toml",
+        "verify own.json --program matching.py",
+    ),
     "predict": ("predict rule.json patients.csv --output treatments.csv",),
     "ledger": (
         "ledger budget.db --dataset trial --declare-epsilon 3",
@@ -131,7 +150,9 @@ EXAMPLES = {
         "bounds --study study.toml --n 400",
         "bounds --program ipw_logistic --set ridge=0.1 --set covariate_bound=1",
     ),
-    "certify": ("certify --program entropy_balancing --set ridge=0.1 --solver newton --solver clarabel",),
+    "certify": (
+        "certify --program entropy_balancing --set ridge=0.1 --solver newton --solver clarabel",
+    ),
     "programs": ("programs", "programs ipw_logistic --n 1000"),
     "frontier": (
         "frontier entropy_balancing logit_calibration --treated 0.3 --plot trade_off.png",
@@ -146,6 +167,9 @@ EXAMPLES = {
 for module in (audit, demo, frontier, programs, released, run, settings, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
-            lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])
+            lines = (
+                one if one.startswith(" ") else f"dp2erm {one}"
+                for one in EXAMPLES[str(command.name)]
+            )
             command.epilog = "\n".join(("\b", "Example:", *lines))
             main.add_command(command)

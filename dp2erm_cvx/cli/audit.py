@@ -1,4 +1,6 @@
-"""``dp2erm audit``, ``bounds`` and ``certify``: programs beside bounds of them, solvers beside programs."""
+"""``dp2erm audit``, ``bounds`` and ``certify``: programs beside bounds of them, solvers beside
+programs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.report.tables import BoundRow, CertificateRow
     from dp2erm_cvx.study import RecordsFile
 
-_NO_PROGRAM = "--program is missing: name the first stage, or a --study that asks a [[two_stage]] question"
+_NO_PROGRAM = (
+    "--program is missing: name the first stage, or a --study that asks a [[two_stage]] question"
+)
 _size_option = opt.field_option(
     "data.universe:Universe.n_samples",
     "--n",
@@ -58,32 +62,45 @@ _solver_seconds_option = opt.field_option(
 @opt.changes_option
 @_size_option
 @opt.field_option(
-    "data.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
+    "data.universe:Universe.n_features",
+    type=opt.Number(),
+    show_default="those of the ranges without DATA",
 )
-@opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number(), show_default="10 without --solves")
+@opt.field_option(
+    "audit.search:SearchPlan.seconds", type=opt.Number(), show_default="10 without --solves"
+)
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number())
 @opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
-@click.option("--solver", "checker", default="clarabel", help="Conic solver that checks what is reported.")
+@click.option(
+    "--solver", "checker", default="clarabel", help="Conic solver that checks what is reported."
+)
 @_solver_seconds_option
 @opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
 @opt.field_option("audit.search:SearchPlan.checkpoint", metavar="FILE")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again, and certify it.")
 @click.option(
-    "--plant", multiple=True, type=opt.Number(), help="Exit with 1 unless V over this is refuted; repeatable."
+    "--plant",
+    multiple=True,
+    type=opt.Number(),
+    help="Exit with 1 unless V over this is refuted; repeatable.",
 )
-@click.option("--output-dir", default="output", metavar="FOLDER", help="For audit.html and audit.json.")
+@click.option(
+    "--output-dir", default="output", metavar="FOLDER", help="For audit.html and audit.json."
+)
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
 @opt.json_option
 @click.pass_context
-def audit_command(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
+def audit_command(
+    context: click.Context, /, data: str | None, program: str | None, **options: Any
+) -> int:
     """Compare how far weights move between neighbors with every bound that is stated for them.
 
-    Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
-    too, for the data holder only. A search refutes a bound or says nothing. The exit code is 1 where a bound
-    is violated, and with --plant 2 also unless it refutes V/2 beside V. Without --program the sums of an
-    effect are audited, at epsilon = 1, for a domain of persons or of several arms: neighbors replace all
-    records of a person.
+    Without DATA the search is over datasets of the domain as well; with DATA over neighbors of
+    those records too, for the data holder only. A search refutes a bound or says nothing. The exit
+    code is 1 where a bound is violated, and with --plant 2 also unless it refutes V/2 beside V.
+    Without --program the sums of an effect are audited, at epsilon = 1, for a domain of persons or
+    of several arms: neighbors replace all records of a person.
     """
     if options["replay"] is not None:
         return _replayed(data, program, options)
@@ -113,7 +130,9 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     code = int(audit.violated or not all(caught.values()))
     if options["as_json"]:
         listed = [{"factor": factor, "caught": found} for factor, found in caught.items()]
-        screen.print_json(audit_facts([audit])["audits"][0] | ({"planted": listed} if listed else {}))
+        screen.print_json(
+            audit_facts([audit])["audits"][0] | ({"planted": listed} if listed else {})
+        )
         return code
     if examined.first is None:
         screen.console().print(str(audit))
@@ -168,14 +187,18 @@ def _searched(
             bar.update(task, completed=100 * share, description=tried)
 
         long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=update)
-        result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
+        result = audit_stability(
+            first, records, universe or domain, solver=options["checker"], search=long
+        )
     return dataclasses.replace(result, title=result.program.name)
 
 
 def _universe(
     domain: library.Domain, covariates: Sequence[str] | None, options: dict[str, Any]
 ) -> library.Universe:
-    """The records that a search without data is about: 400, with the covariates that are named, or 2."""
+    """The records that a search without data is about: 400, with the covariates that are named, or
+    2.
+    """
     n = options["n_samples"]
     columns = options["n_features"]
     if n is None:
@@ -187,7 +210,9 @@ def _universe(
 
 
 def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
-    """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
+    """The worst neighbors of the sums of an effect at its default settings, its fits taken as
+    given.
+    """
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
 
@@ -200,10 +225,18 @@ def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
             search, progress=lambda share, *_: bar.update(task, completed=100 * share)
         )
         n = domain.units or whole_number("--n", options["n_samples"] or 400, at_least=2)
-        plan = library.PrivateEffect(domain, library.Budget(1.0)).plan(n, len(domain.ranges or (0,)))
-        fits = {step.name: [0.0] * step.calibration.n_parameters for step in plan.steps if not step.integers}
+        plan = library.PrivateEffect(domain, library.Budget(1.0)).plan(
+            n, len(domain.ranges or (0,))
+        )
+        fits = {
+            step.name: [0.0] * step.calibration.n_parameters
+            for step in plan.steps
+            if not step.integers
+        }
         epsilon = sum(step.calibration.epsilon for step in plan.steps if step.integers)
-        return search_additive(noised_sums(plan, fits), plan.study.universe, Declared(epsilon), search=search)
+        return search_additive(
+            noised_sums(plan, fits), plan.study.universe, Declared(epsilon), search=search
+        )
 
 
 def _search(options: dict[str, Any]) -> SearchPlan:
@@ -230,7 +263,9 @@ def _show_verdicts(result: StabilityAudit) -> None:
     table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
     for one in result.verdicts:
         claim, share = one.claim, f"{one.ratio:.1%}" + (" VIOLATED" if one.violated else "")
-        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share)
+        table.add_row(
+            claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share
+        )
     console.print(table)
     console.print(result.notes())
 
@@ -260,13 +295,17 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     console.print(f"movement by {options['checker']}: {again.movement}; {saved}")
     if again.saved is not None:
         meet = "both intervals meet"
-        console.print(meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong")
+        console.print(
+            meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong"
+        )
     return code
 
 
 @click.command("bounds", short_help="Every stability bound of a first stage, side by side.")
 @opt.program_option(show_default="that of the study")
-@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option(
+    "data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400
+)
 @opt.study_option
 @opt.changes_option
 @opt.field_option(
@@ -274,24 +313,36 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     show_default="a loss of gradient radius 1",
     beside=" Or FILE.py; noise is for its loss.",
 )
-@opt.field_option("data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option(
+    "data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges"
+)
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), default=1.0)
 @opt.delta_option
-@click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
-@click.option("--export", metavar="FILE", help="Write a bound of V that checker.py proves by itself.")
+@click.option(
+    "--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf)."
+)
+@click.option(
+    "--export", metavar="FILE", help="Write a bound of V that checker.py proves by itself."
+)
 @opt.json_option
 def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
 
-    W1 and W2 are the movements that the paper bounds, V is the coupled variation. Scale and gamma are the
-    noise and the ridge that the statement's own calibration asks for: the printed formulas for the printed
-    bound alone, the corrected Gaussian exponent for the paper's other rows.
+    W1 and W2 are the movements that the paper bounds, V is the coupled variation. Scale and gamma
+    are the noise and the ridge that the statement's own calibration asks for: the printed formulas
+    for the printed bound alone, the corrected Gaussian exponent for the paper's other rows.
     """
     screen.writable(plot)
     with screen.progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.data.counts import refuse
-        from dp2erm_cvx.report.tables import UNIT_LOSS, UNIVERSAL, against_n, against_ridge, bound_rows
+        from dp2erm_cvx.report.tables import (
+            UNIT_LOSS,
+            UNIVERSAL,
+            against_n,
+            against_ridge,
+            bound_rows,
+        )
 
         n = whole_number("--n", options["n_samples"], at_least=2)
         budget = library.Budget(options["epsilon"], options["delta"])
@@ -318,7 +369,9 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         if plot:
             from dp2erm_cvx.report.figures import bound_plot
 
-            panels = [(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
+            panels = [
+                (f"{first.name}, settings fixed", "number of records n", against_n(first, universe))
+            ]
             if ridged := against_ridge(first, universe):
                 panels.append((f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
             bound_plot(panels, plot)
@@ -328,7 +381,9 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         return
     console = screen.console()
     console.print(f"Stability of {first.name} with {n} records", style="bold")
-    console.print(f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, {named}")
+    console.print(
+        f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, {named}"
+    )
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
     theorems, refusals = [], []
     for row in rows:
@@ -336,7 +391,11 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
             facts = _facts(row)
             numbers = (facts[name] for name in ("W1", "W2", "V", "scale", "gamma", "ratio"))
             table.add_row(row.family, *map(_number, numbers))
-            beyond = "; for any weights that exist, no calibration of fit" if row.family == UNIVERSAL else ""
+            beyond = (
+                "; for any weights that exist, no calibration of fit"
+                if row.family == UNIVERSAL
+                else ""
+            )
             theorems.append(f"{row.family}: {row.bound.theorem}{beyond}")
         if row.refusal is not None:
             what = "refused" if row.bound is None else "no noise"
@@ -347,20 +406,25 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
 
 
 def _write_bound(path: str | None, first: FirstStage, universe: library.Universe) -> None:
-    """Write a bound of V that the checker proves, where a file is asked for, and say so on stderr."""
+    """Write a bound of V that the checker proves, where a file is asked for, and say so on
+    stderr.
+    """
     if path is None:
         return
     from dp2erm_cvx.solve.exported import document_of, exported_bound
 
     bound = exported_bound(first, universe)
     screen.write_text(path, json.dumps(document_of([bound])))
-    click.echo(f"{path}: V is at most {bound['claim']['V']:.6g}; check it: python checker.py", err=True)
+    click.echo(
+        f"{path}: V is at most {bound['claim']['V']:.6g}; check it: python checker.py", err=True
+    )
 
 
 def _universe_of_loss(
     examined: programs.Examined, second: SecondStage, n: int, n_features: Any
 ) -> library.Universe:
-    """The records that the constants of a loss are about: with covariates as declared, or as ``n_features``.
+    """The records that the constants of a loss are about: with covariates as declared, or as
+    ``n_features``.
 
     Raises DeclarationError where nobody declares their number, and it matters.
     """
@@ -373,12 +437,16 @@ def _universe_of_loss(
     if not columns:
         one, two = (second.loss_constants(library.Universe(domain, n, number)) for number in (1, 2))
         if one != two or isinstance(examined.first, PrivateFirstStage):
-            raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
+            raise DeclarationError(
+                "covariates are not declared: give their --n-features, or ranges"
+            )
     return library.Universe(domain, n, columns or 1)
 
 
 def _facts(row: BoundRow) -> dict[str, Any]:
-    bound = {name: getattr(row.bound, name, None) for name in ("theorem", "assumptions", "W1", "W2", "V")}
+    bound = {
+        name: getattr(row.bound, name, None) for name in ("theorem", "assumptions", "W1", "W2", "V")
+    }
     noise = {name: getattr(row.calibration, name, None) for name in ("scale", "gamma")}
     return {"family": row.family, **bound, **noise, "ratio": row.ratio, "refusal": row.refusal}
 
@@ -404,11 +472,18 @@ def _facts(row: BoundRow) -> dict[str, Any]:
     "--weights",
     "given",
     metavar="FILE.csv",
-    help="Certify these weights of the records of DATA, one number in each row, in place of a solver.",
+    help=(
+        "Certify these weights of the records of DATA, one number in each row, in place of a "
+        "solver."
+    ),
 )
-@click.option("--export", metavar="FILE", help="Write certificates on simulated records, for checker.py.")
 @click.option(
-    "--private-file", metavar="FILE", help="Write certificates on DATA, with its records: NOT PRIVATE."
+    "--export", metavar="FILE", help="Write certificates on simulated records, for checker.py."
+)
+@click.option(
+    "--private-file",
+    metavar="FILE",
+    help="Write certificates on DATA, with its records: NOT PRIVATE.",
 )
 @_solver_seconds_option
 @opt.json_option
@@ -422,12 +497,13 @@ def certify_command(
 ) -> None:
     """Solve every program with every solver and print what is proved about each solution.
 
-    Without DATA the records are simulated (seeded). With DATA the numbers depend on private records: they
-    are for the data holder only. Settings apply where exactly one --program is named. What could not be
-    solved or certified is a result and no error: the lines below the table say why. A solver that is reached
-    through CVXPY runs in a process of its own, which is ended after --solver-seconds. With --weights it says
-    how far weights that were computed elsewhere, as by R, are from the exact weights of the one --program.
-    With --export the certificates are a file, which checker.py proves again without this package.
+    Without DATA the records are simulated (seeded). With DATA the numbers depend on private
+    records: they are for the data holder only. Settings apply where exactly one --program is named.
+    What could not be solved or certified is a result and no error: the lines below the table say
+    why. A solver that is reached through CVXPY runs in a process of its own, which is ended after
+    --solver-seconds. With --weights it says how far weights that were computed elsewhere, as by R,
+    are from the exact weights of the one --program. With --export the certificates are a file,
+    which checker.py proves again without this package.
     """
     file = _export_file(data, given, options)
     if given is not None:
@@ -447,7 +523,9 @@ def certify_command(
         rows: list[CertificateRow] = []
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
-            rows += certificates(name, instance, tried, seconds, None if exports is None else exports.add)
+            rows += certificates(
+                name, instance, tried, seconds, None if exports is None else exports.add
+            )
             bar.advance(task)
     if exports is not None and file is not None:
         exports.write(file)
@@ -457,16 +535,18 @@ def certify_command(
         screen.print_json(rows)
         return
     n = dataset.n_samples
-    source = f"the {n} records of {data} ({screen.NOT_PRIVATE})" if data else f"{n} simulated records"
+    source = (
+        f"the {n} records of {data} ({screen.NOT_PRIVATE})" if data else f"{n} simulated records"
+    )
     screen.console().print(f"Certificates on {source}", style="bold")
     # one line for every reason why a program was not certified: solvers mostly share it
     unsolved = [row for row in rows if row.note and row.status != "does not apply"]
     reasons = dict.fromkeys(f"{row.program}: {row.note}" for row in unsolved)
     legend = (
-        "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the exact "
-        "minimizer, before and after Newton polishing; apart: distance to the best certified solution; "
-        "gap: Fenchel duality gap. The objective is that of the form that is certified (the dual, for "
-        "closed-form weights and entropy balancing); n/a: the solver does not apply."
+        "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the "
+        "exact minimizer, before and after Newton polishing; apart: distance to the best certified "
+        "solution; gap: Fenchel duality gap. The objective is that of the form that is certified "
+        "(the dual, for closed-form weights and entropy balancing); n/a: the solver does not apply."
     )
     screen.show([_certificate_table(rows), *reasons, legend])
 
@@ -480,9 +560,13 @@ def _export_file(data: str | None, given: str | None, options: dict[str, Any]) -
     if public is None and private is None:
         return None
     if given is not None:
-        raise DeclarationError("--weights: certificates of solutions are written, and not of given weights")
+        raise DeclarationError(
+            "--weights: certificates of solutions are written, and not of given weights"
+        )
     if data is None and private is not None:
-        raise DeclarationError("--private-file: without DATA the records are simulated: use --export")
+        raise DeclarationError(
+            "--private-file: without DATA the records are simulated: use --export"
+        )
     if data is not None and public is not None:
         raise DeclarationError(
             "--export: the file would hold the records of DATA, which are private: name it by "
@@ -510,7 +594,9 @@ class _Exports:
             self.left_out[str(error)] = None
 
     def write(self, path: str) -> None:
-        """Write the file, and say on stderr what is in it. Raises DeclarationError where nothing is."""
+        """Write the file, and say on stderr what is in it. Raises DeclarationError where nothing
+        is.
+        """
         from dp2erm_cvx.solve.exported import document_of
 
         for reason in self.left_out:
@@ -518,7 +604,10 @@ class _Exports:
         if not self.certificates:
             raise DeclarationError(f"{path}: there is no certificate to write")
         screen.write_text(path, json.dumps(document_of(self.certificates)))
-        click.echo(f"{path}: {len(self.certificates)} certificates; check them: python checker.py", err=True)
+        click.echo(
+            f"{path}: {len(self.certificates)} certificates; check them: python checker.py",
+            err=True,
+        )
 
 
 def _certify_given(
@@ -529,7 +618,9 @@ def _certify_given(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """Say how far weights of a file are from the exact weights of a program on the records of DATA."""
+    """Say how far weights of a file are from the exact weights of a program on the records of
+    DATA.
+    """
     from dp2erm_cvx.data.files import PLAIN, read_table
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.solve import certify_weights
@@ -558,8 +649,8 @@ def _certify_given(
     blocks: list[Any] = [grid("weights", "", rows=rows)]
     if found.other_total:
         blocks.append(
-            f"The weights of {program.name} have the sum {found.n:,}: multiply those of the file so that "
-            "they have it too, if they are on another scale."
+            f"The weights of {program.name} have the sum {found.n:,}: multiply those of the file "
+            "so that they have it too, if they are on another scale."
         )
     screen.show(blocks)
 
@@ -577,7 +668,10 @@ def _certificate_table(rows: Sequence[CertificateRow]) -> Table:
             f"  {row.solver}",
             status if row.certified or math.isnan(row.radius) else "UNPROVED",
             _number(row.objective, ".5g"),
-            *(_number(value, ".0e") for value in (row.duality_gap, row.raw_radius, row.radius, row.distance)),
+            *(
+                _number(value, ".0e")
+                for value in (row.duality_gap, row.raw_radius, row.radius, row.distance)
+            ),
             _number(row.seconds, ".2f"),
         )
         previous = row.program
@@ -594,11 +688,15 @@ def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -
     records: RecordsFile | None = None
     if data is None:
         if options["study"] is not None or own:
-            raise DeclarationError("without data the records are simulated: name the data file as well")
+            raise DeclarationError(
+                "without data the records are simulated: name the data file as well"
+            )
         n = 400 if options["n_samples"] is None else options["n_samples"]
         dataset, domain = simulated(whole_number("--n", n, at_least=2, at_most=programs.MOST))
     elif options["n_samples"] is not None:
-        raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
+        raise DeclarationError(
+            "--n is the number of simulated records: leave it out beside a data file"
+        )
     else:
         records = declared_records(options["study"], own)
         domain = records.domain

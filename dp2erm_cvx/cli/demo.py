@@ -1,4 +1,6 @@
-"""``dp2erm demo``: a study of embedded real data, from its declaration to what a forged number looks like."""
+"""``dp2erm demo``: a study of embedded real data, from its declaration to what a forged number
+looks like.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from dp2erm_cvx.errors import DeclarationError
 _FILES = ("study.toml", "rule.toml", "nhefs.csv")
 
 
-@click.command("demo", short_help="A study of real data: declared, planned, released, verified, audited.")
+@click.command(
+    "demo", short_help="A study of real data: declared, planned, released, verified, audited."
+)
 @click.option(
     "--output-dir",
     default="output",
@@ -25,17 +29,28 @@ _FILES = ("study.toml", "rule.toml", "nhefs.csv")
     help="For the studies, the data, two releases, a page and the report of the audit.",
 )
 @click.option(
-    "--audit-seconds", type=Number(), default=20, help="For the audit at the end, about; 0 leaves it out."
+    "--audit-seconds",
+    type=Number(),
+    default=20,
+    help="For the audit at the end, about; 0 leaves it out.",
 )
 @field_option(f"{ESTIMATOR}.seed", type=Number())
-@click.option("--export", metavar="FOLDER", help="Write the data and the studies alone, for other commands.")
+@click.option(
+    "--export", metavar="FOLDER", help="Write the data and the studies alone, for other commands."
+)
 @click.pass_context
 def demo_command(
-    context: click.Context, output_dir: str, audit_seconds: float, seed: int | None, export: str | None
+    context: click.Context,
+    output_dir: str,
+    audit_seconds: float,
+    seed: int | None,
+    export: str | None,
 ) -> None:
-    """Release a private effect and a rule from NHEFS by the commands that are printed, and check them.
+    """Release a private effect and a rule from NHEFS by the commands that are printed, and check
+    them.
 
-    NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
+    NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten
+    years.
     """
     if export is not None:
         if taken := [name for name in _FILES if (Path(export) / name).exists()]:
@@ -59,43 +74,61 @@ def demo_command(
         screen.print(text)
 
     def run(words: str, *, holds: bool = True) -> None:
-        command = words.format(**files) + (" --force" if words.startswith(("run", "report")) else "")
+        command = words.format(**files) + (
+            " --force" if words.startswith(("run", "report")) else ""
+        )
         click.echo(f"\n$ dp2erm {command}")
         group = context.find_root().command
         with group.make_context("dp2erm", shlex.split(command)) as own:
             if bool(group.invoke(own)) is holds:
-                raise DeclarationError(f"dp2erm {command}: ended otherwise than it should: please report it")
+                raise DeclarationError(
+                    f"dp2erm {command}: ended otherwise than it should: please report it"
+                )
 
     step(
         "1. A study is declared in public, before anybody sees the data",
-        "NHEFS: 1,566 smokers seen in 1971-75 and again in 1982-84. Treatment: gave up smoking. Outcome: "
-        "change of weight in kg. Protected: all that is known of one person.\n",
+        "NHEFS: 1,566 smokers seen in 1971-75 and again in 1982-84. Treatment: gave up smoking. "
+        "Outcome: change of weight in kg. Protected: all that is known of one person.\n",
     )
     click.echo(Path(folder / "study.toml").read_text(encoding="utf-8"), nl=False)
     step("2. What it would spend, and how wide its interval would be", "No data are read.")
     run("run {study} --plan 1566")
-    step("3. Its answer", "An outcome regression is released first, then the mean of one number per record.")
+    step(
+        "3. Its answer",
+        "An outcome regression is released first, then the mean of one number per record.",
+    )
     run(f"run {{study}} {{data}} --output-dir {{folder}}{seeded}")
     step("Beside it, NOT PRIVATE", _without_privacy())
     step("4. Whom to treat", "The same with a public cost of treatment, by age and wt71.")
     run(f"run {{rule}} {{data}} --output-dir {{folder}}{seeded}")
-    step("5. What others can check", "A page for readers; then everything that is stated is computed again.")
-    screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run("report {average}")
+    step(
+        "5. What others can check",
+        "A page for readers; then everything that is stated is computed again.",
+    )
+    screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run(
+        "report {average}"
+    )
     run("verify {average} --study {study}")
     step("A number that somebody changed", "The same file, its estimate larger by 1 kg.")
     fields = json.loads((folder / "average.json").read_text(encoding="utf-8"))
     write_text(folder / "forged.json", json.dumps(fields | {"estimate": fields["estimate"] + 1.0}))
     run("verify {forged}", holds=False)
     step(
-        "6. Every solution is checked by a bound that does not rely on the solver (for the data holder)",
+        "6. Every solution is checked by a bound that does not rely on the solver (for the data "
+        "holder)",
         "raw: error of the solver's own point; final: after Newton steps; both are proved.",
     )
     for program in ("entropy_balancing --set ridge=3", "ipw_logistic --set ridge=0.1 --set trim=4"):
-        run(f"certify {{data}} --study {{study}} --solver newton --solver clarabel --program {program}")
+        run(
+            f"certify {{data}} --study {{study}} --solver newton --solver clarabel --program "
+            f"{program}"
+        )
     if audit_seconds > 0:
         step(
-            "7. Does the bound behind the noise of weights hold? A search for neighbors that violate it",
-            "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
+            "7. Does the bound behind the noise of weights hold? A search for neighbors that "
+            "violate it",
+            "V: how far all weights move where one record is replaced. A search, no proof; no "
+            "data are read.",
         )
         words = "audit --program entropy_balancing --study {rule} --n 400"
         words += " --workers -1 --output-dir {folder}" + " --no-page" * bool(missing())
@@ -124,5 +157,6 @@ def _without_privacy() -> str:
     robust = augmented(Dataset(records.X, records.a, records.y, data.columns)).value
     return (
         f"Doubly robust {robust:.2f} kg, from all ten covariates of the clipped records; the plain "
-        f"difference of means {difference(data).value:.2f} kg, but those who gave up were also older."
+        f"difference of means {difference(data).value:.2f} kg, but those who gave up were also "
+        "older."
     )

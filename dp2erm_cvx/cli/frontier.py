@@ -26,11 +26,17 @@ _REQUEST = "design.trade_off:FrontierRequest"
 _ASSUMED = {"covariate_bound": 1.0, "outcome_bound": 1.0}
 
 
-@click.command("frontier", short_help="What V costs in balance: settings of schemes, on public records.")
+@click.command(
+    "frontier", short_help="What V costs in balance: settings of schemes, on public records."
+)
 @click.argument("schemes", metavar="FILE.py|NAME...", nargs=-1, required=True)
-@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=4000)
 @opt.field_option(
-    "data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges, else 5"
+    "data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=4000
+)
+@opt.field_option(
+    "data.universe:Universe.n_features",
+    type=opt.Number(),
+    show_default="that of the ranges, else 5",
 )
 @opt.field_option(f"{_REQUEST}.treated", type=opt.Number(), default=0.5)
 @opt.field_option(f"{_REQUEST}.distance", type=opt.Number(), default=1.0)
@@ -41,19 +47,21 @@ _ASSUMED = {"covariate_bound": 1.0, "outcome_bound": 1.0}
     "changes",
     multiple=True,
     metavar="NAME=VALUE[,VALUE...]",
-    help="Values of a setting that are tried, such as ridge=0.1,0.01; or what is declared of records, "
-    "such as arm_floor=800. Repeatable.",
+    help="Values of a setting that are tried, such as ridge=0.1,0.01; or what is declared of "
+    "records, such as arm_floor=800. Repeatable.",
 )
 @opt.field_option(f"{_REQUEST}.public", metavar="FILE")
 @opt.field_option("design.samples:PublicData.source", metavar="TEXT")
 @click.option("--plot", metavar="FILE.png", help="Draw V against what is left (.png, .svg, .pdf).")
 @opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
 @opt.json_option
-def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, **options: Any) -> None:
+def frontier_command(
+    schemes: tuple[str, ...], as_json: bool, plot: str | None, **options: Any
+) -> None:
     """Try declared schemes at many settings on public records, and propose one of them.
 
-    A row tells the proved V, what is left of the distance of the arms, and the half width that an effect by
-    these weights is predicted to have. No private record is read and nothing is spent.
+    A row tells the proved V, what is left of the distance of the arms, and the half width that an
+    effect by these weights is predicted to have. No private record is read and nothing is spent.
     """
     import tomlkit
 
@@ -82,7 +90,9 @@ def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, 
         public=public,
     )
     with screen.progress("trying settings") as bar:
-        result = frontier([made for _, made in named], request, workers=workers, progress=screen.stages(bar))
+        result = frontier(
+            [made for _, made in named], request, workers=workers, progress=screen.stages(bar)
+        )
         if plot is not None:
             frontier_plot(result, plot, paper_curve(request))
     best = result.proposed
@@ -102,12 +112,19 @@ def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, 
 
 
 def _schemes(texts: Sequence[str]) -> list[tuple[str, Registered]]:
-    """What a study calls a scheme, and the scheme: a registered first stage, or all those of a file.
+    """What a study calls a scheme, and the scheme: a registered first stage, or all those of a
+    file.
 
     Schemes of files are known by their names until the command ends. Raises ProgramError.
     """
     from dp2erm_cvx.program import registry
-    from dp2erm_cvx.program.files import file_of, program_of_file, programs_of_file, send_by_value, stage_of
+    from dp2erm_cvx.program.files import (
+        file_of,
+        program_of_file,
+        programs_of_file,
+        send_by_value,
+        stage_of,
+    )
 
     found: list[tuple[str, Registered]] = []
     context = click.get_current_context()
@@ -149,13 +166,17 @@ def _public(options: Mapping[str, Any], records: RecordsFile) -> library.PublicD
 def _universe(
     options: Mapping[str, Any], records: RecordsFile, public: library.PublicData | None
 ) -> library.Universe:
-    """The public sizes: covariates are those of public records, of the ranges, as many as told, or 5."""
+    """The public sizes: covariates are those of public records, of the ranges, as many as told, or
+    5.
+    """
     n = whole_number("--n", options["n_samples"], at_least=4, at_most=programs.MOST)
     columns = len(records.domain.ranges or records.covariates or "abcde")
     if public is not None:
         columns = len(public.dataset.columns)
     if options["n_features"] is not None:
-        columns = whole_number("--n-features", options["n_features"], at_least=1, at_most=programs.MOST)
+        columns = whole_number(
+            "--n-features", options["n_features"], at_least=1, at_most=programs.MOST
+        )
     return library.Universe(records.domain, n, columns)
 
 
@@ -189,8 +210,8 @@ def _in_study(
 ) -> dict[str, Any]:
     """The question that a row proposes, as a study file writes it, with the scheme of this name.
 
-    An effect by the weights where they answer one; the share of the treated is then that which is released.
-    Else a question of two stages.
+    An effect by the weights where they answer one; the share of the treated is then that which is
+    released. Else a question of two stages.
     """
     from dp2erm_cvx.design.trade_off import TREATED
     from dp2erm_cvx.study import written

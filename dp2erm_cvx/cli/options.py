@@ -25,7 +25,9 @@ FIRST = {"n_samples", "question", "effect", "treated", "epsilon", "output", "--h
 
 
 class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number where the text is one; other text is left for the library to refuse by its own rule."""
+    """A number where the text is one; other text is left for the library to refuse by its own
+    rule.
+    """
 
     name = "number"
 
@@ -49,9 +51,9 @@ class Command(click.Command):
     """A command whose help fits a screen: --help-all explains all options.
 
     Elsewhere those that are not ``first`` are listed by their names alone.
-    It has an option for every setting that a class declares, ``declared`` as module:name: the default is that
-    of the field; the help is the first sentence of what the docstring says of it. The class is imported when
-    the options are asked for, and not for the help of other commands.
+    It has an option for every setting that a class declares, ``declared`` as module:name: the
+    default is that of the field; the help is the first sentence of what the docstring says of it.
+    The class is imported when the options are asked for, and not for the help of other commands.
     """
 
     def __init__(
@@ -122,10 +124,12 @@ def sentence(text: str) -> str:
 
 
 class FieldOption(click.Option):
-    """An option for a field of a class, ``module:Class.name``, whose text and default its help shows.
+    """An option for a field of a class, ``module:Class.name``, whose text and default its help
+    shows.
 
-    ``beside`` is what only the command line takes. Without a default of its own the option is None where it
-    is not given, and the default of the field is that of the file or class which it stands over.
+    ``beside`` is what only the command line takes. Without a default of its own the option is None
+    where it is not given, and the default of the field is that of the file or class which it stands
+    over.
     """
 
     def __init__(self, *args: Any, declared: str, beside: str = "", **kwargs: Any) -> None:
@@ -146,7 +150,9 @@ class FieldOption(click.Option):
 
 def _default(of: ast.ClassDef, name: str) -> str | None:
     """The default of a field as users write it; None where there is none."""
-    fields = (one for one in of.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name)
+    fields = (
+        one for one in of.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name
+    )
     value = next(fields).value
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "setting":
         value = value.args[0] if value.args else None
@@ -172,7 +178,9 @@ def _declared(kind: type) -> list[click.Option]:
     made: list[click.Option] = []
     for one in fields(kind):
         flag = f"--{one.name.replace('_', '-')}"
-        kinds: dict[str, Any] = {"is_flag": True} if str(one.type) == "bool" else {"default": one.default}
+        kinds: dict[str, Any] = (
+            {"is_flag": True} if str(one.type) == "bool" else {"default": one.default}
+        )
         if re.search(r"\b(float|int)\b", str(one.type)) and "Sequence" not in str(one.type):
             kinds["type"] = Number()
         made.append(FieldOption([flag, one.name], declared=said[one.name], **kinds))
@@ -202,18 +210,27 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 #: What the estimators and the commands that release something have in common.
-ESTIMATOR, WEIGHTED = "estimators.fitting:PrivateEstimator", "estimators.two_stage:PrivateTwoStageERM"
+ESTIMATOR, WEIGHTED = (
+    "estimators.fitting:PrivateEstimator",
+    "estimators.two_stage:PrivateTwoStageERM",
+)
 delta_option = field_option("privacy:Budget.delta", type=Number(), default=0.0)
 #: How a CSV file is written, where the domain file does not say it.
 csv_options = apply(
     *(
         field_option(f"data.files:CsvLayout.{name}", metavar=metavar)
-        for name, metavar in (("separator", "CHARACTER"), ("encoding", "NAME"), ("decimal", "CHARACTER"))
+        for name, metavar in (
+            ("separator", "CHARACTER"),
+            ("encoding", "NAME"),
+            ("decimal", "CHARACTER"),
+        )
     )
 )
 #: The study or domain file of a command that asks no question of it.
 study_option = click.option(
-    "--study", metavar="FILE.toml", help="Study, or domain, that declares what records may look like."
+    "--study",
+    metavar="FILE.toml",
+    help="Study, or domain, that declares what records may look like.",
 )
 #: What is put over it, or over the defaults of a program.
 changes_option = click.option(
@@ -221,8 +238,8 @@ changes_option = click.option(
     "changes",
     multiple=True,
     metavar="NAME=VALUE",
-    help="In place of what the study declares, such as outcome_bound=8; or a setting of the program, such as "
-    "ridge=1, program.NAME where both have it. Repeatable.",
+    help="In place of what the study declares, such as outcome_bound=8; or a setting of the "
+    "program, such as ridge=1, program.NAME where both have it. Repeatable.",
 )
 #: The first stage, by its name or file.
 program_option = partial(
@@ -263,6 +280,9 @@ data_argument = apply(
         "planned",
         type=Number(),
         metavar="N",
-        help="Print what a release of N records would spend and how far off it would be; DATA is not read.",
+        help=(
+            "Print what a release of N records would spend and how far off it would be; DATA is "
+            "not read."
+        ),
     ),
 )

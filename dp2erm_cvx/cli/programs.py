@@ -1,4 +1,6 @@
-"""Programs by name or from a file, with their settings; a file of one's own: its template, its checks."""
+"""Programs by name or from a file, with their settings; a file of one's own: its template, its
+checks.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def read_examined(
     options
         Of the command: ``study`` and ``changes``.
     program
-        The first stage by its name or file; None for that of the only two-stage question of the study.
+        The first stage by its name or file; None for that of the only two-stage question of the
+        study.
     assumed
         What is taken of records where nothing declares it.
 
@@ -94,7 +97,9 @@ def split_changes(changes: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, [text for text in changes if text not in own]
 
 
-def _two_stage_question(path: str, changes: Sequence[str]) -> tuple[StudyFile | None, Question | None]:
+def _two_stage_question(
+    path: str, changes: Sequence[str]
+) -> tuple[StudyFile | None, Question | None]:
     """The study of a file and its only two-stage question; None where it asks none.
 
     Raises DeclarationError where it asks several.
@@ -111,12 +116,15 @@ def _two_stage_question(path: str, changes: Sequence[str]) -> tuple[StudyFile | 
     asked = [question for question in study.questions if question.kind == "two_stage"]
     if len(asked) > 1:
         names = ", ".join(question.name for question in asked)
-        raise DeclarationError(f"{path}: asks {len(asked)} two-stage questions ({names}): give --program")
+        raise DeclarationError(
+            f"{path}: asks {len(asked)} two-stage questions ({names}): give --program"
+        )
     return study, asked[0]
 
 
 def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[str, Any]:
-    """Settings of a program from the texts of ``--set``; a ``target`` is a CSV file with these covariates.
+    """Settings of a program from the texts of ``--set``; a ``target`` is a CSV file with these
+    covariates.
 
     Raises DeclarationError.
     """
@@ -133,7 +141,8 @@ def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[s
 
 
 def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> dict[str, Any]:
-    """Settings of a program from what is written of them; a ``target`` is a CSV file with these covariates.
+    """Settings of a program from what is written of them; a ``target`` is a CSV file with these
+    covariates.
 
     Raises DeclarationError.
     """
@@ -142,9 +151,13 @@ def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> di
     settings = dict(written)
     if isinstance(settings.get("target"), str):
         if records is None:
-            raise DeclarationError("target: needs a --study or named ranges, whose covariates it has")
+            raise DeclarationError(
+                "target: needs a --study or named ranges, whose covariates it has"
+            )
         columns = records.domain.columns or records.covariates
-        settings["target"] = public_sample(settings["target"], records.layout, records.domain, columns)
+        settings["target"] = public_sample(
+            settings["target"], records.layout, records.domain, columns
+        )
     return stage_settings(settings)
 
 
@@ -153,7 +166,9 @@ def first_stage(text: str, changes: Sequence[str], records: RecordsFile | None) 
     from dp2erm_cvx.program import registry
 
     name = known_name(text, "first")
-    program: FirstStage = registry.build(registry.first_stages(), name, **read_settings(changes, records))
+    program: FirstStage = registry.build(
+        registry.first_stages(), name, **read_settings(changes, records)
+    )
     return program
 
 
@@ -169,9 +184,9 @@ def second_stage_of(text: str) -> SecondStage:
 def known_name(text: str, stage: str | None = None) -> str:
     """The name that ``text`` stands for, which it is itself unless it is a file.
 
-    ``stage`` is "first" or "second", None where either will do. A file is executed, and its program can be
-    used by name until the command ends. Raises ProgramError where it holds none of that stage, or several
-    without a choice.
+    ``stage`` is "first" or "second", None where either will do. A file is executed, and its program
+    can be used by name until the command ends. Raises ProgramError where it holds none of that
+    stage, or several without a choice.
     """
     from dp2erm_cvx.program.files import file_of, program_of_file
     from dp2erm_cvx.program.registry import known_meanwhile
@@ -192,8 +207,8 @@ def read_programs(files: Sequence[str]) -> None:
     files
         Paths of FILE.py, each with any number of programs of either stage.
 
-    Raises DeclarationError for another path and for two programs of one name, ProgramError where a file
-    cannot be executed or holds no program.
+    Raises DeclarationError for another path and for two programs of one name, ProgramError where a
+    file cannot be executed or holds no program.
     """
     from dp2erm_cvx.program.files import programs_of_file
     from dp2erm_cvx.program.registry import known_meanwhile
@@ -201,13 +216,17 @@ def read_programs(files: Sequence[str]) -> None:
     context = click.get_current_context()
     for path in files:
         if not path.endswith(".py"):
-            raise DeclarationError(f"--program {path!r}: must be a FILE.py; registered programs are known")
+            raise DeclarationError(
+                f"--program {path!r}: must be a FILE.py; registered programs are known"
+            )
         for cls in programs_of_file(path):
             context.with_resource(known_meanwhile(cls))
 
 
 def known_solver(text: str) -> str | Solver:
-    """A solver by its name, or ``FILE.py:NAME`` as a solver of its own. Raises ProgramError, SolverError."""
+    """A solver by its name, or ``FILE.py:NAME`` as a solver of its own. Raises ProgramError,
+    SolverError.
+    """
     from dp2erm_cvx.solve import OwnSolver, solver_by_name
 
     if ":" not in text:
@@ -223,7 +242,9 @@ def known_solver(text: str) -> str | Solver:
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
 @click.argument("chosen", metavar="[FILE.py|NAME]", required=False)
-@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option(
+    "data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400
+)
 @opt.field_option("data.universe:Universe.n_features", "--covariates", type=opt.Number(), default=5)
 @opt.field_option("data.domain:Domain.covariate_bound", type=opt.Number(), default=1.0)
 @opt.field_option("data.domain:Domain.outcome_bound", type=opt.Number(), default=1.0)
@@ -233,8 +254,8 @@ def programs_command(
 ) -> None:
     """List every registered program, or describe those of a file: form, constants, theorem, V at n.
 
-    Of a FILE.py or a NAME: what it minimizes, what is derived from the declaration, the theorem in force,
-    V at n, and what remains assumed. Everything follows from public numbers.
+    Of a FILE.py or a NAME: what it minimizes, what is derived from the declaration, the theorem in
+    force, V at n, and what remains assumed. Everything follows from public numbers.
     """
     from dp2erm_cvx.program import registry
 
@@ -262,13 +283,17 @@ def programs_command(
         settings = ", ".join(f"{name}={text}" for name, text in program["settings"].items())
         neighbors = ", ".join(program["relations"]) or "none: not private"
         rows = {name: program[name] for name in ("formula", "kind", "theorem")}
-        rows |= {"settings": settings or "none", "neighbors": neighbors, "source": program["citation"]}
+        rows |= {
+            "settings": settings or "none",
+            "neighbors": neighbors,
+            "source": program["citation"],
+        }
         screen.print(f"{program['name']}, {program['stage']} stage", style="bold")
         screen.print(pairs([(f"  {name}", text) for name, text in rows.items() if text]))
     screen.print(
-        "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within M', "
-        "g: balance functions with norm at most G, b_i: g(x_i) in the block of its arm, t: its target, "
-        "m_c: mean of kernel features in arm c, mu: ridge, R: radius, F: trim, b: noise"
+        "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within "
+        "M', g: balance functions with norm at most G, b_i: g(x_i) in the block of its arm, t: its "
+        "target, m_c: mean of kernel features in arm c, mu: ridge, R: radius, F: trim, b: noise"
     )
     screen.print("What each setting is, and what it accepts: dp2erm settings NAME")
 
@@ -300,7 +325,9 @@ def _program_facts(made: Registered) -> dict[str, Any]:
 def _plain(value: object) -> object:
     if value is dataclasses.MISSING or value == ():
         return "required"
-    plain = isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value))
+    plain = isinstance(value, str | int | None) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
     return value if plain else str(value)
 
 
@@ -320,18 +347,24 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
     from dp2erm_cvx.program.registry import available
 
     if name in available():
-        raise DeclarationError(f"a program named {name!r} is installed already: choose another name")
+        raise DeclarationError(
+            f"a program named {name!r} is installed already: choose another name"
+        )
     text = program_template(name, kind)
     place = Path(output or f"{name}.py")
     if place.suffix != ".py":
-        raise DeclarationError(f"{place}: a program is a file that ends in .py: choose another --output")
+        raise DeclarationError(
+            f"{place}: a program is a file that ends in .py: choose another --output"
+        )
     # a file called numpy.py would be imported in place of NumPy by every program of its folder
     shadows = place.stem in sys.stdlib_module_names
     if not shadows and place.stem.isidentifier() and (spec := importlib.util.find_spec(place.stem)):
         # a file of the current folder shadows nothing but itself
         shadows = bool(spec.origin) and os.path.dirname(str(spec.origin)) != os.getcwd()
     if shadows:
-        raise DeclarationError(f"{place}: hides the installed module {place.stem!r}: choose another name")
+        raise DeclarationError(
+            f"{place}: hides the installed module {place.stem!r}: choose another name"
+        )
     with writing(place), place.open("x", encoding="utf-8") as file:
         file.write(text)
     click.echo(f"{place}: {TEMPLATES[kind]}")
@@ -341,19 +374,24 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
-@opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number(), default=20_000)
+@opt.field_option(
+    "audit.search:SearchPlan.evaluations", "--solves", type=opt.Number(), default=20_000
+)
 @opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number())
 @opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
-@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=60)
+@opt.field_option(
+    "data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=60
+)
 @opt.json_option
 def check_program_command(
     program: str, solves: int, seconds: float | None, seed: int, n_samples: int, as_json: bool
 ) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
-    What its author states by hand is searched for violations: a bound, weights on datasets that no public
-    error covers. The rest is derived: nothing to check. It looks at 40 and 500 records and at those asked
-    for, at every number times and over 2, 10 and 100, and ends at the first violation. A search never proves.
+    What its author states by hand is searched for violations: a bound, weights on datasets that no
+    public error covers. The rest is derived: nothing to check. It looks at 40 and 500 records and
+    at those asked for, at every number times and over 2, 10 and 100, and ends at the first
+    violation. A search never proves.
     """
     from dp2erm_cvx import conformance
     from dp2erm_cvx.audit.search import SearchPlan

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 #: What is told where a domain declares none.
 NO_RANGES = (
-    "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the one with "
-    "the largest numbers crowds out all others; declare [ranges], or scale by public constants"
+    "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the "
+    "one with the largest numbers crowds out all others; declare [ranges], or scale by public "
+    "constants"
 )
 
 
 def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
-    """The cells of the data file; what names no treatment or outcome is refused before it is read."""
+    """The cells of the data file; what names no treatment or outcome is refused before it is
+    read.
+    """
     from dp2erm_cvx.data.files import read_table
     from dp2erm_cvx.study.records import data_columns
 
@@ -42,8 +45,12 @@ def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
     return read_table(path, layout, ragged=True)
 
 
-def coded_data(table: Table, public: Public, covariates: Sequence[str] | None = None) -> library.Dataset:
-    """The records of a table, by the codebook that is declared; ``covariates`` where it names none."""
+def coded_data(
+    table: Table, public: Public, covariates: Sequence[str] | None = None
+) -> library.Dataset:
+    """The records of a table, by the codebook that is declared; ``covariates`` where it names
+    none.
+    """
     from dp2erm_cvx.study.records import StudyRecords
 
     data = StudyRecords(table).by(public, covariates)
@@ -59,9 +66,14 @@ block_options = apply(
         "--blocks",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Read in blocks; auto: folder, pattern; without [unit] Parquet above 1 GB, CSV above 100 MB.",
+        help=(
+            "Read in blocks; auto: folder, pattern; without [unit] Parquet above 1 GB, CSV above "
+            "100 MB."
+        ),
     ),
-    click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."),
+    click.option(
+        "--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."
+    ),
     click.option(
         "--wait",
         type=click.FloatRange(min=0.0),
@@ -120,7 +132,9 @@ def _in_blocks(path: str, choice: str, public: Public) -> bool:
         return False
     if choice != "auto" or large:
         return choice != "never"
-    if public.codebook is not None and public.codebook.unit is not None:  # the number of rows is private
+    if (
+        public.codebook is not None and public.codebook.unit is not None
+    ):  # the number of rows is private
         return False
     if text:  # whose cells take 20 times as much room
         size = os.path.getsize(path) if os.path.exists(path) else 0
@@ -152,7 +166,9 @@ def _connect(scheduler: str | None, wait: float | None) -> None:
     try:
         connected = distributed.Client(scheduler)
     except (OSError, ValueError, TimeoutError):
-        raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
+        raise DeclarationError(
+            f"--scheduler {scheduler}: no Dask scheduler answers there"
+        ) from None
     context.call_on_close(connected.close)
 
 

@@ -1,4 +1,6 @@
-"""Commands on what was released, for no epsilon: show, report, verify, apply it; the account it is in."""
+"""Commands on what was released, for no epsilon: show, report, verify, apply it; the account it is
+in.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ import click
 import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.programs import read_programs
-from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, show, writable, write_text
+from dp2erm_cvx.cli.screen import (
+    check_new,
+    console,
+    print_json,
+    progress,
+    show,
+    writable,
+    write_text,
+)
 from dp2erm_cvx.display import digits_of, grid
 from dp2erm_cvx.errors import DeclarationError
 
@@ -33,7 +43,8 @@ if TYPE_CHECKING:
 def show_command(release: str, programs: tuple[str, ...], as_json: bool) -> None:
     """Print the summary of a release, as the command that made it did.
 
-    A file that states what no release does is refused. As JSON it is written in the schema of today.
+    A file that states what no release does is refused. As JSON it is written in the schema of
+    today.
     """
     from dp2erm_cvx.release.reading import read_release_file
 
@@ -47,8 +58,8 @@ def show_command(release: str, programs: tuple[str, ...], as_json: bool) -> None
 @click.option(
     "--output",
     metavar="FILE",
-    help="A page .html [of one release named like it]; of effects a table .csv, .md or .tex, or a forest "
-    "plot .svg, .png or .pdf.",
+    help="A page .html [of one release named like it]; of effects a table .csv, .md or .tex, or a "
+    "forest plot .svg, .png or .pdf.",
 )
 @opt.program_files_option
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
@@ -57,9 +68,10 @@ def report_command(
 ) -> None:
     """Write one page of HTML about releases, for readers who know no differential privacy.
 
-    Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
-    what it rests on. Of effects also a table or a forest plot, with intervals that hold for all of them
-    together (Bonferroni). Only released numbers; a file that dp2erm verify refutes is refused.
+    Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it
+    holds and what it rests on. Of effects also a table or a forest plot, with intervals that hold
+    for all of them together (Bonferroni). Only released numbers; a file that dp2erm verify refutes
+    is refused.
     """
     if len(releases) > 1 and output is None:
         raise DeclarationError("several releases: name their page, table or plot by --output")
@@ -73,14 +85,18 @@ def report_command(
 
         published = {Path(one).stem: read_release_file(one) for one in releases}
         if len(published) < len(releases):
-            raise DeclarationError("two releases have one name: answers are called like their files")
+            raise DeclarationError(
+                "two releases have one name: answers are called like their files"
+            )
         if ending == ".html":
             from dp2erm_cvx.report import release_page
 
             (first, *more), source = published.values(), Path(releases[0]).name
             write_text(page, release_page(published if more else first, source=source))
         elif not (listed := answers(published)):
-            raise DeclarationError("none of these is the release of an effect: values and rules have pages")
+            raise DeclarationError(
+                "none of these is the release of an effect: values and rules have pages"
+            )
         elif ending in FORMATS:
             write_text(page, answers_as(listed, ending))
         else:
@@ -92,7 +108,9 @@ def report_command(
             answered = {one.question for one in listed}
             for name in published:
                 if name not in answered:
-                    click.echo(f"{name} is not in {page}: it states no effect of everybody", err=True)
+                    click.echo(
+                        f"{name} is not in {page}: it states no effect of everybody", err=True
+                    )
     click.echo(f"wrote {page}")
 
 
@@ -107,10 +125,10 @@ def predict_command(
 ) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
-    Columns are found by name, then coded, scaled and clipped as in the fit. The effect is in units of the
-    outcome, net of the public treatment cost; treatment is recommended where it is positive. Where a column
-    has none of its levels they count by their mean. Both fields are empty where too little of a row is read;
-    what is not read, or out of range, is counted on stderr.
+    Columns are found by name, then coded, scaled and clipped as in the fit. The effect is in units
+    of the outcome, net of the public treatment cost; treatment is recommended where it is positive.
+    Where a column has none of its levels they count by their mean. Both fields are empty where too
+    little of a row is read; what is not read, or out of range, is counted on stderr.
     """
     from dp2erm_cvx.data.files import CsvLayout, read_table
     from dp2erm_cvx.release.predicting import predictions
@@ -122,7 +140,9 @@ def predict_command(
     with progress("predicting"):
         published = read_release_file(release)
         if not isinstance(published, library.Release | library.RuleRelease):
-            raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
+            raise DeclarationError(
+                f"{release}: states an average effect, not a rule: see dp2erm show"
+            )
         if isinstance(published, library.Release):
             rule_of(published)  # a damaged release is named before the data are read
         layout = CsvLayout(**{name: value for name, value in options.items() if value is not None})
@@ -138,7 +158,9 @@ def predict_command(
     for line in (*damage, *predicted.notes):
         click.echo(f"note: {line}", err=True)
     if not published.private:
-        click.echo(f"{published.standing.upper()}: this release has no unconditional guarantee", err=True)
+        click.echo(
+            f"{published.standing.upper()}: this release has no unconditional guarantee", err=True
+        )
     if output:
         write_text(output, file.getvalue())
     else:
@@ -148,7 +170,9 @@ def predict_command(
 @click.command("verify", short_help="Whether a release follows from what it declares.")
 @click.argument("release", metavar="RELEASE.json")
 @click.option("--domain", "about", metavar="FILE.toml", help="The domain that it has to be about.")
-@click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
+@click.option(
+    "--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest."
+)
 @click.option(
     "--ranges",
     "rests_on",
@@ -157,13 +181,18 @@ def predict_command(
 )
 @opt.program_files_option
 def verify_command(
-    release: str, about: str | None, study: str | None, rests_on: str | None, programs: tuple[str, ...]
+    release: str,
+    about: str | None,
+    study: str | None,
+    rests_on: str | None,
+    programs: tuple[str, ...],
 ) -> int:
-    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
+    """Plan again what a release declares, and refute what does not follow: bounds, noise,
+    guarantee, results.
 
-    All but the released numbers is computed again from them and from the declarations, and compared entry by
-    entry. Exit code 1 where something is refuted. No file can show that its numbers are those of a run, or
-    that the noise was drawn as it says.
+    All but the released numbers is computed again from them and from the declarations, and compared
+    entry by entry. Exit code 1 where something is refuted. No file can show that its numbers are
+    those of a run, or that the noise was drawn as it says.
     """
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.verify import Verification, taken_from, verify
@@ -187,7 +216,9 @@ def verify_command(
             digest = registered.digest
             if registered.resting is not None and not isinstance(declared, library.RangesRelease):
                 if of_ranges is None:
-                    raise DeclarationError(f"{study} releases ranges: give their release by --ranges")
+                    raise DeclarationError(
+                        f"{study} releases ranges: give their release by --ranges"
+                    )
                 registered = registered.at(of_ranges)
             if registered.question_of(declared) is None:
                 beside.append(f"study: what is declared answers no question of {study}")
@@ -197,23 +228,29 @@ def verify_command(
             if other.exists():
                 beside += taken_from(declared, name, read_release_file(other, check=False))
             else:
-                click.echo(f"note: {other.name}, from which it took steps over, is not beside it", err=True)
+                click.echo(
+                    f"note: {other.name}, from which it took steps over, is not beside it", err=True
+                )
         if of_ranges is None and (stamp := declared.public.released) is not None:
             told = f"it rests on released ranges, of SHA-256 {stamp.digest}, and none are beside it"
             click.echo(f"note: {told}: give --ranges", err=True)
         result = Verification((*result.refuted, *beside))
     show(result.blocks())
     if not declared.private:
-        click.echo(f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True)
+        click.echo(
+            f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True
+        )
     return 0 if result.holds else 1
 
 
 def _ranges_of(
     declared: BaseRelease, release: str, ranges: str | None
 ) -> tuple[RangesRelease | None, list[str]]:
-    """The ranges that a release rests on, by ``--ranges`` or beside it, and what refutes that it does.
+    """The ranges that a release rests on, by ``--ranges`` or beside it, and what refutes that it
+    does.
 
-    Raises DeclarationError where the file is no release of ranges, and where one of ranges is asked about.
+    Raises DeclarationError where the file is no release of ranges, and where one of ranges is asked
+    about.
     """
     from dp2erm_cvx.release.ranges import resting_on
     from dp2erm_cvx.release.reading import read_release_file
@@ -234,7 +271,9 @@ def _ranges_of(
 @opt.field_option(
     "ledger.ledger:Account.dataset", metavar="NAME", beside=" This one only, with every charge."
 )
-@click.option("--declare-epsilon", type=opt.Number(), help="Open the account of --dataset with this total.")
+@click.option(
+    "--declare-epsilon", type=opt.Number(), help="Open the account of --dataset with this total."
+)
 @click.option("--declare-delta", type=opt.Number(), help="Delta of that total [0].")
 @opt.field_option("ledger.ledger:Account.relation", show_default="replace-one")
 @opt.field_option("ledger.ledger:Account.composition", show_default="basic")
@@ -242,8 +281,8 @@ def _ranges_of(
 def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
     """Show the budgets in the ledger FILE, or declare the total of a data set.
 
-    A total is declared once and never changed. dp2erm run charges a study that names it before any noise is
-    drawn, and refuses what does not fit.
+    A total is declared once and never changed. dp2erm run charges a study that names it before any
+    noise is drawn, and refuses what does not fit.
     """
     book = library.Ledger(file)
     declared = {name: value for name, value in options.items() if value is not None}
@@ -274,7 +313,9 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
             (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),
             ("left", spent.left_epsilon, spent.left_delta),
         )
-        rows = [(name, *(digits_of(one, left=name == "left") for one in law)) for name, *law in sums]
+        rows = [
+            (name, *(digits_of(one, left=name == "left") for one in law)) for name, *law in sums
+        ]
         screen.print(grid("", "epsilon", "delta", rows=rows))
         if account.composition is not spent.composition:
             screen.print(f"declared: {account.composition}; {spent.composition} is in force")
@@ -291,6 +332,8 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
                 )
                 for one in account.receipts
             )
-            listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3, rows=each)
+            listed = grid(
+                "charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3, rows=each
+            )
             listed.columns[1].no_wrap = True
             screen.print(listed)

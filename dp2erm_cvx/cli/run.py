@@ -35,7 +35,9 @@ _SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
 holder_options = opt.apply(
     click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private."),
     click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private."),
-    click.option("--overlap-plot", metavar="FILE.png", help="Draw propensities by arm: not private."),
+    click.option(
+        "--overlap-plot", metavar="FILE.png", help="Draw propensities by arm: not private."
+    ),
 )
 
 
@@ -75,13 +77,16 @@ class Places:
     f"{opt.ESTIMATOR}.solver", default="first_certified", beside=" Or FILE.py:NAME of your own."
 )
 @click.option("--output", metavar="FILE", help="Of a single question, in place of --output-dir.")
-@click.option("--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question.")
+@click.option(
+    "--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question."
+)
 @holder_options
 @opt.printing_options
 def run_command(study: str, data: str | None, **options: Any) -> None:
     """Answer the questions of STUDY.toml from DATA: all are charged, or none.
 
-    The file declares all that is public: see dp2erm settings, and dp2erm check --draft, which writes one.
+    The file declares all that is public: see dp2erm settings, and dp2erm check --draft, which
+    writes one.
     """
     _check_words(data, study, options)
     with screen.progress("reading the data", total=2) as bar:
@@ -115,12 +120,16 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
 
 
 def _files(study: StudyFile, data: str | None, options: dict[str, Any]) -> dict[str, str]:
-    """The file of the release of every question. Raises DeclarationError where one should not be written."""
+    """The file of the release of every question. Raises DeclarationError where one should not be
+    written.
+    """
     names = [question.name for question in study.questions]
     book = None if study.account is None else str(study.account[0])
     if options["output"] is not None:
         if len(names) > 1:
-            raise DeclarationError(f"--output: {study.source} asks {len(names)} questions: give --output-dir")
+            raise DeclarationError(
+                f"--output: {study.source} asks {len(names)} questions: give --output-dir"
+            )
         screen.check_new(options["output"], options["force"], data, study.source, book)
         return {names[0]: options["output"]}
     folder = Path(options["output_dir"])
@@ -140,7 +149,9 @@ _PLOTS = ("love_plot", "overlap_plot")
 def _figures(
     study: StudyFile, data: str | None, files: Mapping[str, str], options: dict[str, Any]
 ) -> dict[str, dict[str, str]]:
-    """The files of the plots, by option and question. Raises DeclarationError where one cannot be drawn."""
+    """The files of the plots, by option and question. Raises DeclarationError where one cannot be
+    drawn.
+    """
     from dp2erm_cvx.data.counts import refuse
     from dp2erm_cvx.report.figures import check_figure
 
@@ -149,7 +160,12 @@ def _figures(
         for question in study.questions:
             refuse(question.known.codebook, "a table or a plot of balance", "arms")
     figures: dict[str, dict[str, str]] = {}
-    taken = [data, study.source, *files.values(), None if study.account is None else str(study.account[0])]
+    taken = [
+        data,
+        study.source,
+        *files.values(),
+        None if study.account is None else str(study.account[0]),
+    ]
     for option in asked:
         path = Path(options[option])
         check_figure(str(path))
@@ -226,13 +242,17 @@ def _by_name(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
-    """Notes on stderr about what was declared in vain, and about releases that are not to be published."""
+    """Notes on stderr about what was declared in vain, and about releases that are not to be
+    published.
+    """
     several = len(releases) > 1
     for question in study.questions:
         release = releases[question.name]
         title = f"{question.name}: " if several else ""
         if study.budget.delta and not release.guarantee.delta:
-            click.echo(f"note: {title}{release.guarantee.theorem} is pure; delta is not used", err=True)
+            click.echo(
+                f"note: {title}{release.guarantee.theorem} is pure; delta is not used", err=True
+            )
         if question.known.ranges is None:
             click.echo(f"warning: {title}{reading.NO_RANGES}", err=True)
         if not release.private:
@@ -246,7 +266,9 @@ def _show_releases(
     """The releases as JSON or in words, then all answers, what was spent and the digest."""
     releases = {name: one.release for name, one in answered.items()}
     plans = {name: one.plan for name, one in answered.items()}
-    with screen.writing("stdout"):  # behind which a disk may be full: what was charged has been told
+    with screen.writing(
+        "stdout"
+    ):  # behind which a disk may be full: what was charged has been told
         if as_json:
             told = _by_name({name: release.to_dict() for name, release in releases.items()})
             screen.print_json(told.get("", told))
@@ -264,8 +286,11 @@ def _show_releases(
         click.echo(f"written: {', '.join(files.values())}")
 
 
-def _tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = "") -> None:
-    """Messages about the records: solutions without a certificate, and the balance that was asked for.
+def _tell_holder(
+    answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = ""
+) -> None:
+    """Messages about the records: solutions without a certificate, and the balance that was asked
+    for.
 
     Parameters
     ----------
@@ -282,7 +307,9 @@ def _tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: boo
     result = answered.result
     theta = result.steps.get("theta")
     if theta is not None:
-        solutions = [theta.solution] if result.weights.substituted else [result.weights, theta.solution]
+        solutions = (
+            [theta.solution] if result.weights.substituted else [result.weights, theta.solution]
+        )
         for solution in solutions:  # of substituted weights the run has warned
             if solution is not None and not solution.certified:
                 click.echo(f"warning: {place}{solution.advice()}", err=True)
@@ -309,7 +336,12 @@ def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bo
     from dp2erm_cvx.report.caveats import weak
 
     rows = [
-        (one.name, f"{one.share:.3g}", digits_of(plan.guarantee.epsilon, 4), digits_of(plan.own.epsilon, 4))
+        (
+            one.name,
+            f"{one.share:.3g}",
+            digits_of(plan.guarantee.epsilon, 4),
+            digits_of(plan.own.epsilon, 4),
+        )
         for one, plan in zip(study.questions, plans.values(), strict=True)
     ]
     spent = math.fsum(plan.own.epsilon for plan in plans.values())
@@ -324,7 +356,9 @@ def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bo
 def _check_words(data: str | None, study: str, options: dict[str, Any]) -> None:
     """Refuse what cannot be run or written before anything is imported or read."""
     if data is None and options["planned"] is None:
-        raise DeclarationError("no data: name a CSV or Parquet file, or plan a release with --plan N")
+        raise DeclarationError(
+            "no data: name a CSV or Parquet file, or plan a release with --plan N"
+        )
     screen.check_new(options["output"], options["force"], data, study)
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
@@ -332,7 +366,9 @@ def _check_words(data: str | None, study: str, options: dict[str, Any]) -> None:
 
 
 def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None:
-    """Raise DeclarationError where a release will not be private, which ``--conditional`` consents to."""
+    """Raise DeclarationError where a release will not be private, which ``--conditional`` consents
+    to.
+    """
     from dp2erm_cvx.estimators.fitting import weaker_standings
 
     weaker = weaker_standings(plans)
@@ -343,7 +379,8 @@ def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None
 
 
 def _announce(counted: Sequence[RecordCounts], findings: Findings, *, yes: bool) -> None:
-    """Tell the data holder what becomes of the records and what a look finds, before anything is charged.
+    """Tell the data holder what becomes of the records and what a look finds, before anything is
+    charged.
 
     Raises DataError where it finds what stops a release, unless ``yes``.
     """
@@ -410,7 +447,10 @@ def _write_releases(
             if not releases:
                 click.echo("nothing was released, and the charge stays", err=True)
             elif len(releases) < len(files):
-                told = f"{', '.join(releases)} released, {len(files) - len(releases)} of {len(files)} not"
+                told = (
+                    f"{', '.join(releases)} released, {len(files) - len(releases)} of {len(files)} "
+                    "not"
+                )
                 click.echo(f"{told}; the charge stays", err=True)
     return releases
 
@@ -426,7 +466,9 @@ def _tell_charge(receipt: Receipt, ledger: str) -> None:
 
 
 def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
-    """Show what plans spend, step by step, and what is predicted of their releases; one alone has no name."""
+    """Show what plans spend, step by step, and what is predicted of their releases; one alone has
+    no name.
+    """
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.report.caveats import weak
     from dp2erm_cvx.report.plans import plan_blocks, predicted_of

@@ -80,7 +80,8 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
 def stages(bar: Progress, *, in_lines: bool = False) -> Callable[[str, int, int], None]:
     """A bar for whatever is counted; it starts anew with the next, whose steps take another time.
 
-    ``in_lines`` it is told in lines as well where there is no terminal: one in ten seconds, on stderr.
+    ``in_lines`` it is told in lines as well where there is no terminal: one in ten seconds, on
+    stderr.
     """
     (task,) = bar.task_ids
     at = ""
@@ -101,10 +102,11 @@ def stages(bar: Progress, *, in_lines: bool = False) -> Callable[[str, int, int]
 
 
 def writable(path: str | None, *inputs: str | None) -> None:
-    """Raise DeclarationError before any work is done, where a file could not or should not be written.
+    """Raise DeclarationError before any work is done, where a file could not or should not be
+    written.
 
-    ``inputs`` are files that the command reads or writes besides: neither they nor what is their name with
-    ".part", while a file is written, may be one of its own.
+    ``inputs`` are files that the command reads or writes besides: neither they nor what is their
+    name with ".part", while a file is written, may be one of its own.
     """
     if path is None:
         return
@@ -113,7 +115,10 @@ def writable(path: str | None, *inputs: str | None) -> None:
         taken = any(own[0] in other or other[0] in own for other in read)
         folder = Path(path).parent
         fine = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
-    except (OSError, ValueError):  # no name of a file: too long, or with a character that none may hold
+    except (
+        OSError,
+        ValueError,
+    ):  # no name of a file: too long, or with a character that none may hold
         taken = fine = False
     if taken:
         raise DeclarationError(f"{path}: is used by this command already: choose another file")
@@ -140,11 +145,12 @@ _ROOM = 2**16
 
 @contextmanager
 def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None]:
-    """A file, open for what the block will have to write: it gets its name when it is whole, or never.
+    """A file, open for what the block will have to write: it gets its name when it is whole, or
+    never.
 
-    Until then it is ``path.part``, locked against other processes, with room on the disk. What a process
-    that was killed left there is taken over. Raises DeclarationError in one line where it cannot be opened,
-    or where another process is at it; where ``path`` exists, unless ``force``.
+    Until then it is ``path.part``, locked against other processes, with room on the disk. What a
+    process that was killed left there is taken over. Raises DeclarationError in one line where it
+    cannot be opened, or where another process is at it; where ``path`` exists, unless ``force``.
     """
     if path is None:
         yield None
@@ -176,7 +182,9 @@ def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None
 
 
 def _taken(fd: int, part: Path) -> None:
-    """Lock the file and take room for it. Raises OSError, BlockingIOError where another process has it."""
+    """Lock the file and take room for it. Raises OSError, BlockingIOError where another process has
+    it.
+    """
     if fcntl is not None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not part.exists() or part.stat().st_ino != os.fstat(fd).st_ino:
@@ -198,7 +206,9 @@ def writing(path: str | Path) -> Iterator[None]:
     except (BrokenPipeError, DeclarationError):
         raise
     except BlockingIOError:
-        raise DeclarationError(f"{path}: another process is writing it: choose another file") from None
+        raise DeclarationError(
+            f"{path}: another process is writing it: choose another file"
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DeclarationError(f"{path}: cannot be written: {reason}") from None

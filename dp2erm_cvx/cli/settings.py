@@ -1,4 +1,6 @@
-"""``dp2erm settings``: what a question or a program may declare, as the classes themselves describe it."""
+"""``dp2erm settings``: what a question or a program may declare, as the classes themselves describe
+it.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +52,18 @@ class SettingText:
 @click.argument("name", metavar="[NAME]", required=False)
 @opt.json_option
 def settings_command(question: str, name: str | None, as_json: bool) -> None:
-    """Print the settings of a question (effect, rule, ...), of the budget, or of a program; or of NAME alone.
+    """Print the settings of a question (effect, rule, ...), of the budget, or of a program; or of
+    NAME alone.
 
-    Each has its default, what is accepted, and what it is for. A study declares them in the table of the
-    question, and dp2erm run --set NAME=VALUE puts another value over it.
+    Each has its default, what is accepted, and what it is for. A study declares them in the table
+    of the question, and dp2erm run --set NAME=VALUE puts another value over it.
     """
     listed = {one.name: one for one in _settings_of(question)}
     if name is not None:
         if name not in listed:
-            raise DeclarationError(f"{question}: no setting {name!r}; {known_names(name, sorted(listed))}")
+            raise DeclarationError(
+                f"{question}: no setting {name!r}; {known_names(name, sorted(listed))}"
+            )
         listed = {name: listed[name]}
     if as_json:
         print_json([asdict(one) for one in listed.values()])
@@ -100,7 +105,9 @@ def _settings_of(what: str) -> Iterator[SettingText]:
 
 
 def _of_question(kind: str) -> Iterator[SettingText]:
-    """The settings of a kind of question: of its outcome, of its estimator, and of what replaces its rule."""
+    """The settings of a kind of question: of its outcome, of its estimator, and of what replaces
+    its rule.
+    """
     from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
     from dp2erm_cvx.study import OUTCOME, QUESTIONS, OpenRanges, Question
 
@@ -109,7 +116,10 @@ def _of_question(kind: str) -> Iterator[SettingText]:
     if kind == "ranges":
         declared = described_settings(OpenRanges)
         form = '[low, high], { within = [low, high] } or "release"'
-        for name, default in (("columns", "released"), ("outcomes", "released, unless they have a bound")):
+        for name, default in (
+            ("columns", "released"),
+            ("outcomes", "released, unless they have a bound"),
+        ):
             yield SettingText(name, default, f"by column: must be {form}", declared[name])
         return
     yield SettingText("covariates", "those of the study", "", texts["covariates"])
@@ -131,7 +141,9 @@ def _of_question(kind: str) -> Iterator[SettingText]:
 
 
 def _of_class(
-    kind: Any, defaults: Mapping[str, str] | None = None, checks: Mapping[str, Field[Any]] | None = None
+    kind: Any,
+    defaults: Mapping[str, str] | None = None,
+    checks: Mapping[str, Field[Any]] | None = None,
 ) -> Iterator[SettingText]:
     """The settings of a dataclass or of a scheme.
 

@@ -1,4 +1,6 @@
-"""``dp2erm check`` and ``design``: from a raw table to a study file, and to the settings of a question."""
+"""``dp2erm check`` and ``design``: from a raw table to a study file, and to the settings of a
+question.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
 
-@click.command("check", short_help="What a raw table holds: for the data holder; the draft of a study.")
+@click.command(
+    "check", short_help="What a raw table holds: for the data holder; the draft of a study."
+)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @opt.study_option
 @click.option(
@@ -42,22 +46,29 @@ if TYPE_CHECKING:
     "changes",
     multiple=True,
     metavar="NAME=VALUE",
-    help="In place of what the study declares, or in a gap of the draft, such as csv.separator=; or "
-    "outcome_bound=8. Repeatable.",
+    help="In place of what the study declares, or in a gap of the draft, such as csv.separator=; "
+    "or outcome_bound=8. Repeatable.",
 )
 @opt.field_option("data.cells:Treatment.column", "--treatment", metavar="COLUMN")
 @opt.field_option("data.codebook:Codebook.outcome", metavar="COLUMN")
-@click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
+@click.option(
+    "--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared."
+)
 @click.option(
     "--program",
     metavar="FILE.py|NAME",
-    help="Of the draft: it asks a [[two_stage]] question with this program, in place of an [[effect]].",
+    help=(
+        "Of the draft: it asks a [[two_stage]] question with this program, in place of an "
+        "[[effect]]."
+    ),
 )
 def check_command(data: str, draft: str | None, program: str | None, **options: Any) -> None:
-    """Report every column of DATA: its type, missing cells, text, and what is out of the declared ranges.
+    """Report every column of DATA: its type, missing cells, text, and what is out of the declared
+    ranges.
 
     The report is NOT private, and nothing is spent. Use it to find mistakes in the file and in its
-    declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels come from elsewhere.
+    declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels come from
+    elsewhere.
     """
     if program is not None and draft is None:
         raise DeclarationError("--program is for the question of a --draft: name the draft as well")
@@ -87,10 +98,16 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
         layout = declared_by_name(CsvLayout, "csv", {**vars(layout), **(csv or {})})
         treatment, outcome = _columns(declared)
         book = library.Codebook(library.Treatment(treatment), outcome)
-        units = (book, None) if public is None else (public.codebook, public.ranges, _outcomes(options))
+        units = (
+            (book, None) if public is None else (public.codebook, public.ranges, _outcomes(options))
+        )
         update, parts = screen.stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
-        asked = [] if public is None or public.codebook is None else _asked(options["study"], changes, public)
+        asked = (
+            []
+            if public is None or public.codebook is None
+            else _asked(options["study"], changes, public)
+        )
         seen: list[Seen] = []
         first = 0
         update("parts of the table", 0, len(parts))
@@ -110,13 +127,17 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
         records += _looked_at(seen, asked)
         text = ""
         if draft is not None:
-            drafted = _drafted(cells[0], layout, (treatment, outcome), question, declared.get("ranges", {}))
+            drafted = _drafted(
+                cells[0], layout, (treatment, outcome), question, declared.get("ranges", {})
+            )
             text = filled(drafted, options["changes"])
     screen.show((*_column_blocks(cells[0].report()), *cells[0].notes(), *records))
     if draft is not None:
         screen.write_text(draft, text)
         rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
-        click.echo(f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public")
+        click.echo(
+            f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public"
+        )
 
 
 def _with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +145,9 @@ def _with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> di
     whole = dict(declared)
     if options["treatment"]:
         known = whole.get("treatment")
-        whole["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
+        whole["treatment"] = (known if isinstance(known, dict) else {}) | {
+            "column": options["treatment"]
+        }
     if options["outcome"]:
         whole["outcome_column"] = options["outcome"]
     return whole
@@ -207,7 +230,9 @@ def _record_sums(
 def _asked(
     path: str | None, changes: Sequence[str], public: library.Domain | library.OpenDomain
 ) -> list[AskedAbout]:
-    """What the questions of a file ask about its records; of one that asks none: all is adjusted for."""
+    """What the questions of a file ask about its records; of one that asks none: all is adjusted
+    for.
+    """
     from dp2erm_cvx.diagnostics.look import AskedAbout
     from dp2erm_cvx.study import read_study
 
@@ -254,8 +279,8 @@ def _records(sums: Sequence[Any], public: library.Domain | library.OpenDomain) -
     n = counts.total
     if (weights := book.sampling_weights) is not None:
         yield (
-            f"Sampling weights average {total / n:.4g} after clipping ({weights.mean:g} is declared), from 0 "
-            f"to {weights.largest:g}."
+            f"Sampling weights average {total / n:.4g} after clipping ({weights.mean:g} is "
+            f"declared), from 0 to {weights.largest:g}."
         )
     gone = {"treatment": counts.missing, "outcome": counts.absent}
     if counts.absent and book.outcome in book.missing:
@@ -274,7 +299,9 @@ def _records(sums: Sequence[Any], public: library.Domain | library.OpenDomain) -
 def _column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
     """Contents of the columns of a raw table, and what to declare, marked as not private."""
     yield heading(f"Columns of the table: {screen.NOT_PRIVATE}, for the data holder only")
-    table = grid("column", "declared as", "holds", "missing", "not as declared", "out of range", left=3)
+    table = grid(
+        "column", "declared as", "holds", "missing", "not as declared", "out of range", left=3
+    )
     for one in report:
         counts = (f"{one[name]:,}" if one[name] else "" for name in ("missing", "odd", "outside"))
         table.add_row(one["name"], one["declared"], one["holds"], *counts)
@@ -310,9 +337,9 @@ def _drafted(
     ranges
         Those that are declared; a question that releases them is proposed for all others.
 
-    It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
-    dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
-    has to read it before it is made public.
+    It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more
+    texts, or dates, on whether identifiers repeat, and on how the file is written. One cell may
+    decide that: a person has to read it before it is made public.
     """
     from dp2erm_cvx.data.cells import folded
     from dp2erm_cvx.data.counts import SamplingWeights, Unit
@@ -324,22 +351,34 @@ def _drafted(
     estimators = library.PrivateEffect, library.PrivateTwoStageERM
     kinds = library.Budget, library.Codebook, library.Domain, *estimators, library.Treatment
     said = {
-        f"{kind.__name__}_{name}": fill(opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# ")
+        f"{kind.__name__}_{name}": fill(
+            opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# "
+        )
         for kind in (*kinds, SamplingWeights, Unit)
         for name, text in described(kind.__doc__).items()
     }
-    text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
+    text = (
+        resources.files("dp2erm_cvx.cli")
+        .joinpath("templates/draft.toml.txt")
+        .read_text(encoding="utf-8")
+    )
     parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
     lines: dict[str, list[str]] = {"ranges": [], "levels": [], "others": []}
     unit, left = "", list[str]()
     for name in (name for name in cells.seen if name not in (treatment, outcome)):
         kind, number = cells.holds(name), len(cells.seen[name])
-        two = "    # an event that treatment may change? then an outcome: delete" if number == 2 else ""
+        two = (
+            "    # an event that treatment may change? then an outcome: delete"
+            if number == 2
+            else ""
+        )
         if not unit and cells.repeats_persons(name):
             column = json.dumps(name, ensure_ascii=False)
             unit = "\n" + Template(parts["unit"]).substitute(said, column=column)
         elif _LATER.search(name):
-            advice = "an outcome? ask for it in a question of its own; else declare its range or levels"
+            advice = (
+                "an outcome? ask for it in a question of its own; else declare its range or levels"
+            )
             lines["others"].append(f"# {key(name)}: {advice}")
         elif kind.startswith(("numbers", "0")):
             lines["ranges"].append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{two}')
@@ -349,9 +388,14 @@ def _drafted(
             lines["others"].append(f"# {key(name)}: {kind}, no covariate as it stands")
         else:
             lines["levels"].append(f'{key(name)} = ["{EDIT}"]{two}')
-    csv = (f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal"))
+    csv = (
+        f"{name} = {json.dumps(getattr(layout, name))}"
+        for name in ("separator", "encoding", "decimal")
+    )
     lines["csv"] = [*csv, *(["line_breaks = true"] if layout.line_breaks else [])]
-    arms = {folded(label) for label in cells.seen.get(treatment or "", ()) if not says_missing(label)}
+    arms = {
+        folded(label) for label in cells.seen.get(treatment or "", ()) if not says_missing(label)
+    }
     labels = "several" if len(arms) > 2 else "two"
     named = {"treatment": treatment, "outcome": outcome}
     return Template(parts["study"]).substitute(
@@ -400,21 +444,26 @@ def _question_text(
 @opt.field_option("design.request:DesignRequest.goal", beside=" Where STUDY asks no question.")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")
 @opt.delta_option
-@opt.field_option("data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option(
+    "data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges"
+)
 @opt.field_option("design.request:DesignRequest.replicates", type=opt.Number(), default=50)
 @opt.field_option("design.request:DesignRequest.public", metavar="FILE")
 @opt.field_option("design.samples:PublicData.source", metavar="TEXT")
 @opt.field_option("design.samples:PublicData.holdout", type=opt.Number())
 @opt.field_option("design.request:DesignRequest.seed", type=opt.Number(), default=0)
 @opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
-@click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
+@click.option(
+    "--output", metavar="FILE.toml", help="For a copy of the study with the settings that won."
+)
 @opt.json_option
 def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:
-    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the population.
+    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the
+    population.
 
-    It reads no private data and spends nothing: what --public names has to be public. Whatever is not stated
-    is guessed, and reported as such. What the question of the study declares holds for every pipeline. A file
-    that declares a domain alone will do.
+    It reads no private data and spends nothing: what --public names has to be public. Whatever is
+    not stated is guessed, and reported as such. What the question of the study declares holds for
+    every pipeline. A file that declares a domain alone will do.
     """
     import tomlkit
 
@@ -484,7 +533,9 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
     )
 
 
-def _public_data(path: str, options: dict[str, Any], domain: library.Domain) -> library.PublicData | None:
+def _public_data(
+    path: str, options: dict[str, Any], domain: library.Domain
+) -> library.PublicData | None:
     """The records that are declared public, read as the study reads its own."""
     if options["public"] is None:
         return None
@@ -493,4 +544,6 @@ def _public_data(path: str, options: dict[str, Any], domain: library.Domain) -> 
     from dp2erm_cvx.data.domain_file import declared_layout
 
     table = reading.raw_table(options["public"], declared_layout(path), domain)
-    return library.PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])
+    return library.PublicData(
+        reading.coded_data(table, domain), options["source"], options["holdout"]
+    )

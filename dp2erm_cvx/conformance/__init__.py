@@ -1,6 +1,14 @@
-"""Requirements on every program, as checks of a class, a registered name or a file, also under pytest."""
+"""Requirements on every program, as checks of a class, a registered name or a file, also under
+pytest.
+"""
 
-from dp2erm_cvx.conformance.checks import CheckStatus, Subject, checks_of, edge_records, standard_records
+from dp2erm_cvx.conformance.checks import (
+    CheckStatus,
+    Subject,
+    checks_of,
+    edge_records,
+    standard_records,
+)
 from dp2erm_cvx.conformance.run import (
     TEMPLATES,
     CheckOutcome,

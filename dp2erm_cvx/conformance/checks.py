@@ -1,4 +1,6 @@
-"""Checks of a program: what its author states by hand is searched for violations, the rest is derived."""
+"""Checks of a program: what its author states by hand is searched for violations, the rest is
+derived.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ from dp2erm_cvx.solve import Solution, solve
 
 
 class CheckStatus(enum.StrEnum):
-    """``NOTED``: nothing to pass or fail, but the reader should know; ``SKIPPED``: it is derived."""
+    """``NOTED``: nothing to pass or fail, but the reader should know; ``SKIPPED``: it is
+    derived.
+    """
 
     PASSED = "passed"
     SKIPPED = "skipped"
@@ -59,8 +63,8 @@ passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTE
 
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
-#: Sizes that checks look at, beside the few records that they search and those that are asked for: some
-#: errors begin at a size.
+#: Sizes that checks look at, beside the few records that they search and those that are asked for:
+#: some errors begin at a size.
 LARGER = (500,)
 #: Numbers that every number among the settings is multiplied by, one at a time.
 _FACTORS = (0.5, 2.0, 0.1, 10.0, 0.01, 100.0)
@@ -72,8 +76,8 @@ _CLIMB = 800
 _AT_LARGER = 3
 #: Of the audit, and the seed of all searches, unless others are asked for.
 SEARCH = SearchPlan(20_000)
-#: Records of the datasets that the audit searches, whose balance is compared, and whose certificate is asked
-#: for in advance.
+#: Records of the datasets that the audit searches, whose balance is compared, and whose certificate
+#: is asked for in advance.
 _AUDITED, _BALANCED, _REACHED = 40, 200, 400
 #: Seconds that an audit has where the searches before it left none: it looks at one pair.
 _LEAST_SECONDS = 1e-3
@@ -85,9 +89,9 @@ UNSOLVED = (InfeasibleError, SolverError, CertificateError)
 class Subject:
     """``program`` at one choice of settings; ``search`` limits all searches and has their seed.
 
-    A search ends soon after ``until``, but not before it has looked at one pair. ``sizes`` are those of
-    neighbors whose weights are compared, ``larger`` those at which a few of them are. V is told at ``n``
-    records.
+    A search ends soon after ``until``, but not before it has looked at one pair. ``sizes`` are
+    those of neighbors whose weights are compared, ``larger`` those at which a few of them are. V is
+    told at ``n`` records.
     """
 
     program: Program
@@ -105,9 +109,11 @@ class Subject:
 
     @property
     def derived(self) -> bool:
-        """True if all that sets noise follows from the declaration: no bound of an author's, none by hand.
+        """True if all that sets noise follows from the declaration: no bound of an author's, none
+        by hand.
 
-        What a release calls its author's word is searched for, and so are the library's own classes.
+        What a release calls its author's word is searched for, and so are the library's own
+        classes.
         """
         return isinstance(self.program, DeclaredProgram) and self.program.scheme.statement is None
 
@@ -118,7 +124,9 @@ class Subject:
         return public_error(self.program.at(universe), universe)
 
     def bind(self, records: Records) -> Instance:
-        """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
+        """The program on records; a second stage with unequal weights, gamma = 0.05 and random
+        noise.
+        """
         if isinstance(self.program, FirstStage):
             return self.program.instance(records)
         assert isinstance(self.program, SecondStage)
@@ -129,7 +137,9 @@ class Subject:
 
     @cached_property
     def covers_all(self) -> bool:
-        """Whether V is 2n, so that weights need no certificate, and weights 1 serve where there are none."""
+        """Whether V is 2n, so that weights need no certificate, and weights 1 serve where there are
+        none.
+        """
         if not isinstance(self.program, FirstStage) or not self.program.relations:
             return False
         with suppress(CalibrationError):
@@ -137,7 +147,9 @@ class Subject:
         return False
 
     def certified(self, records: Records) -> Solution:
-        """By whatever solver certifies first; uncertified where V is 2n. Raises what is ``UNSOLVED``."""
+        """By whatever solver certifies first; uncertified where V is 2n. Raises what is
+        ``UNSOLVED``.
+        """
         if not self.covers_all:
             return solve(self.bind(records), solver="first_certified")
         solution = solve(self.bind(records), solver="first_certified", throw=False)
@@ -146,7 +158,8 @@ class Subject:
         return solution
 
 
-#: What the theorems assume of a program, searched for violations. May raise: a program may do anything.
+#: What the theorems assume of a program, searched for violations. May raise: a program may do
+#: anything.
 Check = Callable[[Subject], Judgment]
 
 
@@ -161,7 +174,9 @@ def check_universe(n_samples: int = 60) -> MappedUniverse:
 
 
 def plain_universe(n_samples: int) -> MappedUniverse:
-    """That of the checks without an intercept, so that all columns vary, and without an arm floor."""
+    """That of the checks without an intercept, so that all columns vary, and without an arm
+    floor.
+    """
     space = Space(math.sqrt(N_FEATURES), 4.7)
     return MappedUniverse(space, n_samples, N_FEATURES)
 
@@ -186,7 +201,9 @@ def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
 
 
 def edge_records(space: Space | None = None) -> dict[str, Records]:
-    """Datasets of a space (that of the checks) that break careless code; not all keep the arm floor."""
+    """Datasets of a space (that of the checks) that break careless code; not all keep the arm
+    floor.
+    """
     rng, half = np.random.default_rng(5), np.arange(12) % 2
     X, y = rng.uniform(-1, 1, (12, N_FEATURES)), rng.normal(size=12)
     space = space or check_universe(12).space
@@ -226,7 +243,9 @@ def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
 
 
 def declaration(subject: Subject) -> Judgment:
-    """A theorem and finite constants, from public numbers: where they are derived no more is to check."""
+    """A theorem and finite constants, from public numbers: where they are derived no more is to
+    check.
+    """
     program, universe, text = subject.program, check_universe(subject.n), "Theorems 1 and 2"
     try:
         if isinstance(program, SecondStage):
@@ -243,14 +262,18 @@ def declaration(subject: Subject) -> Judgment:
 
 
 def assumed(subject: Subject) -> Judgment:
-    """What no program can be examined for: that functions see one record alone, and numbers are public."""
+    """What no program can be examined for: that functions see one record alone, and numbers are
+    public.
+    """
     universe = check_universe(_REACHED)
     text = assumed_in_words(subject.program.at(universe), universe)
     return noted(text) if text else _derived("no data of its own")
 
 
 def feasibility(subject: Subject) -> Judgment:
-    """Every dataset of the universe has a certified solution: a refusal would depend on private records."""
+    """Every dataset of the universe has a certified solution: a refusal would depend on private
+    records.
+    """
     first, error = isinstance(subject.program, FirstStage), subject.public_error
     if error is not None and math.isfinite(error):
         return _derived("every dataset is certified by design")
@@ -266,17 +289,23 @@ def feasibility(subject: Subject) -> Judgment:
         if first and (w.shape != (n,) or not np.all(np.isfinite(w))):
             return failed(f"{name}: weights have shape {w.shape} or are not finite")
         if first and (np.min(w) < 0 or abs(math.fsum(w) / n - 1) > 1e-12):
-            return failed(f"{name}: a weight is {np.min(w):.3g}, and their sum {math.fsum(w)!r}, not {n}")
+            return failed(
+                f"{name}: a weight is {np.min(w):.3g}, and their sum {math.fsum(w)!r}, not {n}"
+            )
     if missed and subject.covers_all:
         return noted(f"no weights on {', '.join(missed)}: weights 1 stand in, which V = 2n covers")
     if missed:
-        return noted(f"no weights on {', '.join(missed)}: not private, whether they exist depends on data")
+        return noted(
+            f"no weights on {', '.join(missed)}: not private, whether they exist depends on data"
+        )
     what = "certified, weights >= 0 with sum n" if first else "certified"
     return passed(f"{len(samples)} ordinary and adversarial datasets: {what}")
 
 
 def certified_in_advance(subject: Subject) -> Judgment:
-    """The public bound on the numerical error over all datasets, or what a release says without one."""
+    """The public bound on the numerical error over all datasets, or what a release says without
+    one.
+    """
     program, error = subject.program, subject.public_error
     with suppress(CalibrationError):
         if isinstance(program, FirstStage) and _universal(
@@ -289,7 +318,9 @@ def certified_in_advance(subject: Subject) -> Judgment:
 
 
 def balance(subject: Subject) -> Judgment:
-    """Largest difference of the arms' mean covariates before and after: a wrong sign makes it larger."""
+    """Largest difference of the arms' mean covariates before and after: a wrong sign makes it
+    larger.
+    """
     records = standard_records(_BALANCED)
     w, differences = subject.certified(records).value, []
     arms = [records.a == arm for arm in (0, 1)]
@@ -299,13 +330,18 @@ def balance(subject: Subject) -> Judgment:
         means = [np.average(records.covariates[arm], axis=0, weights=weights[arm]) for arm in arms]
         differences.append(float(np.max(np.abs(np.subtract(*means)))))
     before, after = differences
-    text = f"largest difference of covariate means between arms: {before:.3f} before, {after:.3f} after"
+    text = (
+        f"largest difference of covariate means between arms: {before:.3f} before, {after:.3f} "
+        "after"
+    )
     # noted only: it is no matter of privacy, and a scheme may have another target
     return passed(text) if after <= before * (1 + 1e-9) else noted(f"{text}: a wrong sign?")
 
 
 def stated_gradient(subject: Subject) -> Judgment:
-    """The movement of the gradient that is stated, at other settings too: no solve, so that it is early."""
+    """The movement of the gradient that is stated, at other settings too: no solve, so that it is
+    early.
+    """
     program = subject.program
     if subject.derived:
         return _derived()
@@ -319,18 +355,26 @@ def stated_gradient(subject: Subject) -> Judgment:
         stated = other.at(universe).stated_bound(universe)
         if stated is None or stated.gradient is None:
             return passed("no movement of a gradient is stated")
-        moved, _ = largest_gradient_movement(other, universe, stated.gradient, pairs, subject.search.seed)
+        moved, _ = largest_gradient_movement(
+            other, universe, stated.gradient, pairs, subject.search.seed
+        )
         if moved > stated.gradient * (1 + 1e-9):
-            return failed(f"{place}: the gradient moves by {moved:.4g}, and {stated.gradient:.4g} is stated")
+            return failed(
+                f"{place}: the gradient moves by {moved:.4g}, and {stated.gradient:.4g} is stated"
+            )
         largest = max(largest, moved / max(stated.gradient, 1e-300))
         places += 1
-    return passed(f"it moves by at most {largest:.0%} of what is stated, at {places} sizes and settings")
+    return passed(
+        f"it moves by at most {largest:.0%} of what is stated, at {places} sizes and settings"
+    )
 
 
 def _gradient_places(
     subject: Subject, program: WeightsProgram
 ) -> Iterator[tuple[str, WeightsProgram, MappedUniverse, int]]:
-    """Where gradients are compared, in words, and by how many pairs: first the sizes, then other settings."""
+    """Where gradients are compared, in words, and by how many pairs: first the sizes, then other
+    settings.
+    """
     few = min(subject.search.evaluations or _GRADIENTS, _GRADIENTS)
     for n in dict.fromkeys((_AUDITED, *subject.larger, subject.n)):
         for universe in _universes(program, n):
@@ -344,14 +388,20 @@ def _gradient_places(
 
 @dataclass
 class _Moved:
-    """What was found of weights on neighbors: in words where it refutes, and else how far they moved."""
+    """What was found of weights on neighbors: in words where it refutes, and else how far they
+    moved.
+    """
 
     refuted: str = ""
     largest: float = 0.0
     pairs: int = 0
 
-    def add(self, subject: Subject, pair: Pairs, universe: MappedUniverse, bound: StabilityBound) -> float:
-        """V of one pair, from below, after both datasets are solved. Raises what is ``UNSOLVED``."""
+    def add(
+        self, subject: Subject, pair: Pairs, universe: MappedUniverse, bound: StabilityBound
+    ) -> float:
+        """V of one pair, from below, after both datasets are solved. Raises what is
+        ``UNSOLVED``.
+        """
         ends = pair.records(universe.space)
         solved = [subject.certified(records) for records in ends]
         weights = [(one.value, one.certificate.output_radius) for one in solved]
@@ -392,8 +442,8 @@ def _moved(subject: Subject, universe: MappedUniverse, bound: StabilityBound, ma
 def _climbed(subject: Subject, universe: MappedUniverse, bound: StabilityBound) -> _Moved:
     """Certified movements of the pairs at the ends of one climb of V against a bound.
 
-    The climb goes by weights of the distinct records where those are known, and else by few full solves.
-    Raises what is ``UNSOLVED``.
+    The climb goes by weights of the distinct records where those are known, and else by few full
+    solves. Raises what is ``UNSOLVED``.
     """
     found = _Moved()
     surrogate = Surrogate.of(ProgramWeights(subject.first), universe)
@@ -408,8 +458,12 @@ def _climbed(subject: Subject, universe: MappedUniverse, bound: StabilityBound) 
     return found
 
 
-def _next(universe: MappedUniverse, worst: Pairs | None, turn: int, rng: np.random.Generator) -> Pairs:
-    """A change of the worst pair; without one a new pair, every other one of which face each other."""
+def _next(
+    universe: MappedUniverse, worst: Pairs | None, turn: int, rng: np.random.Generator
+) -> Pairs:
+    """A change of the worst pair; without one a new pair, every other one of which face each
+    other.
+    """
     if worst is None and turn % 2 == 1:
         facing = facing_pair(universe, turn // 2, rng)
         if facing.admissible(universe.space):
@@ -418,7 +472,9 @@ def _next(universe: MappedUniverse, worst: Pairs | None, turn: int, rng: np.rand
 
 
 def movement(subject: Subject) -> Judgment:
-    """V and the largest weight over certified solves of neighbors, where an author's bound is used."""
+    """V and the largest weight over certified solves of neighbors, where an author's bound is
+    used.
+    """
     if subject.derived:
         return _derived()
     largest = 0.0
@@ -472,21 +528,27 @@ def short_audit(subject: Subject) -> Judgment:
         if unused is not None:
             return CheckStatus.SKIPPED, unused
         if _universal(bound.V, _AUDITED, bound.w_max):
-            return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
+            return passed(
+                f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}"
+            )
         search = _shorter(subject, universe)
         audit = audit_stability(subject.first, None, universe, bounds=[bound], search=search)
     except (CalibrationError, DataError) as error:
         return noted(f"nothing to audit: {error}")
     if audit.violations:
         worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
-        return failed(f"{worst.claim.quantity.value} reaches {worst.ratio:.4g} times what is declared")
+        return failed(
+            f"{worst.claim.quantity.value} reaches {worst.ratio:.4g} times what is declared"
+        )
     if not audit.check.disagreement <= 1.0:
         return failed(f"a certificate of two solvers is wrong: {audit.check}")
     seen = f"{audit.scouted + audit.resolved:,} neighbors at n = {_AUDITED}"
     # the largest weight reaches its bound more easily, and sets no noise alone
     moved = next(one for one in audit.verdicts if one.claim.quantity is not Quantity.LARGEST)
     claim = moved.claim
-    return passed(f"{seen}: {claim.quantity} at most {moved.ratio:.0%} of its bound {claim.bound:.4g}")
+    return passed(
+        f"{seen}: {claim.quantity} at most {moved.ratio:.0%} of its bound {claim.bound:.4g}"
+    )
 
 
 def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
@@ -503,7 +565,8 @@ def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
 
 
 def other_settings(subject: Subject) -> Judgment:
-    """Movement of weights with every number among the settings times and over 2, 10 and 100, one at a time.
+    """Movement of weights with every number among the settings times and over 2, 10 and 100, one at
+    a time.
 
     Where what is used follows from what is minimized, nothing is solved.
     """
@@ -525,7 +588,9 @@ def other_settings(subject: Subject) -> Judgment:
 
 
 def _refuted_at(subject: Subject, universe: MappedUniverse) -> str:
-    """What refutes the bound of a program that was read in a universe, in words; empty if nothing does."""
+    """What refutes the bound of a program that was read in a universe, in words; empty if nothing
+    does.
+    """
     if subject.first.unused_bound(universe) is not None:
         return ""
     bound = subject.first.stability(universe)
@@ -538,7 +603,9 @@ def _refuted_at(subject: Subject, universe: MappedUniverse) -> str:
     return ""
 
 
-def _variations(program: FirstStage, universe: MappedUniverse) -> Iterator[tuple[str, float, FirstStage]]:
+def _variations(
+    program: FirstStage, universe: MappedUniverse
+) -> Iterator[tuple[str, float, FirstStage]]:
     """A setting, another value of it, and the program with that: those that can be used at all."""
     resolved = program.at(universe)
     for name in resolved.setting_fields():
@@ -570,7 +637,9 @@ BESIDE = "other settings"
 
 
 def checks_of(made: Registered, *, first: bool = False) -> dict[str, Check]:
-    """All that programs of a class or scheme are examined by at each example of settings, or the first."""
+    """All that programs of a class or scheme are examined by at each example of settings, or the
+    first.
+    """
     family = family_of(made)
     concerned = {name: check for name, (check, base) in CHECKS.items() if issubclass(family, base)}
     return {name: check for name, check in concerned.items() if first or name != BESIDE}

@@ -1,6 +1,8 @@
-"""Movement of the gradient that an author states, looked for by gradients of the declared objective alone.
+"""Movement of the gradient that an author states, looked for by gradients of the declared objective
+alone.
 
-A solve takes milliseconds or more, a gradient a fraction of that, and what is stated is about every weight.
+A solve takes milliseconds or more, a gradient a fraction of that, and what is stated is about every
+weight.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class DeclaredGradient:
         self._parameters: Params | None = None
 
     def at(self, records: Records, weights: Array) -> Array | None:
-        """The gradient (n,) at weights (n,); None where they are outside of its domain or constraints."""
+        """The gradient (n,) at weights (n,); None where they are outside of its domain or
+        constraints.
+        """
         data = self.program.data(records)
         if self._parameters is None:
             self._parameters = Params(data, embed=False)
@@ -89,9 +93,9 @@ def largest_gradient_movement(
 ) -> tuple[float, int]:
     """Largest movement of the gradient between neighbors that is found, and the pairs it took.
 
-    The search ends at the first pair that moves it beyond what is ``stated``. Half of the pairs that are
-    drawn have everybody else at one end of a direction, where functions of half spaces and of single arms
-    are at their largest; then the best pair is changed again and again.
+    The search ends at the first pair that moves it beyond what is ``stated``. Half of the pairs
+    that are drawn have everybody else at one end of a direction, where functions of half spaces and
+    of single arms are at their largest; then the best pair is changed again and again.
 
     Parameters
     ----------
@@ -141,7 +145,8 @@ def _drawn(universe: MappedUniverse, number: int, rng: np.random.Generator) -> I
 
 
 def facing_pair(universe: MappedUniverse, turn: int, rng: np.random.Generator) -> Pairs:
-    """Everybody at one end of a direction, by arm or in both, while one record jumps to the other end.
+    """Everybody at one end of a direction, by arm or in both, while one record jumps to the other
+    end.
 
     Directions are the axes in turns, and now and then one that is drawn.
 

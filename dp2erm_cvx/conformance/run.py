@@ -1,4 +1,6 @@
-"""All checks of one program, as a report or as pytest items, and the files that declare programs."""
+"""All checks of one program, as a report or as pytest items, and the files that declare
+programs.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class CheckOutcome:
 class ConformanceReport(Shown):
     """All checks of one program at one choice of settings.
 
-    A search refutes and never proves: ``passed`` says that nothing was found, not that a bound holds.
+    A search refutes and never proves: ``passed`` says that nothing was found, not that a bound
+    holds.
     """
 
     program: str
@@ -59,7 +62,9 @@ class ConformanceReport(Shown):
     @property
     def conclusion(self) -> str:
         """In one line; what a reader has to judge is no pass."""
-        failures, notes, derived = map(self.of, (CheckStatus.FAILED, CheckStatus.NOTED, CheckStatus.SKIPPED))
+        failures, notes, derived = map(
+            self.of, (CheckStatus.FAILED, CheckStatus.NOTED, CheckStatus.SKIPPED)
+        )
         if failures:
             return f"{len(failures)} failed"
         if not notes:
@@ -70,13 +75,17 @@ class ConformanceReport(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return dict(json_types(asdict(self) | {"passed": self.passed, "conclusion": self.conclusion}))
+        return dict(
+            json_types(asdict(self) | {"passed": self.passed, "conclusion": self.conclusion})
+        )
 
     @property
     def headline(self) -> str:
         """The program at its settings, and what came out, in one line."""
         verdict = self.conclusion if self.passed else "FAILED"
-        settings = ", ".join(f"{name}={one}" for name, one in self.settings.items() if one is not None)
+        settings = ", ".join(
+            f"{name}={one}" for name, one in self.settings.items() if one is not None
+        )
         program = f"{self.program} ({settings})" if settings else self.program
         return f"{program}: {verdict} ({self.kind}: {self.proved})"
 
@@ -98,9 +107,10 @@ def check_program(
     program
         A scheme, or a class of programs of the library.
     search
-        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
-        or 200 where each takes two solves in full. Its seconds are those of all searches together, each of
-        which takes half of what is left. Without a limit in seconds a seed repeats it all.
+        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000
+        neighbors, or 200 where each takes two solves in full. Its seconds are those of all searches
+        together, each of which takes half of what is left. Without a limit in seconds a seed
+        repeats it all.
     done
         Called with the outcome of every check as soon as it has ended.
     n
@@ -119,7 +129,9 @@ def check_program(
             for name, check in checks_of(program, first=index == 0).items():
                 wrong = [one.check for one in outcomes if one.status is CheckStatus.FAILED]
                 if wrong:
-                    break  # what is refuted is refuted, and what comes after would fail for the same reason
+                    # what is refuted is refuted, and what comes after would fail for the same
+                    # reason
+                    break
                 outcome = outcome_of(name, check, replace(subject, until=limit.part(0.5)))
                 outcomes.append(outcome)
                 if done is not None:
@@ -184,24 +196,36 @@ TEMPLATES = {
 def program_template(name: str, kind: str) -> str:
     """Text of a file that declares a program called ``name``.
 
-    Raises DeclarationError for a name that is no lower-case Python name or that the file needs for itself,
-    and for an unknown kind.
+    Raises DeclarationError for a name that is no lower-case Python name or that the file needs for
+    itself, and for an unknown kind.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise DeclarationError(f"name = {name!r}: must be a lower-case Python name such as my_weights")
+        raise DeclarationError(
+            f"name = {name!r}: must be a lower-case Python name such as my_weights"
+        )
     if kind not in TEMPLATES:
         raise DeclarationError(f"kind = {kind!r}: must be one of {', '.join(TEMPLATES)}")
-    text = files("dp2erm_cvx.conformance").joinpath(f"templates/{kind}.py.txt").read_text(encoding="utf-8")
+    text = (
+        files("dp2erm_cvx.conformance")
+        .joinpath(f"templates/{kind}.py.txt")
+        .read_text(encoding="utf-8")
+    )
     text = text.replace("@NAME@", name)
-    imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [
+        node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     taken = {alias.asname or alias.name for node in imports for alias in node.names}
     if name in taken:
-        raise DeclarationError(f"name = {name!r}: the file uses it for something else; choose another name")
+        raise DeclarationError(
+            f"name = {name!r}: the file uses it for something else; choose another name"
+        )
     return text
 
 
 def load_program(name_or_file: str) -> list[Registered]:
-    """Programs of a file that ends in .py, or the registered one of that name. Raises ProgramError."""
+    """Programs of a file that ends in .py, or the registered one of that name. Raises
+    ProgramError.
+    """
     if name_or_file.endswith(".py"):
         return programs_of_file(name_or_file)
     known = programs()

@@ -34,11 +34,11 @@ class Atom:
     bend : c with ``|phi'''| <= c phi''`` between kinks; ``inf`` where it grows with ``|u|``
     bend_at_zero : where it grows, c with ``|phi'''| <= (c + |u|) phi''``
     kinks : arguments at which the curvature jumps
-    absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
-    flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
-    cells : least and largest curvature on cells; by default of an even one that does not rise with ``|u|``
-    near : bound on the curvature within a distance; by default that of the cell
-    together : value, slope and curvature where they share exponentials
+    absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of
+    roundoff flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff cells :
+    least and largest curvature on cells; by default of an even one that does not rise with ``|u|``
+    near : bound on the curvature within a distance; by default that of the cell together : value,
+    slope and curvature where they share exponentials
     """
 
     kind: str
@@ -96,12 +96,12 @@ class Atom:
 def atom(kind: str, number: float = 1.0) -> Atom:
     """The atom of a kind: u, u^2, exp(u), log(1 + exp(u)), max(u, 0)^2, or one with a ``number`` k.
 
-    These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``; of weights, which are no margins,
-    also ``log``, ``entr`` (-u log u) and ``power`` (u^k). ``huber`` (Huber 1964) is u^2 up to k
-    and ``2 k |u| - k^2`` beyond; ``saturating`` is ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss of the same
-    largest slope k needs less of a ridge (Theorem 15), and ``probit`` is ``-log Phi(-u)``. There is one
-    object for each kind and number. Raises DeclarationError for another kind, and for a k that is no positive
-    size.
+    These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``; of weights, which are no
+    margins, also ``log``, ``entr`` (-u log u) and ``power`` (u^k). ``huber`` (Huber 1964) is u^2 up
+    to k and ``2 k |u| - k^2`` beyond; ``saturating`` is ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss
+    of the same largest slope k needs less of a ridge (Theorem 15), and ``probit`` is ``-log
+    Phi(-u)``. There is one object for each kind and number. Raises DeclarationError for another
+    kind, and for a k that is no positive size.
     """
     if kind not in _ATOMS:
         raise DeclarationError(f"atom {kind!r}: must be one of {', '.join(_ATOMS)}")
@@ -214,11 +214,12 @@ def _saturating(S: float) -> Atom:
 
 
 def _probit(k: float) -> Atom:
-    """``-log Phi(-u)``: with the hazard ``m = density(u) / Phi(-u)`` its slope is m, its curvature m (m - u).
+    """``-log Phi(-u)``: with the hazard ``m = density(u) / Phi(-u)`` its slope is m, its curvature
+    m (m - u).
 
-    m and the curvature rise, the latter from 0 to 1 (Sampford 1953). ``phi''' = m ((m - u) (2 m - u) - 1)``,
-    so that ``phi''' / phi'' = 2 m - u - 1 / (m - u)``. For u <= 0 it is at most ``2 m(0) + |u|``; for u > 0,
-    where ``m (m - u) < 1``, at most ``m - u <= m(0)``, and m(0) is below 0.8.
+    m and the curvature rise, the latter from 0 to 1 (Sampford 1953). ``phi''' = m ((m - u) (2 m -
+    u) - 1)``, so that ``phi''' / phi'' = 2 m - u - 1 / (m - u)``. For u <= 0 it is at most ``2 m(0)
+    + |u|``; for u > 0, where ``m (m - u) < 1``, at most ``m - u <= m(0)``, and m(0) is below 0.8.
     """
 
     def hazard(u: Array) -> Array:
@@ -252,7 +253,15 @@ def _probit(k: float) -> Atom:
 
 def _log(k: float) -> Atom:
     return Atom(
-        *("log", k, np.log, lambda u: 1.0 / u, lambda u: 1.0 / u**2, lambda u: cp.log(u), (math.inf, 0.0)),
+        *(
+            "log",
+            k,
+            np.log,
+            lambda u: 1.0 / u,
+            lambda u: 1.0 / u**2,
+            lambda u: cp.log(u),
+            (math.inf, 0.0),
+        ),
         relative=2.0,
         cells=lambda low, high: (1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)),
     )
@@ -289,7 +298,13 @@ def _power(p: float) -> Atom:
         return np.minimum(*ends), np.where((low > 0) | (p >= 1.0), np.maximum(*ends), np.inf)
 
     return Atom(
-        *("power", p, lambda u: np.asarray(u**p), lambda u: np.asarray(p * u ** (p - 1.0)), curvature),
+        *(
+            "power",
+            p,
+            lambda u: np.asarray(u**p),
+            lambda u: np.asarray(p * u ** (p - 1.0)),
+            curvature,
+        ),
         *(lambda u: cp.power(u, p), (-math.inf, math.inf)),
         relative=8.0,
         cells=cells,
@@ -324,18 +339,22 @@ _ATOMS: dict[str, Callable[[float], Atom]] = {
 
 
 def probit(u: Any) -> Any:
-    """``-log Phi(-u)``, elementwise and convex, as a CVXPY expression: Phi is the normal distribution.
+    """``-log Phi(-u)``, elementwise and convex, as a CVXPY expression: Phi is the normal
+    distribution.
 
-    ``probit(-s)`` is the loss of a probit regression at a margin s, as ``cp.logistic(-s)`` is that of a
-    logistic one, and its exponential is one over the probability. No cone has this function, so that solvers
-    of CVXPY refuse it, and those of this library take it; ``cp.log_normcdf`` is another function, near it.
+    ``probit(-s)`` is the loss of a probit regression at a margin s, as ``cp.logistic(-s)`` is that
+    of a logistic one, and its exponential is one over the probability. No cone has this function,
+    so that solvers of CVXPY refuse it, and those of this library take it; ``cp.log_normcdf`` is
+    another function, near it.
     """
     return _cvxpy_atoms.Probit(u)
 
 
 def bounded_influence(u: Any, slope: float) -> Any:
-    """``slope |u| + slope^2 (exp(-|u| / slope) - 1)``, elementwise and convex, as a CVXPY expression.
+    """``slope |u| + slope^2 (exp(-|u| / slope) - 1)``, elementwise and convex, as a CVXPY
+    expression.
 
-    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom ``saturating``).
+    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom
+    ``saturating``).
     """
     return _cvxpy_atoms.BoundedInfluence(u, slope)

@@ -1,7 +1,7 @@
 """Losses as functions of one margin: sums of atoms, and what is asked of them.
 
-Nothing about a loss is written anywhere else: the largest slope and curvature over a ball, what a gradient
-rounds, self-concordance and the CVXPY expression all follow from its atoms.
+Nothing about a loss is written anywhere else: the largest slope and curvature over a ball, what a
+gradient rounds, self-concordance and the CVXPY expression all follow from its atoms.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Part:
         return u + self.shift if self.shift else u
 
     def at(self, s: Array, error: Array) -> LossTerms:
-        """Value, derivatives and their errors at margins that are wrong by at most ``error`` (n,)."""
+        """Value, derivatives and their errors at margins that are wrong by at most ``error``
+        (n,).
+        """
         atom, c, scale, u = self.atom, self.coefficient, self.scale, self.inner(s)
         exact = self.keeps_margin
         wrong = error if exact else abs(scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
@@ -87,7 +89,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Curve:
-    """A loss ``phi(s)`` of a margin: a sum of atoms of affine functions of it, convex. Methods take (n,)."""
+    """A loss ``phi(s)`` of a margin: a sum of atoms of affine functions of it, convex. Methods take
+    (n,).
+    """
 
     parts: tuple[Part, ...]
 
@@ -97,7 +101,9 @@ class Curve:
 
     def scaled(self, factor: float) -> Curve:
         """A multiple of the loss."""
-        return Curve(tuple(Part(factor * p.coefficient, p.atom, p.scale, p.shift) for p in self.parts))
+        return Curve(
+            tuple(Part(factor * p.coefficient, p.atom, p.scale, p.shift) for p in self.parts)
+        )
 
     @property
     def is_line(self) -> bool:
@@ -118,7 +124,9 @@ class Curve:
         """Ratio c with ``|phi'''| <= c phi''`` between the kinks over ``|s| <= margin_bound``."""
         reaches = [abs(part.scale) * margin_bound + abs(part.shift) for part in self.parts]
         pairs = zip(self.parts, reaches, strict=True)
-        return max((abs(part.scale) * part.atom.bend_within(reach) for part, reach in pairs), default=0.0)
+        return max(
+            (abs(part.scale) * part.atom.bend_within(reach) for part, reach in pairs), default=0.0
+        )
 
     @property
     def kinks(self) -> tuple[float, ...]:
@@ -157,7 +165,9 @@ class Curve:
         return least, largest
 
     def at(self, s: Array, error: Array) -> LossTerms:
-        """Value, derivatives and their errors at margins that are wrong by at most ``error`` (n,)."""
+        """Value, derivatives and their errors at margins that are wrong by at most ``error``
+        (n,).
+        """
         return reduce(LossTerms.plus, (part.at(s, error) for part in self.parts))
 
     def least_curvature(self, s: Array, distance: Array) -> Array:
@@ -204,7 +214,9 @@ class Curve:
 
     @property
     def margin_units(self) -> float:
-        """Units of roundoff of what slopes are taken of, beside its margin, relative to the margin."""
+        """Units of roundoff of what slopes are taken of, beside its margin, relative to the
+        margin.
+        """
         return 0.0 if all(part.keeps_margin for part in self.parts) else 2.0
 
     def least_value(self, margin_bound: float) -> float:
@@ -224,7 +236,9 @@ class Curve:
         return float(values[place]) - gap
 
     def pull(self, margin_bound: float) -> float:
-        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged sum."""
+        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged
+        sum.
+        """
         reach = min(margin_bound, FARTHEST)
         edge = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 4000)]) * reach
         edge = np.concatenate([-edge[:0:-1], edge])
@@ -327,22 +341,29 @@ class CurvesByArm:
         return max(curve.largest_curvature(margin_bound) for curve in self.each)
 
     def rounding_units(self, margin_bound: float) -> float:
-        """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is exact."""
+        """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is
+        exact.
+        """
         return max(curve.rounding_units(margin_bound) for curve in self.each)
 
     @property
     def margin_units(self) -> float:
-        """Units of roundoff of what slopes are taken of, beside its margin, relative to the margin."""
+        """Units of roundoff of what slopes are taken of, beside its margin, relative to the
+        margin.
+        """
         return max(curve.margin_units for curve in self.each)
 
     def pull(self, margin_bound: float) -> float:
-        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged sum."""
+        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged
+        sum.
+        """
         return max(curve.pull(margin_bound) for curve in self.each)
 
 
 @dataclass(frozen=True, eq=False)
 class CurveOfRecords:
-    """The losses of records of known arms; methods take arrays of the shape of ``arm``, as of a Curve.
+    """The losses of records of known arms; methods take arrays of the shape of ``arm``, as of a
+    Curve.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Atoms of this library as atoms of CVXPY, in a file of their own, as importing CVXPY takes long."""
+"""Atoms of this library as atoms of CVXPY, in a file of their own, as importing CVXPY takes
+long.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def _canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
 
 
 def _no_cone(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
-    raise cp.error.SolverError("no cone of CVXPY has log Phi, the loss of a probit: use the solver newton")
+    raise cp.error.SolverError(
+        "no cone of CVXPY has log Phi, the loss of a probit: use the solver newton"
+    )
 
 
 CANON_METHODS[BoundedInfluence] = _canonical

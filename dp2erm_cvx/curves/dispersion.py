@@ -128,7 +128,9 @@ def _line_slope(t: Array, number: float) -> Array:
 #: Atoms by name. The number of a power is its exponent, that of a Huber function its knee.
 ATOMS = {
     "square": DispersionAtom(_square, _square_slope, _square_curvature, concave_slope=True),
-    "entropy": DispersionAtom(_entropy, _entropy_slope, _entropy_curvature, starts=0.0, concave_slope=True),
+    "entropy": DispersionAtom(
+        _entropy, _entropy_slope, _entropy_curvature, starts=0.0, concave_slope=True
+    ),
     "log": DispersionAtom(_log, _log_slope, _log_curvature, starts=0.0, concave_slope=True),
     "power": DispersionAtom(_power, _power_slope, _power_curvature, starts=0.0),
     "huber": DispersionAtom(_huber, _huber_slope, _huber_curvature),
@@ -224,7 +226,8 @@ class Dispersion:
     def largest_curvature(self, start: Array, end: Array) -> Array:
         """Bounds of phi'' between two weights each, of any shape; infinite with a kink in between.
 
-        The curvature of an atom is monotone in its argument, but for a Huber function, where 2 bounds it.
+        The curvature of an atom is monotone in its argument, but for a Huber function, where 2
+        bounds it.
         """
         total = np.zeros(np.shape(start))
         for part in self.parts:
@@ -251,7 +254,9 @@ class Dispersion:
 
     @property
     def finite_slopes(self) -> bool:
-        """Whether the slope is finite at the ends of its domain as well, as that of powers above 1 is."""
+        """Whether the slope is finite at the ends of its domain as well, as that of powers above 1
+        is.
+        """
         begun = [part for part in self.parts if math.isfinite(ATOMS[part.atom].starts)]
         return all(part.atom == "power" and part.number > 1.0 for part in begun)
 
@@ -273,7 +278,9 @@ class Dispersion:
             return "power"
         if names == ["entropy", "entropy"]:
             first, second = curved
-            balanced = math.isclose(first.scale * first.factor, -second.scale * second.factor, rel_tol=1e-12)
+            balanced = math.isclose(
+                first.scale * first.factor, -second.scale * second.factor, rel_tol=1e-12
+            )
             if first.factor * second.factor < 0 and balanced:
                 return "logit"
         return "general"

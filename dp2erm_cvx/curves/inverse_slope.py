@@ -1,8 +1,9 @@
 """Weights from their prices: the inverse of the slope of a dispersion on the box of a weight.
 
-The weight of a record at the price x is ``h_i(x)``, the minimizer of ``phi_i(w) - x w`` over its box. It is
-computed by a formula where the dispersion has one, else by safeguarded Newton steps. What is computed is then
-*enclosed*: slopes on both sides of it prove how far the exact weight may be, whatever the formula was.
+The weight of a record at the price x is ``h_i(x)``, the minimizer of ``phi_i(w) - x w`` over its
+box. It is computed by a formula where the dispersion has one, else by safeguarded Newton steps.
+What is computed is then *enclosed*: slopes on both sides of it prove how far the exact weight may
+be, whatever the formula was.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.curves.dispersion import ATOMS, Dispersion, DispersionPart
 
-#: Ends of the arguments of an exponential function: weights beyond have met any cap, or are 0 to 299 digits.
+#: Ends of the arguments of an exponential function: weights beyond have met any cap, or are 0 to
+#: 299 digits.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -690.0, 300.0
-#: Ends of powers, beyond which weights have met any end of their box that a public radius is stated for.
+#: Ends of powers, beyond which weights have met any end of their box that a public radius is stated
+#: for.
 LEAST_POWER, _LARGEST_POWER = 1e-120, 1e120
 #: Ends of the logarithms of their arguments.
 _LEAST_LOGARITHM, LARGEST_LOGARITHM = -230.0, 100.0
-#: Most steps of the safeguarded iteration; every sixth halves the bracket, which a public radius counts on.
+#: Most steps of the safeguarded iteration; every sixth halves the bracket, which a public radius
+#: counts on.
 _MOST_STEPS = 400
 #: Times that a radius is doubled before all that the box says is taken.
 _DOUBLINGS = 6
@@ -75,8 +79,16 @@ class InverseSlope:
         return np.clip(weight, low, cap), np.where(inside, rate, 0.0)
 
     def _free(self, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
-        """Weights without a base; they may leave the box, whose ends only the general iteration needs."""
-        formulas = {"square": _square, "entropy": _entropy, "log": _log, "power": _power, "logit": _logit}
+        """Weights without a base; they may leave the box, whose ends only the general iteration
+        needs.
+        """
+        formulas = {
+            "square": _square,
+            "entropy": _entropy,
+            "log": _log,
+            "power": _power,
+            "logit": _logit,
+        }
         flat = _line_slope(self.dispersion)
         curved = [part for part in self.dispersion.parts if part.atom != "line"]
         formula = formulas.get(self.dispersion.family)
@@ -99,8 +111,8 @@ class InverseSlope:
         Returns
         -------
         Array
-            Radii r_i (n,) with ``|weight_i - h_i(x_i)| <= r_i`` for every x_i within the error of the price.
-            They are the width of the box where nothing better is proved.
+            Radii r_i (n,) with ``|weight_i - h_i(x_i)| <= r_i`` for every x_i within the error of
+            the price. They are the width of the box where nothing better is proved.
         """
         widest = (self.cap - self.low) * (1.0 + 4.0 * UNIT)
         base = np.ones_like(weight) if self.base is None else self.base
@@ -114,7 +126,8 @@ class InverseSlope:
         beyond = np.where(weight <= self.low, np.maximum(beyond, 0.0), beyond)
         distance = np.abs(beyond)
         for kink in self.dispersion.kinks:
-            # The slope is given as the mean of both sides, and every price in between asks for the kink.
+            # The slope is given as the mean of both sides, and every price in between asks for the
+            # kink.
             inside = np.maximum(distance - _jump(self.dispersion, kink), 0.0)
             distance = np.where(np.abs(ratio - kink) <= slack / base, inside, distance)
         spread = price_error + slope_error + distance
@@ -145,8 +158,9 @@ class InverseSlope:
         Returns
         -------
         Array
-            Bounds (n,) of ``|xi_i|`` with ``weight_i = h_i(x_i + xi_i)``, for every x_i within the error of
-            the price. Infinite where a weight is too near an infinite slope, and at least the jump at a kink.
+            Bounds (n,) of ``|xi_i|`` with ``weight_i = h_i(x_i + xi_i)``, for every x_i within the
+            error of the price. Infinite where a weight is too near an infinite slope, and at least
+            the jump at a kink.
         """
         base = np.ones_like(weight) if self.base is None else self.base
         slack = 2.0 * self._shift(weight / base) * base
@@ -184,16 +198,21 @@ class InverseSlope:
         return np.asarray(above_start & below_end, dtype=np.bool_)
 
     def _shift(self, ratio: Array) -> Array:
-        """How far an argument of a slope may be from the weight that it was computed for, in weights.
+        """How far an argument of a slope may be from the weight that it was computed for, in
+        weights.
 
-        ``factor * w + offset`` is computed as that of a weight within three units of ``|w| + |offset /
-        factor|``; a division by the base adds one.
+        ``factor * w + offset`` is computed as that of a weight within three units of ``|w| +
+        |offset / factor|``; a division by the base adds one.
         """
-        farthest = max((abs(part.offset / part.factor) for part in self.dispersion.parts), default=0.0)
+        farthest = max(
+            (abs(part.offset / part.factor) for part in self.dispersion.parts), default=0.0
+        )
         return np.asarray(8.0 * UNIT * (np.abs(ratio) + farthest))
 
     def _slope(self, ratio: Array) -> tuple[Array, Array]:
-        """Computed slopes, and bounds of their error at the arguments that :meth:`_shift` speaks of."""
+        """Computed slopes, and bounds of their error at the arguments that :meth:`_shift` speaks
+        of.
+        """
         total = np.zeros_like(ratio)
         size = np.zeros_like(ratio)
         for part in self.dispersion.parts:
@@ -244,12 +263,15 @@ def _log(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
 
 
 def _power(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
-    """``phi'(w) = +- s k p (k w + c)^(p - 1)``, with a minus for p between 0 and 1; t is ``k w + c``."""
+    """``phi'(w) = +- s k p (k w + c)^(p - 1)``, with a minus for p between 0 and 1; t is ``k w +
+    c``.
+    """
     part = curved[0]
     exponent = part.number
     sign = -1.0 if 0.0 < exponent < 1.0 else 1.0
     leading = sign * exponent * part.scale * part.factor
-    # Prices of the other sign ask for the least weight of a rising slope, or the largest of one below 0.
+    # Prices of the other sign ask for the least weight of a rising slope, or the largest of one
+    # below 0.
     power = np.clip(price / leading, LEAST_POWER, _LARGEST_POWER)
     logarithm = np.clip(np.log(power) / (exponent - 1.0), _LEAST_LOGARITHM, LARGEST_LOGARITHM)
     inner = np.exp(logarithm)
@@ -267,7 +289,8 @@ def _logit(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
     exponent = np.clip(price / size - ratio, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
     share = 1.0 / (1.0 + np.exp(-exponent))
     complement = 1.0 / (1.0 + np.exp(exponent))
-    # Near its upper end a weight is that end less a small number, not a number near 1 times the width.
+    # Near its upper end a weight is that end less a small number, not a number near 1 times the
+    # width.
     weight = np.where(exponent > 0, high - (high - low) * complement, low + (high - low) * share)
     return weight, (high - low) * share * complement / size
 
@@ -275,7 +298,9 @@ def _logit(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
 def _jump(dispersion: Dispersion, kink: float) -> float:
     """Half of the jump of the slope at a kink."""
     sizes = [part for part in dispersion.parts if part.atom == "size"]
-    return sum(part.scale * abs(part.factor) for part in sizes if -part.offset / part.factor == kink)
+    return sum(
+        part.scale * abs(part.factor) for part in sizes if -part.offset / part.factor == kink
+    )
 
 
 def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
@@ -321,6 +346,7 @@ def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tu
         settled[open_rows] = narrow | still
     with np.errstate(divide="ignore"):
         rate = 1.0 / dispersion.curvature(weight)
-    # No weight moves at a kink; where phi is straight no rate exists, and such dispersions are refused.
+    # No weight moves at a kink; where phi is straight no rate exists, and such dispersions are
+    # refused.
     rate = np.where(kinked | ~np.isfinite(rate), 0.0, rate)
     return weight, rate

@@ -1,4 +1,6 @@
-"""Logarithms of weights as functions of one margin, which are trees of atoms and need not be convex."""
+"""Logarithms of weights as functions of one margin, which are trees of atoms and need not be
+convex.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,13 @@ _OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "entr"
 
 @dataclass(frozen=True)
 class LogWeight:
-    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs, atoms of such.
+    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs, atoms of
+    such.
 
     ``entr`` is ``-u log u`` of such a function u, which is above 0.
 
-    ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises DeclarationError for
-    another operation, and for an atom without one.
+    ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises
+    DeclarationError for another operation, and for an atom without one.
     """
 
     operation: str = "margin"
@@ -53,7 +56,9 @@ class LogWeight:
 
     def __post_init__(self) -> None:
         if self.operation not in _OPERATIONS or (self.operation == "atom" and self.atom is None):
-            raise DeclarationError(f"log weight {self.operation!r}: must be one of {', '.join(_OPERATIONS)}")
+            raise DeclarationError(
+                f"log weight {self.operation!r}: must be one of {', '.join(_OPERATIONS)}"
+            )
 
     def along(self, arm: Arms | None) -> LogWeight:
         """The function of records of these arms (n,): it is the same in either."""
@@ -68,7 +73,8 @@ class LogWeight:
         return self.evaluated(s)[0]
 
     def evaluated(self, s: Array) -> tuple[Array, Array]:
-        """h(s) at margins (n,), and the sizes (n,) of all that is added up on the way to it, 1 at least.
+        """h(s) at margins (n,), and the sizes (n,) of all that is added up on the way to it, 1 at
+        least.
 
         The value is within 16 units of roundoff of its size.
         """
@@ -91,11 +97,16 @@ class LogWeight:
                 value, size = entr(values[0]), steep * sizes[0]
             case "atom":
                 assert self.atom is not None
-                value, size = self.atom.value(values[0]), np.abs(self.atom.slope(values[0])) * sizes[0]
+                value, size = (
+                    self.atom.value(values[0]),
+                    np.abs(self.atom.slope(values[0])) * sizes[0],
+                )
         return value, size + 1.0 + np.abs(value)
 
     def enclose(self, low: Array, high: Array) -> Enclosure:
-        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes
+        count.
+        """
         inner = [part.enclose(low, high) for part in self.parts]
         zero = np.zeros_like(low)
         match self.operation:
@@ -114,7 +125,9 @@ class LogWeight:
             case "log":
                 y = inner[0]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    steepest = np.where(y.low > 0, 1 / y.low, np.inf)  # a logarithm falls without end at 0
+                    steepest = np.where(
+                        y.low > 0, 1 / y.low, np.inf
+                    )  # a logarithm falls without end at 0
                     low = np.log(np.maximum(y.low, 0))
                     return Enclosure(low, np.log(y.high), *_product(1 / y.high, steepest, y))
             case "entr":
@@ -132,7 +145,8 @@ class LogWeight:
 
     @cached_property
     def curve(self) -> Curve | None:
-        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None.
+        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or
+        None.
 
         Of a function that is cut off at constants that which is cut off.
         """
@@ -143,13 +157,21 @@ class LogWeight:
         if node.operation != "atom" or node.atom is None:
             return None
         scale, inner = node.parts[0]._multiple
-        return Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
+        return (
+            Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
+        )
 
     @property
     def cap(self) -> float | None:
-        """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for another f."""
+        """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for
+        another f.
+        """
         first, *caps = self.parts if self.operation == "minimum" else (self,)
-        if first != INVERSE_PROPENSITY or len(caps) > 1 or any(one.operation != "constant" for one in caps):
+        if (
+            first != INVERSE_PROPENSITY
+            or len(caps) > 1
+            or any(one.operation != "constant" for one in caps)
+        ):
             return None
         return math.exp(caps[0].number) if caps else math.inf
 
@@ -167,12 +189,16 @@ class LogWeight:
         return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
 
     def range(self, low: float, high: float) -> tuple[float, float]:
-        """Bounds of h over ``[low, high]``, which may be infinite: exact where it is near and monotone."""
+        """Bounds of h over ``[low, high]``, which may be infinite: exact where it is near and
+        monotone.
+        """
         far = max(-low, high) > FARTHEST
         edges = np.clip([low, high], -1e300, 1e300) if far else np.linspace(low, high, _CELLS + 1)
         with np.errstate(over="ignore", invalid="ignore"):
             bounds, ends = self.enclose(edges[:-1], edges[1:]), self.log(edges)
-        monotone = ((bounds.down >= 0) | (bounds.up <= 0)) & ~np.isnan(ends[:-1] + ends[1:]) & (not far)
+        monotone = (
+            ((bounds.down >= 0) | (bounds.up <= 0)) & ~np.isnan(ends[:-1] + ends[1:]) & (not far)
+        )
         least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), bounds.low)
         largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
         return float(np.min(least)), float(np.max(largest))
@@ -185,7 +211,9 @@ class LogWeight:
         return all(part.is_constant for part in self.parts)
 
     def of(self, tilt: Array, total: Array) -> Array:
-        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
+        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with
+        the loss.
+        """
         if self == OVERLAP:
             return np.divide(tilt, total, out=total)
         if (cap := self.cap) is not None:
@@ -205,7 +233,8 @@ class LogWeight:
         return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
 
     def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <=
+        norm``.
 
         Only the margins and the last steps round.
 
@@ -230,7 +259,8 @@ class LogWeight:
 
 @dataclass(frozen=True)
 class LogWeightsByArm:
-    """``h(s)`` of a weight exp(h) that depends on the arm of its record. Bounds are those of both arms.
+    """``h(s)`` of a weight exp(h) that depends on the arm of its record. Bounds are those of both
+    arms.
 
     Parameters
     ----------
@@ -269,13 +299,16 @@ class LogWeightsByArm:
         return max(weight.steepest(reach) for weight in self.each)
 
     def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, as of a LogWeight."""
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, as of a
+        LogWeight.
+        """
         return max(weight.error_at(dimension, row_bound, norm, offset) for weight in self.each)
 
 
 @dataclass(frozen=True, eq=False)
 class LogWeightOfRecords:
-    """Log weights of records of known arms; methods take arrays of the shape of ``arm``, as of a LogWeight.
+    """Log weights of records of known arms; methods take arrays of the shape of ``arm``, as of a
+    LogWeight.
 
     Parameters
     ----------
@@ -303,8 +336,12 @@ class LogWeightOfRecords:
         return value, size
 
     def enclose(self, low: Array, high: Array) -> Enclosure:
-        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
-        return Enclosure(*by_arm(self.arm, lambda which, of: self.each[which].enclose(low[of], high[of])))
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes
+        count.
+        """
+        return Enclosure(
+            *by_arm(self.arm, lambda which, of: self.each[which].enclose(low[of], high[of]))
+        )
 
 
 #: The log of a weight: one function for all records, or one for each arm.
@@ -345,6 +382,8 @@ def _entropy(y: Enclosure) -> Enclosure:
 def _of_atom(atom: Atom, y: Enclosure) -> Enclosure:
     at_low, at_high = atom.value(y.low), atom.value(y.high)
     down, up = atom.slope(y.low), atom.slope(y.high)
-    turning = (down < 0) & (up > 0)  # convex: its least value is inside, where all atoms here have 0
+    turning = (down < 0) & (
+        up > 0
+    )  # convex: its least value is inside, where all atoms here have 0
     least = np.where(turning, atom.value(np.zeros_like(y.low)), np.minimum(at_low, at_high))
     return Enclosure(least, np.maximum(at_low, at_high), *_product(down, up, y))

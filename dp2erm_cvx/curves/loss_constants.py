@@ -12,11 +12,12 @@ from dp2erm_cvx.errors import CalibrationError
 
 @dataclass(frozen=True)
 class RowBox:
-    """A public box that holds the rows of all records, in whose norm gradients are measured (Theorem 17).
+    """A public box that holds the rows of all records, in whose norm gradients are measured
+    (Theorem 17).
 
-    ``widths`` m (p,): rows have ``|x_j| <= m_j``. Gradients are multiples of rows, which ``slope`` bounds
-    over Theta: their size in that norm, and half their diameter. Raises DeclarationError where one is not
-    positive.
+    ``widths`` m (p,): rows have ``|x_j| <= m_j``. Gradients are multiples of rows, which ``slope``
+    bounds over Theta: their size in that norm, and half their diameter. Raises DeclarationError
+    where one is not positive.
     """
 
     widths: tuple[float, ...]
@@ -31,14 +32,15 @@ class RowBox:
 class LossConstants:
     """Constants of a second stage for calibration, derived from the Space.
 
-    ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds the
-    trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer, ``theta_bound`` bounds
-    ||theta||_2 over the feasible set (None if unbounded), ``outcome_bound`` is M', ``gradient_bound`` the
-    paper's uncentered zeta. A squared loss ``(z - <x, theta>)^2`` bounds ||x|| by ``covariate_bound`` and z
-    by ``response_bound``; ``is_mean``: x is 1. ``saturation`` is that of a loss of a margin, with weights as
-    its only factors (Theorem 15), and ``is_margin`` says that the gradients of a record are multiples of one
-    vector of its own (Theorem 16). ``box`` is that of the rows, None where coordinates have no bound of their
-    own. Raises DeclarationError naming what is not positive.
+    ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace``
+    bounds the trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer,
+    ``theta_bound`` bounds ||theta||_2 over the feasible set (None if unbounded), ``outcome_bound``
+    is M', ``gradient_bound`` the paper's uncentered zeta. A squared loss ``(z - <x, theta>)^2``
+    bounds ||x|| by ``covariate_bound`` and z by ``response_bound``; ``is_mean``: x is 1.
+    ``saturation`` is that of a loss of a margin, with weights as its only factors (Theorem 15), and
+    ``is_margin`` says that the gradients of a record are multiples of one vector of its own
+    (Theorem 16). ``box`` is that of the rows, None where coordinates have no bound of their own.
+    Raises DeclarationError naming what is not positive.
     """
 
     n_parameters: int = setting(check=whole_number, at_least=1)
@@ -59,15 +61,18 @@ class LossConstants:
         check_settings(self)
 
     def factored(self) -> LossConstants:
-        """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
+        """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem
+        13).
 
-        Gradients are farthest apart at the ends of f. Bounds that weights of sum n have a part in are left
-        out. Raises CalibrationError where no bound on the gradient is stated.
+        Gradients are farthest apart at the ends of f. Bounds that weights of sum n have a part in
+        are left out. Raises CalibrationError where no bound on the gradient is stated.
         """
         if self.gradient_bound is None:
             raise CalibrationError("no bound on the gradient is stated, which factors below 1 need")
         radius = max(self.gradient_radius, 0.5 * self.gradient_bound)
-        return replace(self, gradient_radius=radius, covariate_bound=None, response_bound=None, is_mean=False)
+        return replace(
+            self, gradient_radius=radius, covariate_bound=None, response_bound=None, is_mean=False
+        )
 
     def refuse_unbounded(self, name: str, theta_set: str) -> None:
         """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite.
@@ -76,6 +81,6 @@ class LossConstants:
         """
         if not math.isfinite(self.gradient_radius):
             raise CalibrationError(
-                f"{name}: the gradient of its loss is unbounded over {theta_set}; choose an l1 ball, an l2 "
-                "ball or a box for theta, or for a squared loss calibration = 'renyi'"
+                f"{name}: the gradient of its loss is unbounded over {theta_set}; choose an l1 "
+                "ball, an l2 ball or a box for theta, or for a squared loss calibration = 'renyi'"
             )

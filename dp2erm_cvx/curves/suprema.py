@@ -1,7 +1,8 @@
-"""Certified suprema: what every constant of a margin program is, as an upper bound close to the exact value.
+"""Certified suprema: what every constant of a margin program is, as an upper bound close to the
+exact value.
 
-A record's gradient is ``(c phi'(<z, v> + o) + t) z`` with ``||z|| <= 1``; rows of another norm bound are
-scaled by the caller. Cells have outward ends, and the larger value is returned.
+A record's gradient is ``(c phi'(<z, v> + o) + t) z`` with ``||z|| <= 1``; rows of another norm
+bound are scaled by the caller. Cells have outward ends, and the larger value is returned.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ _LINE, _BALL = 1e-9, 2e-4
 _CELLS, _MOST_CELLS = 48, 200_000
 
 
-# A :class:`~dp2erm_cvx.curves.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``, where its
-# curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``, ``curvature``, and the
-# least and largest ``curvatures`` on cells.
+# A :class:`~dp2erm_cvx.curves.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``,
+# where its curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``,
+# ``curvature``, and the least and largest ``curvatures`` on cells.
 ScalarLoss = Any
-# A :class:`~dp2erm_cvx.curves.log_weights.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
-# before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
-# ``range``, bounds of the value; ``is_clipped``, True if it has kinks, where gradients count from 0.
+# A :class:`~dp2erm_cvx.curves.log_weights.LogWeight` h: ``lipschitz``, the largest slope;
+# ``curve``, h before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value
+# and slope on cells; ``range``, bounds of the value; ``is_clipped``, True if it has kinks, where
+# gradients count from 0.
 ScalarWeight = Any
 
 
@@ -96,20 +98,22 @@ def gradient_diameter(
 ) -> float:
     """Diameter of a record's gradients at one v, the largest over ``||v|| <= reach`` (Lemma A).
 
-    ``offset``, ``factor`` (at least 0) and ``tilt`` are the public intervals of o, c and t. In a direction at
-    an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha) cos(t) + y cos(alpha)
-    sin(t)`` over the angle t of the row and y = c phi' + t; the diameter is the largest ``H(alpha) +
-    H(pi - alpha)``. Between angles a step h apart a width grows by at most ``1/cos(h/2)``, and H is taken on
-    a grid of t to second order.
+    ``offset``, ``factor`` (at least 0) and ``tilt`` are the public intervals of o, c and t. In a
+    direction at an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha)
+    cos(t) + y cos(alpha) sin(t)`` over the angle t of the row and y = c phi' + t; the diameter is
+    the largest ``H(alpha) + H(pi - alpha)``. Between angles a step h apart a width grows by at most
+    ``1/cos(h/2)``, and H is taken on a grid of t to second order.
     """
     return diameter_of_kinds((MarginGradient(loss, offset, factor, tilt),), reach)
 
 
 @lru_cache(maxsize=1024)
 def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
-    """Diameter of the gradients of records of any of these kinds at one v, ``||v|| <= reach`` (Lemma A).
+    """Diameter of the gradients of records of any of these kinds at one v, ``||v|| <= reach``
+    (Lemma A).
 
-    The support function of a union is the largest of those of its parts. See :func:`gradient_diameter`.
+    The support function of a union is the largest of those of its parts. See
+    :func:`gradient_diameter`.
 
     Parameters
     ----------
@@ -139,7 +143,9 @@ def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
 def multiple_diameter(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> Interval:
-    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, ``|s| <= reach``, and the largest."""
+    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, ``|s| <= reach``, and the
+    largest.
+    """
     low, high = _multiples(loss, reach, offset, factor, tilt)
     size, line = max(abs(low), abs(high)), _bend_of_odd_line(loss)
     if line is not None and (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)):
@@ -148,25 +154,33 @@ def multiple_diameter(
     def between(first: Array, last: Array) -> Array:
         down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
         highest = np.maximum(factor[0] * up, factor[1] * up)
-        width: Array = highest - np.minimum(factor[0] * down, factor[1] * down) + (tilt[1] - tilt[0])
+        width: Array = (
+            highest - np.minimum(factor[0] * down, factor[1] * down) + (tilt[1] - tilt[0])
+        )
         return width
 
     if not reach <= _FARTHEST:
         return high - low, size
-    width = largest_of(lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE)
+    width = largest_of(
+        lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE
+    )
     return min(high - low, width), size
 
 
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
-    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with slopes 0 in it if clipped.
+    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with slopes 0 in it if
+    clipped.
 
-    Gradients are 0 at z = 0, so that a function cut off at constants has at most the diameter of itself.
+    Gradients are 0 at z = 0, so that a function cut off at constants has at most the diameter of
+    itself.
     """
     return slope_diameter_of_kinds((MarginSlope(weight),), reach, clipped=clipped)
 
 
 @lru_cache(maxsize=256)
-def slope_diameter_of_kinds(kinds: tuple[MarginSlope, ...], reach: float, *, clipped: bool) -> float:
+def slope_diameter_of_kinds(
+    kinds: tuple[MarginSlope, ...], reach: float, *, clipped: bool
+) -> float:
     """Diameter of ``h'(<z, v> + o) z`` over the records of any of these kinds, ``||v|| <= reach``.
 
     Parameters
@@ -198,12 +212,15 @@ def slope_diameter_of_kinds(kinds: tuple[MarginSlope, ...], reach: float, *, cli
 def largest_multiple(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> float:
-    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the largest gradient of rows of norm 1."""
+    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the largest gradient of rows of norm
+    1.
+    """
     return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _ROUNDED
 
 
 def corners(x: Array, y: Array) -> NDArray[np.int64]:
-    """Numbers of the points (x, y) at which some ``a x + b y`` is largest, a >= 0 and b > 0, by falling x.
+    """Numbers of the points (x, y) at which some ``a x + b y`` is largest, a >= 0 and b > 0, by
+    falling x.
 
     Rounding may take one that is below the convex hull by less than ``_OUTWARD``.
     """
@@ -238,7 +255,10 @@ def _multiples(
     else:
         down, up = loss.ends
     # a factor of 0 leaves nothing of a slope without end
-    low, high = (min(c * down if c else 0.0 for c in factor), max(c * up if c else 0.0 for c in factor))
+    low, high = (
+        min(c * down if c else 0.0 for c in factor),
+        max(c * up if c else 0.0 for c in factor),
+    )
     return low + tilt[0], high + tilt[1]
 
 
@@ -251,13 +271,19 @@ def _bend_of_odd_line(loss: ScalarLoss) -> float | None:
 
 
 def _limacon_width(A: float, B: float) -> float:
-    """``max over t of 2 sin(t) (A cos(t) + B)``: the extreme gradients of a squared loss trace a limacon."""
+    """``max over t of 2 sin(t) (A cos(t) + B)``: the extreme gradients of a squared loss trace a
+    limacon.
+    """
     cosine = 2.0 * A / (B + math.hypot(B, math.sqrt(8.0) * A))
     return 2.0 * math.sqrt(1.0 - cosine**2) * (A * cosine + B) * _ROUNDED
 
 
-def _largest_over_radii(reach: float, width: Callable[[float, float], float], close: float = _CLOSE) -> float:
-    """Largest width over radii up to ``reach``: cells are split until their bounds agree with a value."""
+def _largest_over_radii(
+    reach: float, width: Callable[[float, float], float], close: float = _CLOSE
+) -> float:
+    """Largest width over radii up to ``reach``: cells are split until their bounds agree with a
+    value.
+    """
     edges = np.linspace(0.0, reach, 5)
     cells = [(width(float(p), float(q)), float(p), float(q)) for p, q in pairwise(edges)]
     best = width(reach, reach)
@@ -284,13 +310,17 @@ def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
 
 
 def _support_nodes(kind: MarginGradient, p: float, q: float) -> tuple[Array, Array, float]:
-    """Multiples y and angles of rows at nodes, for ``p <= ||v|| <= q``, and by how much H may exceed them."""
+    """Multiples y and angles of rows at nodes, for ``p <= ||v|| <= q``, and by how much H may
+    exceed them.
+    """
     loss = kind.loss
     offset = kind.offset
     reach = q + max(map(abs, offset))
     steep = kind.factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
     size = kind.largest(q)
-    turn = steep * (loss.bend_within(reach) * q * q + 3.0 * q) + size  # bounds g'' of g = |y| sin(alpha + t)
+    turn = (
+        steep * (loss.bend_within(reach) * q * q + 3.0 * q) + size
+    )  # bounds g'' of g = |y| sin(alpha + t)
     count = 0.5 * math.pi * math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
     t = _nodes(2 * math.ceil(min(count, _MOST_NODES / 2)), loss.kinks, (p, q), offset)
     m = np.sin(t)
@@ -304,7 +334,9 @@ def _support_nodes(kind: MarginGradient, p: float, q: float) -> tuple[Array, Arr
 
 
 def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, clipped: bool) -> float:
-    """Diameter for derivatives that need not be monotone: every cell of angles takes its largest one."""
+    """Diameter for derivatives that need not be monotone: every cell of angles takes its largest
+    one.
+    """
     t = np.linspace(-math.pi / 2, math.pi / 2, 2049)
     m = np.sin(t)
     corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
@@ -325,7 +357,12 @@ def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, clipped: b
 def _spread(y: Array, t: Array, angles: int = _ANGLES) -> float:
     """Largest ``H(alpha) + H(pi - alpha)`` over all angles, H from multiples y at row angles t."""
     alpha = np.linspace(0.0, math.pi, 2 * angles + 1)
-    across, along, sines, cosines = np.abs(y) * np.cos(t), y * np.sin(t), np.sin(alpha), np.cos(alpha)
+    across, along, sines, cosines = (
+        np.abs(y) * np.cos(t),
+        y * np.sin(t),
+        np.sin(alpha),
+        np.cos(alpha),
+    )
     half = angles + 1
     on, below = corners(across, along), corners(across, -along)
     upper = support(across[on], along[on], sines[:half], cosines[:half])
@@ -344,10 +381,11 @@ def _nodes(count: int, kinks: tuple[float, ...], radii: Interval, offset: Interv
 
 @dataclass(frozen=True)
 class Saturation:
-    """Constants of Theorems 15, 16 and 19 for ``c phi(<z, v>)`` whose curvature falls as ``|phi'|`` grows.
+    """Constants of Theorems 15, 16 and 19 for ``c phi(<z, v>)`` whose curvature falls as ``|phi'|``
+    grows.
 
-    S is the largest ``c |phi'|``, kappa the largest ``c phi''``, ``u = |phi'| / S`` and ``h = phi'' / kappa``
-    at one margin, both in [0, 1].
+    S is the largest ``c |phi'|``, kappa the largest ``c phi''``, ``u = |phi'| / S`` and ``h = phi''
+    / kappa`` at one margin, both in [0, 1].
 
     Attributes
     ----------
@@ -381,7 +419,8 @@ class Saturation:
 
     @property
     def steepness(self) -> float:
-        """A number q with ``h <= q (1 - u)`` at every margin: ``a u + k h <= a`` iff it holds for q k <= a.
+        """A number q with ``h <= q (1 - u)`` at every margin: ``a u + k h <= a`` iff it holds for q
+        k <= a.
 
         Far from s the slope still grows by the integral of phi'', at least ``phi''(s) / bend``.
         """
@@ -395,8 +434,8 @@ class Saturation:
     def largest(self, a: float, k: float, *, box: bool = False) -> float:
         """Bound on ``a ||g - g'|| + k h`` over the set of v and ordered pairs of records.
 
-        g and g' are their gradients at one v in units of M S, h is that of the first one. In a ``box``, in
-        whose norm rows have size 1, ``u + u'`` stands for the distance.
+        g and g' are their gradients at one v in units of M S, h is that of the first one. In a
+        ``box``, in whose norm rows have size 1, ``u + u'`` stands for the distance.
         """
         top = self._top if box else 1.0
         alone = max(a, self.steepness * k)
@@ -408,7 +447,9 @@ class Saturation:
         return min(anywhere, self._across(lambda apart, h: a * apart + k * h))
 
     def steepest(self, total: float, k: float, *, box: bool = False) -> float:
-        """An a with ``largest(a, k) <= total``, the largest but for rounding; 0 where there is none."""
+        """An a with ``largest(a, k) <= total``, the largest but for rounding; 0 where there is
+        none.
+        """
         share = k / total
         free = 0.5 * (1.0 - 1e-12) if share * self.steepness <= 0.5 else 0.0
         if self.in_a_ball and share < 0.5:  # at least half of the sum is a d
@@ -434,18 +475,22 @@ class Saturation:
         far = 40.0 / self.loss.bend
         reach = min(self.ball, far) if box else far
         at, ends = self._at, (-reach, reach)
-        searched = largest_of(lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE)
+        searched = largest_of(
+            lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE
+        )
         if reach < far:
             return searched
         # a loss may bend again out there, as a sum of shifted ones does
         tails = self.loss.curvatures(np.array([-math.inf, far]), np.array([-far, math.inf]))[1]
-        return max(searched, float(np.max(value(np.ones(2), tails * (self.factor / self.curvature)))))
+        return max(
+            searched, float(np.max(value(np.ones(2), tails * (self.factor / self.curvature))))
+        )
 
     def _across(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
 
-        Angles t of rows to v have margins ``rho sin t``, and the parts of g and g' across v are opposite at
-        worst (page of calibrations).
+        Angles t of rows to v have margins ``rho sin t``, and the parts of g and g' across v are
+        opposite at worst (page of calibrations).
         """
         ball, unit, flat = self.ball, self.factor / self.slope, self.factor / self.curvature
         steep = math.hypot(1.0, ball * self.curvature / self.slope)
@@ -468,18 +513,24 @@ class Saturation:
 def _steepest(curve: Saturation, share: float, box: bool) -> float:
     if box:
         top = curve._top
-        return (1.0 - 3.0 * _LINE) / curve._along(lambda u, h: (top + u) / (1.0 - share * h), box=True)
+        return (1.0 - 3.0 * _LINE) / curve._along(
+            lambda u, h: (top + u) / (1.0 - share * h), box=True
+        )
     # at least half of the sum is a d, and it may be found too large by this
     return (1.0 - 3.0 * _BALL) / curve._across(lambda apart, h: apart / (1.0 - share * h))
 
 
 def largest_of(
-    bounds: Callable[[Array, float], tuple[Array, Array]], ends: Interval, variables: int, close: float
+    bounds: Callable[[Array, float], tuple[Array, Array]],
+    ends: Interval,
+    variables: int,
+    close: float,
 ) -> float:
-    """Upper bound of a function over a cube, by cells that are cut in half until one is close to a value.
+    """Upper bound of a function over a cube, by cells that are cut in half until one is close to a
+    value.
 
-    ``bounds`` has the value at the centers ``(variables, m)`` of cells, one row of them for one variable, and
-    an upper bound on the cells, which reach ``width`` to either side.
+    ``bounds`` has the value at the centers ``(variables, m)`` of cells, one row of them for one
+    variable, and an upper bound on the cells, which reach ``width`` to either side.
     """
     width = (ends[1] - ends[0]) / (2 * _CELLS)
     ticks = ends[0] + width * (2 * np.arange(_CELLS) + 1)

@@ -45,7 +45,9 @@ def declared_pair(name: str, declared: object) -> tuple[str, str]:
     """The names of two different columns to cross. Raises DeclarationError for anything else."""
     columns = list_of(name, declared, one_line, '["age", "stage"]')
     if len(columns) != 2:
-        raise DeclarationError(f"{name} = {brief(list(columns))}: two columns are crossed, no other number")
+        raise DeclarationError(
+            f"{name} = {brief(list(columns))}: two columns are crossed, no other number"
+        )
     first, second = columns
     if first == second:
         raise DeclarationError(f"{name}: {brief(first)} is crossed with itself: name two columns")
@@ -65,8 +67,12 @@ def number_in_words(number: float) -> str:
     return short if float(short) == number else repr(number)
 
 
-def bin_places(cuts: Sequence[float], numbers: NDArray[np.float64], missing: int) -> NDArray[np.int64]:
-    """The place (n,) of the bin of every number; that of a number that is missing is ``missing``."""
+def bin_places(
+    cuts: Sequence[float], numbers: NDArray[np.float64], missing: int
+) -> NDArray[np.int64]:
+    """The place (n,) of the bin of every number; that of a number that is missing is
+    ``missing``.
+    """
     places = np.searchsorted(np.array(cuts), numbers, side="right")
     return np.where(np.isnan(numbers), missing, places)
 
@@ -97,13 +103,16 @@ def crossed_name(pair: tuple[str, str]) -> str:
 
 def crossed_levels(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
     """Names of the levels of two crossed columns: those of the second within each of the first."""
-    return tuple(f"{one or 'missing'}, {other or 'missing'}" for one, other in product(first, second))
+    return tuple(
+        f"{one or 'missing'}, {other or 'missing'}" for one, other in product(first, second)
+    )
 
 
 def crossed_places(
     first: NDArray[np.int64], second: NDArray[np.int64], sizes: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """The place (n,) among crossed levels; behind all of them where one of the columns has no level.
+    """The place (n,) among crossed levels; behind all of them where one of the columns has no
+    level.
 
     Parameters
     ----------

@@ -38,17 +38,23 @@ R = TypeVar("R")
 
 
 def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
-    """The columns of the rows of a block that count, of every ``parts``-th person, the last of them."""
+    """The columns of the rows of a block that count, of every ``parts``-th person, the last of
+    them.
+    """
     *_, counts, person = columns = [getattr(block, name) for name in names]
     counted = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0
     rows = np.flatnonzero((person >= 0) & (person % parts == part) & counted)
     return [column[rows] for column in columns]
 
 
-def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str) -> Iterator[Any]:
-    """Results of ``make`` on columns ``names``, all rows of a person together, for as many as memory holds.
+def _of_persons(
+    blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str
+) -> Iterator[Any]:
+    """Results of ``make`` on columns ``names``, all rows of a person together, for as many as
+    memory holds.
 
-    Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to the bit.
+    Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to
+    the bit.
     """
     parts = max(-(-8 * blocks.n_samples * width // pieces_of.KEEP), 1)
     for part in range(parts):
@@ -61,14 +67,15 @@ def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *name
 class BlockedDataset:
     """Raw records in blocks, read again in every pass: never are all of them in memory.
 
-    Made by :meth:`read`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given to an estimator in place of
-    X, a and y::
+    Made by :meth:`read`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given to an estimator
+    in place of X, a and y::
 
         data = BlockedDataset.read("records/", treatment="a", outcome="y")
         PrivateEffect(domain, Budget(1.0)).fit(data)
 
-    What is released is what a fit in memory releases, whatever the blocks and the workers: each record
-    depends on itself alone, and sums over blocks are added in one order. The number of records is public.
+    What is released is what a fit in memory releases, whatever the blocks and the workers: each
+    record depends on itself alone, and sums over blocks are added in one order. The number of
+    records is public.
 
     Attributes
     ----------
@@ -105,12 +112,18 @@ class BlockedDataset:
         return self.persons or sum(self.pieces.rows)
 
     def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
-        """``function`` of every block; of persons of the rows that count, all those of one together."""
+        """``function`` of every block; of persons of the rows that count, all those of one
+        together.
+        """
         if self.persons is None:
             return self.blocks.map(function)
         book = None if self.coded_by is None else self.coded_by.codebook
-        how: Any = {name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")}
-        make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
+        how: Any = {
+            name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")
+        }
+        make = partial(
+            DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how
+        )
         names = ("X", "a", "y", "sampling", "person")
         return list(map(function, _of_persons(self.blocks, make, len(self.columns) + 4, *names)))
 
@@ -134,19 +147,20 @@ class BlockedDataset:
         Parameters
         ----------
         path
-            Files follow each other by their names, by which workers of a cluster have to reach them; names
-            of folders such as ``year=2020`` below it are columns. ``s3://...`` and others are read where the
-            package of fsspec for them is installed. A row group has to fit into the memory of a worker.
-            Every pass parses CSV anew: Parquet is faster.
+            Files follow each other by their names, by which workers of a cluster have to reach
+            them; names of folders such as ``year=2020`` below it are columns. ``s3://...`` and
+            others are read where the package of fsspec for them is installed. A row group has to
+            fit into the memory of a worker. Every pass parses CSV anew: Parquet is faster.
         treatment, outcome
             Names of their columns.
         covariates
             Names of the others; None for all of them.
         layout
-            How a CSV file is written. Each line is one record, and one that is none has empty cells.
+            How a CSV file is written. Each line is one record, and one that is none has empty
+            cells.
 
-        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not installed,
-        and for CSV that is packed or in UTF-16, or whose cells go on in the next line.
+        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not
+        installed, and for CSV that is packed or in UTF-16, or whose cells go on in the next line.
         """
         return cls._of(file_pieces(path, layout), treatment, outcome, covariates)
 
@@ -154,20 +168,24 @@ class BlockedDataset:
     def from_dask(
         cls, frame: Any, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> BlockedDataset:
-        """Blocks of a Dask data frame, whose partitions are counted and then made anew in every pass.
+        """Blocks of a Dask data frame, whose partitions are counted and then made anew in every
+        pass.
 
         Arguments are those of :meth:`read`. Raises DeclarationError for what is no Dask data frame.
         """
         return cls._of(frame_pieces(frame), treatment, outcome, covariates)
 
     @classmethod
-    def from_dask_arrays(cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None) -> BlockedDataset:
+    def from_dask_arrays(
+        cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None
+    ) -> BlockedDataset:
         """Blocks of Dask arrays, whose chunks are made anew in every pass; as :meth:`from_dask`.
 
         Parameters
         ----------
         X
-            (n, p) covariates. A chunk of rows has to fit into the memory of a worker, with all columns.
+            (n, p) covariates. A chunk of rows has to fit into the memory of a worker, with all
+            columns.
         a, y
             (n,) treatments and outcomes. Their chunks may be others than those of X.
         columns
@@ -190,17 +208,22 @@ class BlockedDataset:
         return cls(pieces, tables, tables.then(made), chosen, treatment, outcome, _made=made)
 
     def coded(self, public: Public) -> BlockedDataset:
-        """A coded dataset, by the codebook of a domain: :meth:`~dp2erm_cvx.data.dataset.Dataset.coded`.
+        """A coded dataset, by the codebook of a domain:
+        :meth:`~dp2erm_cvx.data.dataset.Dataset.coded`.
 
-        Treatments and outcomes stay the columns that they are here, whatever the codebook calls them.
-        Raises DataError for a column that is not there, DeclarationError where the covariates of levels are
-        not declared.
+        Treatments and outcomes stay the columns that they are here, whatever the codebook calls
+        them. Raises DataError for a column that is not there, DeclarationError where the covariates
+        of levels are not declared.
         """
         book = public.codebook
         assert book is not None
         if public.columns is None and book.renames:
-            raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
-        names = public.columns or tuple(column for column in self.columns if column not in book.no_covariates)
+            raise DeclarationError(
+                "levels and missing values need named ranges: those of Codebook.ranges"
+            )
+        names = public.columns or tuple(
+            column for column in self.columns if column not in book.no_covariates
+        )
         arm, outcome, unit = self.treatment, self.outcome, book.unit
         raw = (arm, outcome, *book.columns(names), *book.beside)
         written = {name for name in raw if book.reads_texts(name)}
@@ -216,7 +239,9 @@ class BlockedDataset:
             persons = (tables.placed(numbers),)
 
         def made(table: Table, *person: NDArray[np.int64]) -> Dataset:
-            return DatasetBlock.coded(public, table, table.cells(arm), table.cells(outcome), names, *person)
+            return DatasetBlock.coded(
+                public, table, table.cells(arm), table.cells(outcome), names, *person
+            )
 
         blocks = tables.then(made, *persons)
         how: dict[str, Any] = {"coded_by": public, "_made": made, "_beside": persons}
@@ -236,16 +261,19 @@ class BlockedDataset:
         beside
             Arrays (n, ...) and ``range(n)``, of which the function gets the rows of its block.
 
-        The records are those of all covariates: a dataset that :meth:`restricted` made has no tables.
+        The records are those of all covariates: a dataset that :meth:`restricted` made has no
+        tables.
         """
         assert self._made is not None
         both = partial(_with_records, self._made, len(self._beside), function)
         return self.tables.total(both, add, *self._beside, *beside)
 
     def declared(self, public: Public) -> BlockedDataset:
-        """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes them.
+        """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes
+        them.
 
-        It raises the same. Where no codebook is declared, what is no record is found by a pass over all.
+        It raises the same. Where no codebook is declared, what is no record is found by a pass over
+        all.
         """
         coded = public.codebook is not None
         data = self.coded(public) if coded and self.coded_by != public else self
@@ -258,28 +286,39 @@ class BlockedDataset:
         return data
 
     def check_workers(self) -> None:
-        """Compare the workers of a cluster with this process, and let each open the files, before a charge.
+        """Compare the workers of a cluster with this process, and let each open the files, before a
+        charge.
 
-        Without a cluster nothing is done. Raises WorkerError, and FileError for a file that a worker cannot
-        reach.
+        Without a cluster nothing is done. Raises WorkerError, and FileError for a file that a
+        worker cannot reach.
         """
         cluster = cluster_in_force()
         if cluster is not None:
             cluster.check(self.pieces.opener())
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
-        """A dataset of these covariates alone, by number and in this order; then their ``curves``."""
+        """A dataset of these covariates alone, by number and in this order; then their
+        ``curves``.
+        """
         names = tuple(self.columns[index] for index in columns)
         blocks = self.blocks.then(methodcaller("restricted", list(columns), curves))
-        return replace(self, blocks=blocks, columns=names + (() if curves is None else curves.names(names)))
+        return replace(
+            self, blocks=blocks, columns=names + (() if curves is None else curves.names(names))
+        )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
-        """The records in ``domain`` that ``make`` makes of every block, kept as far as there is memory."""
+        """The records in ``domain`` that ``make`` makes of every block, kept as far as there is
+        memory.
+        """
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        width = n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
+        width = (
+            n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
+        )
         blocks, book = self.blocks, domain.codebook
         if book is not None and book.unit is not None:
-            counts = blocks.map(lambda block: (domain.factors(block.sampling, len(block.a)), block.person))
+            counts = blocks.map(
+                lambda block: (domain.factors(block.sampling, len(block.a)), block.person)
+            )
             repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
             blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
         held = blocks.then(partial(_arrays_of, make)).persisted(8 * blocks.n_samples * width)
@@ -288,7 +327,11 @@ class BlockedDataset:
 
 
 def _with_records(
-    made: Callable[..., Dataset], own: int, function: Callable[..., R], table: Table, *beside: Beside
+    made: Callable[..., Dataset],
+    own: int,
+    function: Callable[..., R],
+    table: Table,
+    *beside: Beside,
 ) -> R:
     return function(table, made(table, *beside[:own]), *beside[own:])
 
@@ -304,7 +347,9 @@ def _arrays_mapped(
 
 
 class _ViewsOfBlocks(Blocks[Records]):
-    """Views of the records of blocks, as they are of records in memory, so that sums have one order."""
+    """Views of the records of blocks, as they are of records in memory, so that sums have one
+    order.
+    """
 
     here = False
 
@@ -313,9 +358,13 @@ class _ViewsOfBlocks(Blocks[Records]):
         self._blocks = blocks
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
-        return list(itertools.chain.from_iterable(self._blocks.map(partial(_of_views, function), *beside)))
+        return list(
+            itertools.chain.from_iterable(self._blocks.map(partial(_of_views, function), *beside))
+        )
 
-    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+    def total(
+        self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
+    ) -> R:
         return self._blocks.total(partial(_total_of_views, function, add), add, *beside)
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
@@ -335,13 +384,19 @@ def _total_of_views(
     return add(block.blocks.map(function, *beside))
 
 
-def _column_of_views(function: Callable[..., NDArray[Any]], block: Records, *beside: Beside) -> NDArray[Any]:
+def _column_of_views(
+    function: Callable[..., NDArray[Any]], block: Records, *beside: Beside
+) -> NDArray[Any]:
     return np.concatenate(block.blocks.map(function, *beside))
 
 
 def _aligned(space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
-    """The records of a block: products of arrays that came back misaligned from a disk round differently."""
-    return Records.of(space, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
+    """The records of a block: products of arrays that came back misaligned from a disk round
+    differently.
+    """
+    return Records.of(
+        space, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays]
+    )
 
 
 def _replaced(index: int, X: Array, a: int, block: Records, numbers: range) -> Records:
@@ -374,7 +429,12 @@ class RecordBlocks(Records):
     n_columns: int
 
     def __init__(
-        self, blocks: DaskBlocks[Records], space: Space, n_columns: int, width: int, made_bytes: int = 0
+        self,
+        blocks: DaskBlocks[Records],
+        space: Space,
+        n_columns: int,
+        width: int,
+        made_bytes: int = 0,
     ) -> None:
         own = {"n_columns": n_columns, "_width": width, "_made_bytes": made_bytes}
         self.__dict__.update(_blocks=blocks, space=space, **own)
@@ -439,9 +499,9 @@ class RecordBlocks(Records):
     def _refuse(self, what: str) -> NoReturn:
         size = size_text(8 * self.n_samples * (self.n_columns + 2))
         raise ProgramError(
-            f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
-            f"program of sums over records, or read the {size} of {self.n_samples:,} records "
-            "into memory"
+            f"the {what} of all records are asked for at once, and this dataset is read in blocks: "
+            f"choose a program of sums over records, or read the {size} of {self.n_samples:,} "
+            "records into memory"
         )
 
 

@@ -11,13 +11,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-#: Records of a block. Sums are added in a tree that these alone decide, not who computed which of them.
+#: Records of a block. Sums are added in a tree that these alone decide, not who computed which of
+#: them.
 BLOCK = 2**16
-#: Records of a view of arrays in memory, few enough for what is made of them to stay in a cache. As both are
-#: powers of 2, sums over views are those over blocks.
+#: Records of a view of arrays in memory, few enough for what is made of them to stay in a cache. As
+#: both are powers of 2, sums over views are those over blocks.
 VIEW = 2**13
-#: Results of blocks that are added up together, and then what came of them: a power of 2 as well, so that a
-#: sum in a tree is the same however its parts are grouped.
+#: Results of blocks that are added up together, and then what came of them: a power of 2 as well,
+#: so that a sum in a tree is the same however its parts are grouped.
 GROUP = 8
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ class KeptColumn:
     parts: Sequence[Any]
 
 
-#: What stands beside records, a row of each: an array (n, ...), one that is kept where the blocks are, or the
-#: numbers of all records.
+#: What stands beside records, a row of each: an array (n, ...), one that is kept where the blocks
+#: are, or the numbers of all records.
 Beside = NDArray[Any] | KeptColumn | range
 
 
@@ -59,21 +60,24 @@ class Blocks(abc.ABC, Generic[T]):
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """``function(block, *rows)`` of every block, in their order: one pass over the records.
 
-        ``beside`` are arrays (n, ...), of which the function gets the rows of its block, and ``range(n)``
-        tells it their numbers. Where blocks are in other processes it has to be picklable, and what it
-        returns should be small.
+        ``beside`` are arrays (n, ...), of which the function gets the rows of its block, and
+        ``range(n)`` tells it their numbers. Where blocks are in other processes it has to be
+        picklable, and what it returns should be small.
         """
 
-    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
-        """What ``add`` makes of ``function(block, *rows)`` of all blocks: one pass over the records.
+    def total(
+        self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
+    ) -> R:
+        """What ``add`` makes of ``function(block, *rows)`` of all blocks: one pass over the
+        records.
 
         Parameters
         ----------
         function
             As in :meth:`map`.
         add
-            Adds some results that follow each other. It is called on groups of neighbors, then on groups of
-            what it made of these: the number of records alone decides of which.
+            Adds some results that follow each other. It is called on groups of neighbors, then on
+            groups of what it made of these: the number of records alone decides of which.
         beside
             As in :meth:`map`.
         """
@@ -81,7 +85,8 @@ class Blocks(abc.ABC, Generic[T]):
         return added_up([add(group) for group in groups], add)
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
-        """An array (n, ...) for later passes, of the rows that ``function(block, *rows)`` makes of a block.
+        """An array (n, ...) for later passes, of the rows that ``function(block, *rows)`` makes of
+        a block.
 
         It stays where the blocks are, in memory as a read-only array.
         """
@@ -103,7 +108,9 @@ class Blocks(abc.ABC, Generic[T]):
 class _Then(Blocks[S]):
     """What a function makes of blocks, in every pass."""
 
-    def __init__(self, blocks: Blocks[Any], function: Callable[..., S], beside: tuple[Beside, ...]) -> None:
+    def __init__(
+        self, blocks: Blocks[Any], function: Callable[..., S], beside: tuple[Beside, ...]
+    ) -> None:
         self.n_samples = blocks.n_samples
         self.here = blocks.here
         self._blocks, self._function, self._beside = blocks, function, beside
@@ -114,7 +121,9 @@ class _Then(Blocks[S]):
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         return self._blocks.map(self._and(function), *self._beside, *beside)
 
-    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+    def total(
+        self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
+    ) -> R:
         return self._blocks.total(self._and(function), add, *self._beside, *beside)
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
@@ -124,7 +133,9 @@ class _Then(Blocks[S]):
         return self._blocks.placed(beside)
 
 
-def _composed(first: Callable[..., Any], own: int, last: Callable[..., R], block: Any, *beside: Any) -> R:
+def _composed(
+    first: Callable[..., Any], own: int, last: Callable[..., R], block: Any, *beside: Any
+) -> R:
     return last(first(block, *beside[:own]), *beside[own:])
 
 
@@ -176,7 +187,9 @@ def in_groups(parts: Sequence[R], size: int) -> list[Sequence[R]]:
 
 
 def added_up(parts: Sequence[R], add: Callable[[Sequence[R]], R]) -> R:
-    """What ``add`` makes of all parts, ``GROUP`` neighbors at a time and then of what it made of these."""
+    """What ``add`` makes of all parts, ``GROUP`` neighbors at a time and then of what it made of
+    these.
+    """
     while len(parts) > 1:
         parts = [add(group) for group in in_groups(parts, GROUP)]
     return parts[0]
@@ -199,7 +212,9 @@ def itself(block: T) -> T:
 
 
 def tree_sum(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The sum of arrays of one shape, neighbors first: each is added at most ``ceil(log2(len))`` times."""
+    """The sum of arrays of one shape, neighbors first: each is added at most ``ceil(log2(len))``
+    times.
+    """
     rows = list(parts)
     while len(rows) > 1:
         paired = [rows[k] + rows[k + 1] for k in range(0, len(rows) - 1, 2)]

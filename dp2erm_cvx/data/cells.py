@@ -1,4 +1,6 @@
-"""Public rules of cells: how they are read, which records a study is about, the arms of a treatment."""
+"""Public rules of cells: how they are read, which records a study is about, the arms of a
+treatment.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,13 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _SIGNS = ("<=", ">=", "<", ">")
 #: What may separate groups of thousands, in the words of a message.
-_SEPARATORS = {".": "a point", ",": "a comma", "'": "an apostrophe", " ": "a blank", "_": "an underscore"}
+_SEPARATORS = {
+    ".": "a point",
+    ",": "a comma",
+    "'": "an apostrophe",
+    " ": "a blank",
+    "_": "an underscore",
+}
 #: What stands for an apostrophe or for a minus sign in some files.
 _PLAIN_SIGNS = str.maketrans({"\u2019": "'", "\u2212": "-", "\u2013": "-", "\u2010": "-"})
 #: Fields of a rule that say how numbers are written.
@@ -79,7 +87,8 @@ def _factor_of_percent(name: str, value: object) -> float:
     """What a number with a percent sign is multiplied by."""
     if value not in (1, 0.01) or isinstance(value, bool):
         raise DeclarationError(
-            f"{name} = {brief(value)}: must be 1, where 12% counts as 12, or 0.01, where it counts as 0.12"
+            f"{name} = {brief(value)}: must be 1, where 12% counts as 12, or 0.01, where it counts "
+            "as 0.12"
         )
     return public_number(name, value)
 
@@ -103,7 +112,9 @@ def _date(name: str, value: object) -> str:
     try:
         return datetime.date.fromisoformat(str(value)).isoformat()
     except ValueError:
-        raise DeclarationError(f"{name} = {brief(value)}: must be a date, such as 2020-01-31") from None
+        raise DeclarationError(
+            f"{name} = {brief(value)}: must be a date, such as 2020-01-31"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -113,36 +124,44 @@ class CellRule:
     Parameters
     ----------
     synonyms
-        For each label how else it may be written; case and blanks do not count. Other cells stay as they are.
+        For each label how else it may be written; case and blanks do not count. Other cells stay as
+        they are.
     units
-        What a number is multiplied by, for each label of ``unit_column``. With another label, or none that is
-        declared, it is missing.
+        What a number is multiplied by, for each label of ``unit_column``. With another label, or
+        none that is declared, it is missing.
     unit_column
         The column that holds the unit of every record.
     since
-        A date: cells are dates, in ISO format or in ``date_format``, and count as days since this one.
+        A date: cells are dates, in ISO format or in ``date_format``, and count as days since this
+        one.
     date_format
         In the directives of ``strptime``, such as ``"%d.%m.%Y"``.
     censored
         Whether ``>89``, ``<0.1`` and ``90+`` count as the number that they name.
     thousands
-        What separates groups of three digits: ``"."`` where 1.234 is above a thousand, ``","``, ``"'"``,
-        ``" "`` or ``"_"``. A cell whose groups are of another length is missing. Texts alone are read so.
+        What separates groups of three digits: ``"."`` where 1.234 is above a thousand, ``","``,
+        ``"'"``, ``" "`` or ``"_"``. A cell whose groups are of another length is missing. Texts
+        alone are read so.
     decimal
-        The decimal sign of texts, ``"."`` or ``","``. Default: a comma where points separate thousands.
+        The decimal sign of texts, ``"."`` or ``","``. Default: a comma where points separate
+        thousands.
     percent
-        What a number with a percent sign is multiplied by: 1, so that ``12%`` counts as 12, or 0.01. Numbers
-        without the sign stay what they are.
+        What a number with a percent sign is multiplied by: 1, so that ``12%`` counts as 12, or
+        0.01. Numbers without the sign stay what they are.
     missing_codes
-        Numbers and labels that stand for a missing cell, such as -9 and 999; they are compared before units.
+        Numbers and labels that stand for a missing cell, such as -9 and 999; they are compared
+        before units.
 
-    Each of them maps a cell, with that of the unit of the same record, by public constants alone, so that a
-    record depends on its own cells (Theorem 10) and every bound is that of the declared range.
+    Each of them maps a cell, with that of the unit of the same record, by public constants alone,
+    so that a record depends on its own cells (Theorem 10) and every bound is that of the declared
+    range.
 
     Raises DeclarationError naming the entry.
     """
 
-    synonyms: Mapping[str, Sequence[str]] = setting(Named({}), by_name, entry=_spellings, key=label_of)
+    synonyms: Mapping[str, Sequence[str]] = setting(
+        Named({}), by_name, entry=_spellings, key=label_of
+    )
     units: Mapping[str, float] = setting(Named({}), by_name, entry=public_size, key=label_of)
     unit_column: str | None = setting(None, one_line)
     since: str | None = setting(None, _date)
@@ -158,9 +177,13 @@ class CellRule:
         if (self.unit_column is None) == bool(self.units):
             raise DeclarationError("units and unit_column: declare both, or neither")
         if self.date_format is not None and (self.since is None or "%" not in self.date_format):
-            raise DeclarationError('date_format: needs since beside it, and directives such as "%d.%m.%Y"')
+            raise DeclarationError(
+                'date_format: needs since beside it, and directives such as "%d.%m.%Y"'
+            )
         if self.thousands is not None and self.thousands == self.decimal_sign:
-            raise DeclarationError(f"thousands = {brief(self.thousands)}: is the decimal sign as well")
+            raise DeclarationError(
+                f"thousands = {brief(self.thousands)}: is the decimal sign as well"
+            )
         self._refuse_mixed()
         self._known()
 
@@ -187,7 +210,9 @@ class CellRule:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether cells are read as they are written: a reader of files would take 1.234 for a decimal."""
+        """Whether cells are read as they are written: a reader of files would take 1.234 for a
+        decimal.
+        """
         return self.thousands is not None or self.decimal is not None or self.percent is not None
 
     def _known(self) -> dict[str, str]:
@@ -200,7 +225,9 @@ class CellRule:
         return known
 
     def read(self, values: Any, name: str, column: Column) -> Any:
-        """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the units."""
+        """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the
+        units.
+        """
         if self.since is not None:
             return by_label(values, name, self._days, np.float64)
         if not (self.units or self.censored or self.reads_texts):
@@ -209,16 +236,22 @@ class CellRule:
         for code in self._code_numbers():
             numbers[numbers == code] = math.nan
         if (units := self.unit_column) is not None:
-            numbers *= by_label(column(units), units, lambda unit: self.units.get(unit, math.nan), np.float64)
+            numbers *= by_label(
+                column(units), units, lambda unit: self.units.get(unit, math.nan), np.float64
+            )
         return numbers
 
     def _relabeled(self, values: Any, name: str) -> NDArray[Any]:
-        """Cells (n,) in which those of other spellings are replaced by their labels, and codes by ""."""
+        """Cells (n,) in which those of other spellings are replaced by their labels, and codes by
+        "".
+        """
         known = self._known()
         array = as_column(values, name)
         texts, place = distinct_labels(values, name)
         told = ["" if self.is_code(text) else known.get(folded(text), text) for text in texts]
-        changed = np.array([new != old for new, old in zip(told, texts, strict=True)], dtype=np.bool_)
+        changed = np.array(
+            [new != old for new, old in zip(told, texts, strict=True)], dtype=np.bool_
+        )
         rows = np.flatnonzero(changed[place])
         if not len(rows):
             return array
@@ -248,7 +281,9 @@ class CellRule:
             date = time.fromisoformat(label) if form is None else time.strptime(label, form)
         except ValueError:
             return math.nan
-        return (date.replace(tzinfo=None) - time.fromisoformat(self.since)) / datetime.timedelta(days=1)
+        return (date.replace(tzinfo=None) - time.fromisoformat(self.since)) / datetime.timedelta(
+            days=1
+        )
 
     def _number(self, text: str) -> float:
         """The number that a text is declared to be; nan for any other."""
@@ -288,9 +323,13 @@ class CellRule:
     def _words(self) -> list[str]:
         """The parts of the rule."""
         codes = ", ".join(map(str, self.missing_codes))
-        missing = [f"{codes} {'is' if len(self.missing_codes) == 1 else 'are'} missing"] if codes else []
+        missing = (
+            [f"{codes} {'is' if len(self.missing_codes) == 1 else 'are'} missing"] if codes else []
+        )
         if self.synonyms:
-            known = ((level or "missing", ", ".join(own)) for level, own in self.synonyms.items() if own)
+            known = (
+                (level or "missing", ", ".join(own)) for level, own in self.synonyms.items() if own
+            )
             texts = "".join(f", {level} is also {own}" for level, own in known)
             return [f"case and blanks do not count{texts}", *missing]
         parts = [f"days since {self.since}"] if self.since is not None else []
@@ -313,11 +352,13 @@ class CellRule:
 
 @dataclass(frozen=True)
 class Eligible:
-    """Conditions that a record has to fulfil to count, such as ``18 <= age < 65 and ward != Hospice``.
+    """Conditions that a record has to fulfil to count, such as ``18 <= age < 65 and ward !=
+    Hospice``.
 
-    A column stands on the left, or after a number; a name with blanks stands in quotation marks. A number is
-    compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``. Comparisons are joined by
-    ``and`` and ``or``. A missing cell fulfils none of them, but ``== ""``.
+    A column stands on the left, or after a number; a name with blanks stands in quotation marks. A
+    number is compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``.
+    Comparisons are joined by ``and`` and ``or``. A missing cell fulfils none of them, but ``==
+    ""``.
 
     Raises DeclarationError where the text is anything else.
     """
@@ -370,10 +411,14 @@ class Eligible:
             parts.append(self._compared(cells, name, _TURNED.get(signs[0], signs[0]), values[0]))
         return reduce(operator.and_, parts)
 
-    def _compared(self, cells: Any, name: str, sign: type[ast.cmpop], value: Any) -> NDArray[np.bool_]:
+    def _compared(
+        self, cells: Any, name: str, sign: type[ast.cmpop], value: Any
+    ) -> NDArray[np.bool_]:
         if isinstance(value, list) == (sign is ast.In) and value != []:
             if sign is ast.In:
-                return reduce(operator.or_, [self._compared(cells, name, ast.Eq, text) for text in value])
+                return reduce(
+                    operator.or_, [self._compared(cells, name, ast.Eq, text) for text in value]
+                )
             compare = _COMPARISONS.get(sign)
             if compare is not None and isinstance(value, float):
                 numbers = numbers_or_nan(cells, name)
@@ -401,7 +446,8 @@ class Eligible:
 
     def _refused(self, what: str) -> DeclarationError:
         return DeclarationError(
-            f'eligible = {brief(self.text)}: {what}; must look like "age >= 18", "ward != Hospice", '
+            f'eligible = {brief(self.text)}: {what}; must look like "age >= 18", "ward != '
+            'Hospice", '
             '"18 <= age < 65" or "ward in [ICU, Surgery]", joined by and, or'
         )
 
@@ -416,14 +462,18 @@ MOST_ARMS = 20
 
 
 def declared_label(name: str, value: object) -> str:
-    """The label that is declared. Raises DeclarationError where it is neither a text nor a number."""
+    """The label that is declared. Raises DeclarationError where it is neither a text nor a
+    number.
+    """
     if not isinstance(value, str | bool | int | float):
         raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
     return one_line(name, label_of(value), empty=True)
 
 
 def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
-    """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
+    """The labels that a list declares. Raises DeclarationError where it is none, or names one
+    twice.
+    """
     labels = list_of(name, declared, declared_label, '["N", "S"]')
     if not labels:
         raise DeclarationError(f'{name}: must list levels, such as ["N", "S"]')
@@ -451,8 +501,8 @@ class Treatment:
     treated, control
         Labels of the two arms; any other cell counts as missing.
     levels
-        Labels of K >= 3 arms, in place of these two. Of two levels the one that is not the reference is the
-        treated.
+        Labels of K >= 3 arms, in place of these two. Of two levels the one that is not the
+        reference is the treated.
     reference
         The level that effects are measured from; default: the first.
     contrasts
@@ -479,21 +529,33 @@ class Treatment:
     def _check_levels(self) -> None:
         levels = declared_levels("treatment: levels", self.levels)
         if not 2 <= len(levels) <= MOST_ARMS or "" in levels:
-            raise DeclarationError(f"treatment: levels: must be 2 to {MOST_ARMS} labels, none of them empty")
+            raise DeclarationError(
+                f"treatment: levels: must be 2 to {MOST_ARMS} labels, none of them empty"
+            )
         own = self.reference
         first = levels[0] if own is None else declared_label("treatment: reference", own)
         if first not in levels:
-            raise DeclarationError(f"treatment: reference = {brief(first)}: {known_names(first, levels)}")
+            raise DeclarationError(
+                f"treatment: reference = {brief(first)}: {known_names(first, levels)}"
+            )
         if self.contrasts not in ("reference", "pairs"):
             text = f"contrasts = {brief(self.contrasts)}: must be reference or pairs"
             raise DeclarationError(f"treatment: {text}")
         if (self.treated, self.control) != (type(self).treated, type(self).control):
-            raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
-        rates = list_of("treatment: rates", self.rates, partial(public_number, above=0.0), "[0.3, 0.3, 0.4]")
+            raise DeclarationError(
+                "treatment: levels take the place of treated and control: leave those out"
+            )
+        rates = list_of(
+            "treatment: rates", self.rates, partial(public_number, above=0.0), "[0.3, 0.3, 0.4]"
+        )
         if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
-            raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
+            raise DeclarationError(
+                f"treatment: rates: must be {len(levels)} probabilities that add up to 1"
+            )
         if len(levels) == 2 and rates:
-            raise DeclarationError("treatment: rates: of two levels declare the propensity of the effect")
+            raise DeclarationError(
+                "treatment: rates: of two levels declare the propensity of the effect"
+            )
         fields: dict[str, Any] = {"levels": levels, "reference": first, "rates": rates}
         if len(levels) == 2:  # which is a treatment as any other
             other = levels[1] if first == levels[0] else levels[0]
@@ -503,7 +565,9 @@ class Treatment:
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as plain JSON types: levels, or two arms as in files of before there were any."""
+        """The declaration as plain JSON types: levels, or two arms as in files of before there were
+        any.
+        """
         several = ("levels", "reference", "contrasts", "rates")
         names = ("column", *(several if self.levels else ("treated", "control")))
         return {name: json_types(getattr(self, name)) for name in names}
@@ -520,7 +584,11 @@ class Treatment:
         rest = [number for number in range(len(self.labels)) if number != first]
         pairs = [(number, first) for number in rest]
         if self.contrasts == "pairs":
-            pairs += [(later, earlier) for place, earlier in enumerate(rest) for later in rest[place + 1 :]]
+            pairs += [
+                (later, earlier)
+                for place, earlier in enumerate(rest)
+                for later in rest[place + 1 :]
+            ]
         return tuple(pairs)
 
     def arms(self, cells: Any) -> NDArray[np.int64]:

@@ -1,4 +1,5 @@
-"""Runs on a Dask cluster: workers of one version, errors that are values, and what ends a wait for workers.
+"""Runs on a Dask cluster: workers of one version, errors that are values, and what ends a wait for
+workers.
 
 Messages of a :class:`~dp2erm_cvx.errors.WorkerError` depend on the cluster alone, and on no record.
 """
@@ -32,7 +33,8 @@ T = TypeVar("T")
 
 #: Seconds without any worker after which a line says that a run waits.
 TOLD_AFTER = 30.0
-#: Seconds without any worker after which a run ends, where Dask's setting ``dp2erm.wait`` says nothing else.
+#: Seconds without any worker after which a run ends, where Dask's setting ``dp2erm.wait`` says
+#: nothing else.
 WAIT = 600.0
 #: Seconds that a scheduler has to answer a question about its workers.
 _ANSWER = 10.0
@@ -40,7 +42,8 @@ _ANSWER = 10.0
 _ADVICE = "install the same on the client and on every worker, and start the workers anew"
 #: Workers that have the versions of a client, by its name.
 _VETTED: dict[str, set[str]] = {}
-#: Packages whose files are not compared one by one: compared as a whole, by a version, or not a rule of ours.
+#: Packages whose files are not compared one by one: compared as a whole, by a version, or not a
+#: rule of ours.
 _COMPARED_OTHERWISE = ("dp2erm_cvx", "numpy", "cloudpickle")
 
 
@@ -48,8 +51,8 @@ _COMPARED_OTHERWISE = ("dp2erm_cvx", "numpy", "cloudpickle")
 class Refusal:
     """What a task raised, as a value that the client raises.
 
-    Dask writes what a task raises to the log of its worker and shows it on a dashboard, and the text of an
-    error about data may quote a cell.
+    Dask writes what a task raises to the log of its worker and shows it on a dashboard, and the
+    text of an error about data may quote a cell.
 
     Parameters
     ----------
@@ -86,8 +89,8 @@ class Refusal:
             return WorkerError(f"worker {self.worker} {self.error}")
         if isinstance(self.error, FileError):
             return FileError(
-                f"worker {self.worker}: {self.error}; every worker has to reach the same file by this name: "
-                "is its folder another one?"
+                f"worker {self.worker}: {self.error}; every worker has to reach the same file by "
+                "this name: is its folder another one?"
             )
         if not isinstance(self.error, Dp2ermError):
             self.error.add_note(self.told)
@@ -103,7 +106,8 @@ class Sent:
     code
         The pickled function.
     versions
-        By what is compared: see :func:`versions`; the digests of files by the names of their modules.
+        By what is compared: see :func:`versions`; the digests of files by the names of their
+        modules.
     """
 
     code: bytes
@@ -135,7 +139,9 @@ class Sent:
         return cls(file.getvalue(), wanted)
 
     def function(self) -> Callable[..., Any]:
-        """The function, in the process of a worker. Raises WorkerError where that has another version."""
+        """The function, in the process of a worker. Raises WorkerError where that has another
+        version.
+        """
         refuse_other_versions(self.versions)
         try:
             made: Callable[..., Any] = pickle.loads(self.code)
@@ -167,7 +173,9 @@ class Work:
         return Work, (None, self._sent)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The result of the function. Raises what it raises, and WorkerError on a worker that differs."""
+        """The result of the function. Raises what it raises, and WorkerError on a worker that
+        differs.
+        """
         if self._function is None:
             assert self._sent is not None
             self._function = self._sent.function()
@@ -224,8 +232,8 @@ def _worker() -> str:
 def versions() -> Mapping[str, str]:
     """What client and workers have to have in common, as this process has it.
 
-    The package comes with a digest of its files, since a version does not tell an altered rule. What a
-    process has is what it had at its first task, whatever is installed meanwhile.
+    The package comes with a digest of its files, since a version does not tell an altered rule.
+    What a process has is what it had at its first task, whatever is installed meanwhile.
     """
     folders = [Path(__file__).parents[1]]
     problems = importlib.util.find_spec("dp2erm_cvx.problems")
@@ -309,7 +317,8 @@ class Cluster:
         self.client = client
 
     def check(self, reads: Callable[[], Any] | None = None) -> None:
-        """Compare versions with every worker that is new, and let each open the files; wait for the first.
+        """Compare versions with every worker that is new, and let each open the files; wait for the
+        first.
 
         Parameters
         ----------
@@ -351,8 +360,8 @@ class Cluster:
         """What is said of a scheduler that does not answer."""
         where = "" if self.client.scheduler is None else f" at {self.client.scheduler.address}"
         return (
-            f"the scheduler{where} is gone, and with it what its workers held: start the cluster anew, and "
-            "run this again"
+            f"the scheduler{where} is gone, and with it what its workers held: start the cluster "
+            "anew, and run this again"
         )
 
     def gathered(
@@ -409,7 +418,9 @@ class Cluster:
             raise WorkerError(_no_workers("gave up, as its settings say")) from None
         except (client.CancelledError, client.ClosedClientError, comm.CommClosedError):
             raise WorkerError(self.gone) from None
-        except OSError as error:  # those of our own tasks are values; this one is of Dask, which spills
+        except (
+            OSError
+        ) as error:  # those of our own tasks are values; this one is of Dask, which spills
             reason = error.strerror or type(error).__name__
             raise WorkerError(
                 f"a worker could not write what it keeps ({reason}): is its disk full?"
@@ -433,7 +444,8 @@ class Wait:
         self.is_told = False
 
     def go_on(self, workers: Sequence[str] | None) -> None:
-        """Take note of whether workers are there. Warns after some time, and raises WorkerError after all.
+        """Take note of whether workers are there. Warns after some time, and raises WorkerError
+        after all.
 
         Parameters
         ----------
@@ -449,15 +461,18 @@ class Wait:
         if now - self.began >= self.limit:
             if workers is None:
                 raise WorkerError(self.cluster.gone)
-            raise WorkerError(_no_workers(f"none came within {self.limit:g} seconds (dp2erm run --wait)"))
+            raise WorkerError(
+                _no_workers(f"none came within {self.limit:g} seconds (dp2erm run --wait)")
+            )
         if now - self.began >= TOLD_AFTER and not self.is_told:
             self.is_told = True
             what = "the cluster has no workers: start some"
             if workers is None:
                 what = "the scheduler of the cluster does not answer"
             warnings.warn(
-                f"{what}; this run has waited for {TOLD_AFTER:g} seconds, goes on as soon as workers are "
-                f"there, and ends after {self.limit:g} seconds without (dp2erm run --wait)",
+                f"{what}; this run has waited for {TOLD_AFTER:g} seconds, goes on as soon as "
+                f"workers are there, and ends after {self.limit:g} seconds without (dp2erm run "
+                "--wait)",
                 stacklevel=2,
             )
 

@@ -36,7 +36,14 @@ from dp2erm_cvx.data.bins import (
     number_in_words,
     refuse_cuts_outside,
 )
-from dp2erm_cvx.data.cells import CellRule, Column, Eligible, Treatment, declared_label, declared_levels
+from dp2erm_cvx.data.cells import (
+    CellRule,
+    Column,
+    Eligible,
+    Treatment,
+    declared_label,
+    declared_levels,
+)
 from dp2erm_cvx.data.counts import SamplingWeights, Unit
 from dp2erm_cvx.data.tables import Table, by_label, numbers_or_nan
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
@@ -45,7 +52,8 @@ Value = TypeVar("Value")
 
 #: The level that every undeclared one counts as, where it is declared.
 OTHER = "other"
-#: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in the norm.
+#: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in
+#: the norm.
 SWITCH = (-1.0, 1.0)
 
 
@@ -60,26 +68,30 @@ class Codebook:
     outcome
         Column of the outcome.
     levels
-        For each categorical column its levels: covariate ``region=N`` is 1 where the cell is N, else 0. An
-        undeclared level, and a missing cell, count as the level "other" if that is declared, else as none of
-        them; the empty text "" declares a level of missing cells. Effects are predicted at the mean of the
-        levels where a record has none of them (:meth:`with_mean_levels`).
+        For each categorical column its levels: covariate ``region=N`` is 1 where the cell is N,
+        else 0. An undeclared level, and a missing cell, count as the level "other" if that is
+        declared, else as none of them; the empty text "" declares a level of missing cells. Effects
+        are predicted at the mean of the levels where a record has none of them
+        (:meth:`with_mean_levels`).
     missing
-        For columns of numbers the public constant, in their own units, that stands for a missing cell;
-        covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
-        the outcome it may be declared too; a record without one does not count otherwise.
+        For columns of numbers the public constant, in their own units, that stands for a missing
+        cell; covariate ``severity=missing`` is then 1. Other columns take the middle of their
+        range, unmarked. For the outcome it may be declared too; a record without one does not count
+        otherwise.
     bins
-        For columns of numbers the public points at which their ranges are cut: the bins are levels in place
-        of the number, such as ``age=30 to below 50``. A cut belongs to the bin above it; numbers beyond the
-        range are in the first or the last bin. A missing cell is the level ``missing`` where ``missing``
-        names the column, whatever the constant; else it is in the bin of the middle between the outer cuts.
+        For columns of numbers the public points at which their ranges are cut: the bins are levels
+        in place of the number, such as ``age=30 to below 50``. A cut belongs to the bin above it;
+        numbers beyond the range are in the first or the last bin. A missing cell is the level
+        ``missing`` where ``missing`` names the column, whatever the constant; else it is in the bin
+        of the middle between the outer cuts.
     crossed
-        Pairs of columns with levels or bins: every level of one within every level of the other is a
-        covariate, such as ``age x stage=below 30, II``, in place of the levels of both. At most 200 a pair.
-        A record that has no level in one of the two has none of the pair.
+        Pairs of columns with levels or bins: every level of one within every level of the other is
+        a covariate, such as ``age x stage=below 30, II``, in place of the levels of both. At most
+        200 a pair. A record that has no level in one of the two has none of the pair.
     log
-        Columns of positive numbers that vary by factors, such as doses: covariate ``log(dose)`` is the
-        natural logarithm. Range, typical value and what stands for a missing cell are those of the dose.
+        Columns of positive numbers that vary by factors, such as doses: covariate ``log(dose)`` is
+        the natural logarithm. Range, typical value and what stands for a missing cell are those of
+        the dose.
     units
         Of columns, for readers.
     sampling_weights
@@ -87,23 +99,26 @@ class Codebook:
     unit
         Column and number of the persons that are protected, where one may have several records.
     cells
-        How cells are read before all else: spellings, units, dates. :class:`~dp2erm_cvx.data.cells.CellRule`.
+        How cells are read before all else: spellings, units, dates.
+        :class:`~dp2erm_cvx.data.cells.CellRule`.
     eligible
-        What a record has to fulfil to count, all of it. Read by :class:`~dp2erm_cvx.data.cells.Eligible`.
+        What a record has to fulfil to count, all of it. Read by
+        :class:`~dp2erm_cvx.data.cells.Eligible`.
     eligible_share
         In (0, 1]: a public guess of the share of records that do. No guarantee rests on it.
     where
-        For columns with levels the level whose records alone count: others count 0, like those without a
-        treatment.
+        For columns with levels the level whose records alone count: others count 0, like those
+        without a treatment.
     group
-        A column of at least two levels, in each of which an effect is estimated. A record of none of them
-        does not count.
+        A column of at least two levels, in each of which an effect is estimated. A record of none
+        of them does not count.
 
-    A cell that is no finite number counts as missing. A record without treatment or outcome does not count in
-    effects and rules: its weight is 0. What takes no weights has the center of the outcome for one that is
-    missing, and where the treatment is, one fixed record: a control with the outcome of a missing one, and
-    covariates in the middle of their ranges. All this depends on the cells of
-    one record alone (Theorem 10), and n stays what it is. Raises DeclarationError naming the entry.
+    A cell that is no finite number counts as missing. A record without treatment or outcome does
+    not count in effects and rules: its weight is 0. What takes no weights has the center of the
+    outcome for one that is missing, and where the treatment is, one fixed record: a control with
+    the outcome of a missing one, and covariates in the middle of their ranges. All this depends on
+    the cells of one record alone (Theorem 10), and n stays what it is. Raises DeclarationError
+    naming the entry.
     """
 
     treatment: Treatment = setting(Treatment(), table_of, kind=Treatment)
@@ -114,7 +129,9 @@ class Codebook:
     sampling_weights: SamplingWeights | None = setting(None, table_of, kind=SamplingWeights)
     where: Mapping[str, str | float] = setting(Named({}), by_name, entry=declared_label)
     group: str | None = None
-    cells: Mapping[str, CellRule] = setting(Named({}), by_name, entry=partial(table_of, kind=CellRule))
+    cells: Mapping[str, CellRule] = setting(
+        Named({}), by_name, entry=partial(table_of, kind=CellRule)
+    )
     eligible: Sequence[str] = setting(
         (), list_of, entry=lambda _, text: Eligible(text).text, example='["age >= 18"]'
     )
@@ -139,16 +156,22 @@ class Codebook:
                 raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
             level, known = self.where.get(column), sets[column]
             if title == "by" and level is not None:
-                raise DeclarationError(f"by: {brief(column)} is fixed by where: leave one of them out")
+                raise DeclarationError(
+                    f"by: {brief(column)} is fixed by where: leave one of them out"
+                )
             if title == "by" and len(known) < 2:
-                raise DeclarationError(f"by: {brief(column)} has one level: at least two make groups")
+                raise DeclarationError(
+                    f"by: {brief(column)} has one level: at least two make groups"
+                )
             if level is not None and level not in known:
                 text = ", ".join(map(brief, known))
                 raise DeclarationError(f"where: {column} = {brief(level)}: must be one of {text}")
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The levels in each of which an effect is estimated; empty where no column of groups is declared."""
+        """The levels in each of which an effect is estimated; empty where no column of groups is
+        declared.
+        """
         return () if self.group is None else self.level_sets[self.group]
 
     @property
@@ -171,7 +194,9 @@ class Codebook:
 
     @property
     def covariate_levels(self) -> dict[str, tuple[str, ...]]:
-        """Levels that are covariates, by their column or cross: crossed columns have none of their own."""
+        """Levels that are covariates, by their column or cross: crossed columns have none of their
+        own.
+        """
         sets = self.level_sets
         own = {name: levels for name, levels in sets.items() if name not in self.crossed_columns}
         for name, (first, second) in self.crosses.items():
@@ -179,7 +204,9 @@ class Codebook:
         return own
 
     def is_complete(self, column: str) -> bool:
-        """Whether every record has one of the levels of a column, or of a cross, whatever its cells hold."""
+        """Whether every record has one of the levels of a column, or of a cross, whatever its cells
+        hold.
+        """
         if column in self.crosses:
             return all(map(self.is_complete, self.crosses[column]))
         return column in self.bins or OTHER in self.level_sets[column]
@@ -192,7 +219,8 @@ class Codebook:
         column
             Cells of raw columns by name, as they are declared to be read.
         name
-            A raw column with levels or bins, or a cross. A record of none of its levels is behind the last.
+            A raw column with levels or bins, or a cross. A record of none of its levels is behind
+            the last.
         """
         if name in self.crosses:
             first, second = self.crosses[name]
@@ -213,11 +241,15 @@ class Codebook:
         return np.asarray(places[:, None] == np.arange(len(self.level_sets[name])))
 
     def read(self, table: Table) -> Column:
-        """Cells of raw columns as they are declared to be read: the one place where ``cells`` are applied."""
+        """Cells of raw columns as they are declared to be read: the one place where ``cells`` are
+        applied.
+        """
         return lambda name: self.read_as(name, self.raw_cells(table, name), table)
 
     def read_as(self, name: str | None, values: Any, table: Table) -> Any:
-        """The cells ``values`` (n,) as those of the raw column ``name``; ``table`` has those of units."""
+        """The cells ``values`` (n,) as those of the raw column ``name``; ``table`` has those of
+        units.
+        """
         rule = self.cells.get(name or "")
         return values if rule is None or name is None else rule.read(values, name, table.cells)
 
@@ -258,7 +290,9 @@ class Codebook:
         return self.silences or (rule is not None and rule.unit_column is not None)
 
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of records (n,), by group (n, K): 0 of those not eligible, or outside of ``where``."""
+        """Weights of records (n,), by group (n, K): 0 of those not eligible, or outside of
+        ``where``.
+        """
         for text in self.eligible:
             counts = np.where(Eligible(text).of(column), counts, 0.0)
         for name, level in self.where.items():
@@ -274,36 +308,50 @@ class Codebook:
         coded = *self.levels, *self.bins
         twice = {
             "sampling_weights": weights if weights in (treatment, outcome, *coded) else None,
-            "bins": next((name for name in self.bins if name in (*self.levels, treatment, outcome)), None),
+            "bins": next(
+                (name for name in self.bins if name in (*self.levels, treatment, outcome)), None
+            ),
             "unit": unit if unit in columns or self.beside.count(str(unit)) > 1 else None,
         }
         apart = *self.no_covariates, *coded
-        twice["log"] = next((name for name in self.log if name in apart or self.log.count(name) > 1), None)
+        twice["log"] = next(
+            (name for name in self.log if name in apart or self.log.count(name) > 1), None
+        )
         for title, column in twice.items():
             if column is not None:
                 raise DeclarationError(f"{title}: {brief(column)} is declared otherwise as well")
         for name, known in self.levels.items():
             if {"", "missing"} <= {*known}:
-                raise DeclarationError(f"two covariates are called '{name}=missing': leave one level out")
+                raise DeclarationError(
+                    f"two covariates are called '{name}=missing': leave one level out"
+                )
         if weights in self.missing:
-            raise DeclarationError(f"missing: {brief(weights)}: declare it as missing of [sampling_weights]")
+            raise DeclarationError(
+                f"missing: {brief(weights)}: declare it as missing of [sampling_weights]"
+            )
         for name in self.missing:
             if name == treatment:
                 text = "leave it out: a record without treatment counts as a fixed one"
                 raise DeclarationError(f"missing: {brief(name)}: {text}")
             if name in self.levels:
-                raise DeclarationError(f'missing: {brief(name)} has levels: declare "" among them instead')
+                raise DeclarationError(
+                    f'missing: {brief(name)} has levels: declare "" among them instead'
+                )
             self.scaled(name, self.missing[name])
 
     def _refuse_crossed(self) -> None:
-        """Raise DeclarationError for a cross of columns without levels, of too many, or a second time."""
+        """Raise DeclarationError for a cross of columns without levels, of too many, or a second
+        time.
+        """
         sets = self.level_sets
         for place, (first, second) in enumerate(self.crossed):
             title = f"bins: cross of {brief(first)} and {brief(second)}"
             for column in (first, second):
                 if column not in sets:
                     hint = known_names(column, sets) if sets else "no columns have any"
-                    raise DeclarationError(f"{title}: {brief(column)} has neither bins nor levels; {hint}")
+                    raise DeclarationError(
+                        f"{title}: {brief(column)} has neither bins nor levels; {hint}"
+                    )
             number = len(sets[first]) * len(sets[second])
             if number > MOST_CROSSED:
                 raise DeclarationError(f"{title}: {number} levels: at most {MOST_CROSSED}")
@@ -312,22 +360,28 @@ class Codebook:
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
-        """The columns of treatment, outcome, sampling weights, persons and units, where they are named."""
-        weights, unit = (None if own is None else own.column for own in (self.sampling_weights, self.unit))
+        """The columns of treatment, outcome, sampling weights, persons and units, where they are
+        named.
+        """
+        weights, unit = (
+            None if own is None else own.column for own in (self.sampling_weights, self.unit)
+        )
         units = (rule.unit_column for rule in self.cells.values())
         return self.treatment.column, self.outcome, weights, unit, *units
 
     def covariates_of(self, column: str) -> dict[str, str | None]:
         """The covariates that a raw column or a cross becomes.
 
-        Of one that is 0 or 1 with the level that it is of, or "missing"; of a number with None. A column that
-        is crossed becomes the covariates of its crosses.
+        Of one that is 0 or 1 with the level that it is of, or "missing"; of a number with None. A
+        column that is crossed becomes the covariates of its crosses.
         """
         levels = self.covariate_levels
         within = [name for name, pair in self.crosses.items() if column in pair]
         coded = within or [column] * (column in levels)
         if coded:
-            return {f"{name}={level or 'missing'}": level for name in coded for level in levels[name]}
+            return {
+                f"{name}={level or 'missing'}": level for name in coded for level in levels[name]
+            }
         number: dict[str, str | None] = {f"log({column})" if column in self.log else column: None}
         return number | ({f"{column}=missing": "missing"} if column in self.missing else {})
 
@@ -336,7 +390,9 @@ class Codebook:
         if column not in self.log:
             return number
         if not public_number(column, number) > 0:
-            raise DeclarationError(f"log: {column} = {number:g}: a range and all else must be above 0")
+            raise DeclarationError(
+                f"log: {column} = {number:g}: a range and all else must be above 0"
+            )
         return math.log(number)
 
     def expanded(self, chosen: Any) -> Any:
@@ -352,11 +408,14 @@ class Codebook:
         return covariates
 
     def numbers(self, column: str, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers (n,) of a column as those of its covariate: what is not positive is below any range."""
+        """The numbers (n,) of a column as those of its covariate: what is not positive is below any
+        range.
+        """
         return np.log(np.maximum(cells, 1e-300)) if column in self.log else cells
 
     def ranges(self, declared: Mapping[str, Value]) -> dict[str, Value | tuple[float, float]]:
-        """Ranges of all covariates: those ``declared`` of columns of numbers, and (-1, 1) of what is 0 or 1.
+        """Ranges of all covariates: those ``declared`` of columns of numbers, and (-1, 1) of what
+        is 0 or 1.
 
         Raises DeclarationError where a column has no range, or two meanings.
         """
@@ -379,19 +438,23 @@ class Codebook:
                 continue
             for one, part in self.covariates_of(name).items():
                 if one in ranges:
-                    raise DeclarationError(f"two covariates are called {brief(one)}: rename a column")
+                    raise DeclarationError(
+                        f"two covariates are called {brief(one)}: rename a column"
+                    )
                 ranges[one] = own if part is None else SWITCH
         for name in (*self.missing, *self.log, *self.bins):
             if name not in declared and name != self.outcome:
                 title = "log" if name in self.log else "bins" if name in self.bins else "missing"
-                raise DeclarationError(f"{title}: {brief(name)} has no range: declare one, or leave it out")
+                raise DeclarationError(
+                    f"{title}: {brief(name)} has no range: declare one, or leave it out"
+                )
         return ranges
 
     def norm(self, ranges: Mapping[str, Any]) -> float:
         """Bound on the norm of scaled covariates with these ``ranges``.
 
-        Of the levels of one column one is 1. The indicator of a missing number is 1 where the number is the
-        scaled constant, which counts as 1 where the range is not declared.
+        Of the levels of one column one is 1. The indicator of a missing number is 1 where the
+        number is the scaled constant, which counts as 1 where the range is not declared.
         """
         total = 0.0
         for column in dict.fromkeys(self.origin(name)[0] for name in ranges):
@@ -400,7 +463,10 @@ class Codebook:
             if number in ranges and column in self.marked and f"{column}=missing" in ranges:
                 size = 1.0
                 if isinstance(ranges[number], tuple | list):
-                    constant, (low, high) = self.scaled(column, self.missing[column]), ranges[number]
+                    constant, (low, high) = (
+                        self.scaled(column, self.missing[column]),
+                        ranges[number],
+                    )
                     size = abs(float((constant / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)))
                 total += min(size, 1.0) ** 2
         return math.sqrt(total)
@@ -417,7 +483,9 @@ class Codebook:
         return tuple(name for name in self.missing if name not in self.bins)
 
     def origin(self, name: str) -> tuple[str, str | None]:
-        """The raw column or cross of a covariate, and the level or the "missing" that it stands for."""
+        """The raw column or cross of a covariate, and the level or the "missing" that it stands
+        for.
+        """
         for column in (*self.covariate_levels, *self.marked, *self.log):
             if name in (known := self.covariates_of(column)):
                 return column, known[name]
@@ -436,7 +504,9 @@ class Codebook:
             raw, part = self.origin(name)
             coded = raw in self.covariate_levels
             if raw not in read:  # covariates of one column stand beside each other
-                read = {raw: self.places(column, raw) if coded else numbers_or_nan(column(raw), raw)}
+                read = {
+                    raw: self.places(column, raw) if coded else numbers_or_nan(column(raw), raw)
+                }
             cells = read[raw]
             if coded:
                 columns.append(cells == self.covariate_levels[raw].index(str(part)))
@@ -455,20 +525,21 @@ class Codebook:
     def with_mean_levels(self, X: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
         """Covariates to predict at, in which a column of none of its levels counts as their mean.
 
-        The coefficients of a rule say what every level adds to a constant. At a record of no level the
-        constant alone would be left, which noise decides unless many records have none either, whereas its
-        sum with the mean of the levels is told by all records. A fit codes none of the levels as 0 in all of
-        them, which adjusts for what sets such records apart, and predictions are made from a release alone:
-        no sum over private records changes. Bounds would hold all the same, because each record is mapped by
-        public constants (Theorem 10), and L >= 2 numbers 1/L have the norm 1/sqrt(L), below the 1 that the
-        levels of a column count in :meth:`norm`.
+        The coefficients of a rule say what every level adds to a constant. At a record of no level
+        the constant alone would be left, which noise decides unless many records have none either,
+        whereas its sum with the mean of the levels is told by all records. A fit codes none of the
+        levels as 0 in all of them, which adjusts for what sets such records apart, and predictions
+        are made from a release alone: no sum over private records changes. Bounds would hold all
+        the same, because each record is mapped by public constants (Theorem 10), and L >= 2 numbers
+        1/L have the norm 1/sqrt(L), below the 1 that the levels of a column count in :meth:`norm`.
 
         Parameters
         ----------
         X
             (n, k) covariates in their own units, as :meth:`covariates` makes them.
         names
-            Their names. A column counts where all of its levels are among them, and there are two or more.
+            Their names. A column counts where all of its levels are among them, and there are two
+            or more.
 
         Returns
         -------
@@ -489,11 +560,17 @@ class Codebook:
         return filled
 
     def in_words(self, *, fixed: bool = False) -> str:
-        """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
+        """The public rule in words; ``fixed``: where records without treatment count as one fixed
+        record.
+        """
         arms, column = self.treatment, self.treatment.column or "treatment"
         two = f"{column} {arms.treated} is treated, {arms.control} a control"
         constant = self.outcome in self.missing
-        lost = "counts as an untreated one with the middle of every range" if fixed else "does not count"
+        lost = (
+            "counts as an untreated one with the middle of every range"
+            if fixed
+            else "does not count"
+        )
         parts = [
             f"{column} has the arms {', '.join(arms.labels)}" if arms.levels else two,
             *(
@@ -506,10 +583,16 @@ class Codebook:
             *(f"{name} is {self.missing[name]:g} where missing" for name in self.marked),
             *(f"{name} counts by its natural logarithm" for name in self.log),
             "a number that is missing counts as the middle of its range",
-            *(["an outcome that is missing counts as the middle of its range"] * (fixed and not constant)),
+            *(
+                ["an outcome that is missing counts as the middle of its range"]
+                * (fixed and not constant)
+            ),
             *(part.in_words() for part in (self.sampling_weights, self.unit) if part is not None),
             *(f"a record that does not fulfil {text} {lost}" for text in self.eligible),
-            *(f"a record with another {name} than {level} {lost}" for name, level in self.where.items()),
+            *(
+                f"a record with another {name} than {level} {lost}"
+                for name, level in self.where.items()
+            ),
             *([f"a record whose {self.group} is none of its levels {lost}"] if self.group else []),
             f"a record without treatment {'' if fixed or constant else 'or outcome '}{lost}",
         ]
@@ -526,13 +609,25 @@ class Codebook:
 
     def _bins_in_words(self, name: str) -> str:
         cuts = ", ".join(map(number_in_words, self.bins[name]))
-        missing = "is a level" if name in self.missing else "counts as the middle between the outer cuts"
+        missing = (
+            "is a level" if name in self.missing else "counts as the middle between the outer cuts"
+        )
         return f"{name} is cut at {cuts} into levels, and a missing one {missing}"
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
         # files of before there were any of the others stay as they are
-        optional = "sampling_weights", "unit", "where", "group", "cells", "eligible", "log", "bins", "crossed"
+        optional = (
+            "sampling_weights",
+            "unit",
+            "where",
+            "group",
+            "cells",
+            "eligible",
+            "log",
+            "bins",
+            "crossed",
+        )
         names = ["treatment", "outcome", "levels", "missing", "units"]
         names += [name for name in optional if getattr(self, name)]
         names += ["eligible_share"] if self.eligible else []
@@ -545,7 +640,9 @@ class Codebook:
 
 
 def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
-    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these ranges."""
+    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these
+    ranges.
+    """
     if codebook is None:
         return None
     codebook = table_of("codebook", codebook, Codebook)
@@ -555,7 +652,9 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
         own = codebook.covariates_of(column)
         if column in ranges and column not in own:
             kind = "levels" if column in codebook.level_sets else "a logarithm"
-            raise DeclarationError(f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges")
+            raise DeclarationError(
+                f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges"
+            )
         for name, part in own.items():
             if part is not None and name in ranges and ranges[name] != SWITCH:
                 raise DeclarationError(f"ranges[{name}] = {brief(ranges[name])}: must be {SWITCH}")

@@ -1,4 +1,6 @@
-"""Counts of records: by the sampling weight of a survey, or as one of several records of a person."""
+"""Counts of records: by the sampling weight of a survey, or as one of several records of a
+person.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,20 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 
 #: Blanks and NUL, which stand around an identifier for nothing.
 _AROUND = "\0" + "".join(filter(str.isspace, map(chr, range(2**14))))
-#: What every release by sampling weights rests on: the guarantee is about records, weights included.
-OWN_RECORD = "a sampling weight is part of its own record: nothing about the other records has entered it"
+#: What every release by sampling weights rests on: the guarantee is about records, weights
+#: included.
+OWN_RECORD = (
+    "a sampling weight is part of its own record: nothing about the other records has entered it"
+)
 
 
 @dataclass(frozen=True)
 class SamplingWeights:
     """The column of the sampling weights, and their public bound.
 
-    Estimates are then of the population in which a record counts by its weight s. It enters as the factor ``s
-    / largest`` in [0, 1] on losses and scores (Theorem 13): only ``largest / mean`` matters for the noise.
+    Estimates are then of the population in which a record counts by its weight s. It enters as the
+    factor ``s / largest`` in [0, 1] on losses and scores (Theorem 13): only ``largest / mean``
+    matters for the noise.
 
     Parameters
     ----------
@@ -35,10 +41,11 @@ class SamplingWeights:
     largest
         S > 0: a weight beyond it counts as S, a negative one as 0.
     missing
-        In [0, S]: what a cell counts as that is no finite number. The default 0 leaves that record out.
+        In [0, S]: what a cell counts as that is no finite number. The default 0 leaves that record
+        out.
     mean
-        In (0, S]: a public guess of what the weights average to, 1 for those that are normalized. It is for
-        predictions and default settings; no guarantee rests on it.
+        In (0, S]: a public guess of what the weights average to, 1 for those that are normalized.
+        It is for predictions and default settings; no guarantee rests on it.
 
     Raises DeclarationError naming the entry.
     """
@@ -55,7 +62,9 @@ class SamplingWeights:
                 text = f"{name} = {value:g}: must be at most largest = {self.largest:g}"
                 raise DeclarationError(f"sampling_weights: {text}")
         if not self.mass > 0.0:  # which noise is predicted to grow by
-            raise DeclarationError(f"sampling_weights: mean = {self.mean:g}: is nothing beside largest")
+            raise DeclarationError(
+                f"sampling_weights: mean = {self.mean:g}: is nothing beside largest"
+            )
 
     @property
     def mass(self) -> float:
@@ -67,7 +76,9 @@ class SamplingWeights:
         return self._inside(numbers_or_nan(cells, self.column))
 
     def factors(self, weights: ArrayLike) -> NDArray[np.float64]:
-        """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as missing."""
+        """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as
+        missing.
+        """
         # of two numbers, one no larger: rounds to at most 1
         return np.asarray(self._inside(np.asarray(weights, dtype=np.float64)) / self.largest)
 
@@ -78,31 +89,36 @@ class SamplingWeights:
         """The public rule in words."""
         lost = "does not count" if not self.missing else f"counts as {self.missing:g}"
         return (
-            f"{self.column} is a sampling weight from 0 to {self.largest:g}, and one that is missing {lost}"
+            f"{self.column} is a sampling weight from 0 to {self.largest:g}, and one that is "
+            f"missing {lost}"
         )
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Who is protected where a person has several records: the person with all of them (Theorem 24).
+    """Who is protected where a person has several records: the person with all of them (Theorem
+    24).
 
-    A neighbor replaces all records of one person by any others, of whatever number. Each of the k records of
-    a person that count does so by 1/max(k, m), m the ``count``. The number of rows is as private as cells.
+    A neighbor replaces all records of one person by any others, of whatever number. Each of the k
+    records of a person that count does so by 1/max(k, m), m the ``count``. The number of rows is as
+    private as cells.
 
     Parameters
     ----------
     column
-        That of the identifiers. Text is compared as it is written, blanks around it aside: "0012" and "12"
-        are two persons. A whole number is its decimal text: 12, "12" and a float 12.0 are one person. A row
-        of nobody does not count: its cell is empty, nan, a number that is not whole or so large that its type
-        rounds it, true or false, a date, or text with bytes that could not be read.
+        That of the identifiers. Text is compared as it is written, blanks around it aside: "0012"
+        and "12" are two persons. A whole number is its decimal text: 12, "12" and a float 12.0 are
+        one person. A row of nobody does not count: its cell is empty, nan, a number that is not
+        whole or so large that its type rounds it, true or false, a date, or text with bytes that
+        could not be read.
     number
-        N >= 2, the public number of persons. A table with more of them is outside of what is declared; where
-        it has fewer, the others are persons without records.
+        N >= 2, the public number of persons. A table with more of them is outside of what is
+        declared; where it has fewer, the others are persons without records.
     count
-        m >= 1: a person counts as many times as it has records, but no more than m times. Estimates are then
-        means over records, exactly so where nobody has more than m. The noise of sums is that of ``number``
-        records that count m each: up to m times as much, relative to what counts.
+        m >= 1: a person counts as many times as it has records, but no more than m times. Estimates
+        are then means over records, exactly so where nobody has more than m. The noise of sums is
+        that of ``number`` records that count m each: up to m times as much, relative to what
+        counts.
 
     Raises DeclarationError naming the entry.
     """
@@ -116,44 +132,63 @@ class Unit:
 
     @property
     def mass(self) -> float:
-        """A public guess of what persons count, of at most 1: as if every number up to m is as likely."""
+        """A public guess of what persons count, of at most 1: as if every number up to m is as
+        likely.
+        """
         return 0.5 + 0.5 / self.count
 
     def labels(self, cells: Any) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-        """The distinct labels of cells, sorted, and the place (n,) among them of the one of every cell."""
+        """The distinct labels of cells, sorted, and the place (n,) among them of the one of every
+        cell.
+        """
         texts, place = distinct_labels(cells, self.column, _identifier)
         names, index = np.unique(np.array(texts, dtype=object), return_inverse=True)
         return names, index.reshape(-1)[place]
 
-    def of(self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]) -> NDArray[np.int64]:
-        """The person (n,) of every row, from 0 to N - 1, -1 for nobody, by the labels of parts of a table.
+    def of(
+        self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]
+    ) -> NDArray[np.int64]:
+        """The person (n,) of every row, from 0 to N - 1, -1 for nobody, by the labels of parts of a
+        table.
 
         Raises DataError, for the data holder alone, where it has more persons than are declared.
         """
         names = np.unique(np.concatenate([own for own, _ in parts]))
         first = 1 if len(names) and not names[0] else 0  # the empty label sorts first
         if (many := len(names) - first) > self.number:
-            text = f"column {self.column!r} has {many} persons, and number = {self.number} is declared"
+            text = (
+                f"column {self.column!r} has {many} persons, and number = {self.number} is declared"
+            )
             raise DataError(f"{text}: these data are outside the declared universe")
         return np.concatenate([np.searchsorted(names, own)[place] - first for own, place in parts])
 
     def repeats(self, counts: NDArray[np.float64], person: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows of the person of every row count: (n,), by what all rows do, (n,) or (n, K)."""
+        """How many rows of the person of every row count: (n,), by what all rows do, (n,) or (n,
+        K).
+        """
         inside = (person >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
-        return np.where(inside, np.bincount(person[inside], minlength=1)[np.where(inside, person, 0)], 0)
+        return np.where(
+            inside, np.bincount(person[inside], minlength=1)[np.where(inside, person, 0)], 0
+        )
 
     def shared(
-        self, counts: NDArray[np.float64], person: ArrayLike | None, repeats: ArrayLike | None = None
+        self,
+        counts: NDArray[np.float64],
+        person: ArrayLike | None,
+        repeats: ArrayLike | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """1/max(k, m) of ``counts`` (n,) or (n, K) for the rows of a ``person`` (n,) with k that count.
+        """1/max(k, m) of ``counts`` (n,) or (n, K) for the rows of a ``person`` (n,) with k that
+        count.
 
-        With the persons again, the first for nobody, whose rows count 0. Shares are rounded down, to add up
-        to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,) are the k. Raises
-        DeclarationError unless every row has a person below N.
+        With the persons again, the first for nobody, whose rows count 0. Shares are rounded down,
+        to add up to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,) are the
+        k. Raises DeclarationError unless every row has a person below N.
         """
         unit = np.array(-1 if person is None else person, dtype=np.int64)
         if unit.shape != counts.shape[:1] or np.any(unit >= self.number):
-            raise DeclarationError(f"person: must say which of {self.number} persons every record is of")
+            raise DeclarationError(
+                f"person: must say which of {self.number} persons every record is of"
+            )
         own = self.repeats(counts, unit) if repeats is None else np.asarray(repeats)
         k = np.maximum(own, float(self.count))
         share = np.where(own > 0, np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0), 0.0)
@@ -163,9 +198,9 @@ class Unit:
         """The public rule in words."""
         together = "as much as one" if self.count == 1 else f"at most as much as {self.count}"
         return (
-            f"a person is whoever has the same {self.column}, as it is written but for spaces around it, so "
-            f"that 0012 is not 12; a person's records that count do so alike, together {together}; a row "
-            "without it does not count"
+            f"a person is whoever has the same {self.column}, as it is written but for spaces "
+            "around it, so that 0012 is not 12; a person's records that count do so alike, "
+            f"together {together}; a row without it does not count"
         )
 
 
@@ -185,7 +220,9 @@ def _identifier(cell: Any) -> str:
         return str(cell)
     whole: Any
     if isinstance(cell, float | np.floating):
-        most: float = 2.0**53 if isinstance(cell, float) else 2.0 ** min(np.finfo(cell).nmant + 1, 53)
+        most: float = (
+            2.0**53 if isinstance(cell, float) else 2.0 ** min(np.finfo(cell).nmant + 1, 53)
+        )
         whole = -most < cell < most and cell % 1 == 0
     elif isinstance(cell, decimal.Decimal):  # beyond 100 digits int() would take for ever
         whole = cell.is_finite() and abs(cell.adjusted()) < 100 and cell.as_integer_ratio()[1] == 1
@@ -199,8 +236,8 @@ def _identifier(cell: Any) -> str:
 _UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampling": (
         lambda book: book.sampling_weights is not None,
-        "sampling_weights: not for {what}; leave them out of the domain to estimate for the sample itself, "
-        "or use PrivateEffect or PrivateRule ([[effect]] or [[rule]] of a study)",
+        "sampling_weights: not for {what}; leave them out of the domain to estimate for the "
+        "sample itself, or use PrivateEffect or PrivateRule ([[effect]] or [[rule]] of a study)",
     ),
     "counts": (
         lambda book: book.unit is not None and book.unit.count > 1,
@@ -208,13 +245,13 @@ _UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "arms": (
         lambda book: bool(book.treatment.levels),
-        "treatment: levels: {what} knows two arms: declare treated and control, or use PrivateEffect "
-        "([[effect]] of a study)",
+        "treatment: levels: {what} knows two arms: declare treated and control, or use "
+        "PrivateEffect ([[effect]] of a study)",
     ),
     "units": (
         lambda book: book.unit is not None,
-        "unit: {what} protects single records, not persons with several; use PrivateEffect or PrivateRule "
-        "([[effect]] or [[rule]] of a study), or make one record of every person",
+        "unit: {what} protects single records, not persons with several; use PrivateEffect or "
+        "PrivateRule ([[effect]] or [[rule]] of a study), or make one record of every person",
     ),
     "groups": (
         lambda book: book.group is not None,
@@ -234,7 +271,8 @@ def declares(codebook: Any, *kinds: str) -> bool:
 def refuse(codebook: Any, what: str, *kinds: str) -> None:
     """Raise DeclarationError where a codebook, if any, declares what ``what`` cannot take.
 
-    These are of the ``kinds`` sampling, counts (persons that count more than once), arms, units, groups.
+    These are of the ``kinds`` sampling, counts (persons that count more than once), arms, units,
+    groups.
     """
     for declares, text in (_UNKNOWN[kind] for kind in kinds):
         if codebook is not None and declares(codebook):

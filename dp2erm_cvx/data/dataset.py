@@ -1,7 +1,7 @@
 """Validated arrays (X, a, y) and their readers. Nothing is clipped or scaled here.
 
-Messages of :class:`~dp2erm_cvx.errors.DataError` name rows, columns and values of the private data. They are
-for the data holder, outside the privacy guarantee: do not publish them.
+Messages of :class:`~dp2erm_cvx.errors.DataError` name rows, columns and values of the private data.
+They are for the data holder, outside the privacy guarantee: do not publish them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Dataset:
     Parameters
     ----------
     X
-        (n, p) covariates in their own units, n >= 2, p >= 1; stored as read-only float64. An array of finite
-        float64 in C order is not copied: leave it as it is until the last fit to it.
+        (n, p) covariates in their own units, n >= 2, p >= 1; stored as read-only float64. An array
+        of finite float64 in C order is not copied: leave it as it is until the last fit to it.
     a
-        (n,) treatments in {0, 1}; booleans are accepted; stored as read-only int64. Of ``n_arms`` arms their
-        numbers, from 0 on.
+        (n,) treatments in {0, 1}; booleans are accepted; stored as read-only int64. Of ``n_arms``
+        arms their numbers, from 0 on.
     y
         (n,) outcomes; stored as read-only float64.
     columns
@@ -56,17 +56,18 @@ class Dataset:
     treatment, outcome
         The names of ``a`` and ``y``.
     sampling
-        (n,) what records count where a codebook is declared: their sampling weights, else 1, and 0 without
-        treatment or outcome; (n, K) in K groups, all 0 but one. None: all the same. Stored as read-only
-        float64.
+        (n,) what records count where a codebook is declared: their sampling weights, else 1, and 0
+        without treatment or outcome; (n, K) in K groups, all 0 but one. None: all the same. Stored
+        as read-only float64.
     person, persons
-        Where persons with several records are units: that (n,) of every row, from 0 to ``persons`` - 1 or -1
-        for none, and their public number N. The number n of rows is private then.
+        Where persons with several records are units: that (n,) of every row, from 0 to ``persons``
+        - 1 or -1 for none, and their public number N. The number n of rows is private then.
     repeats
         (n,): how many rows of the person of every row count, where these are not all of them.
 
-    An arm without records is not an error. Raises :class:`~dp2erm_cvx.errors.DataError` naming the row
-    (the first record is row 1) and the column of the first value that is missing, not finite or not a number.
+    An arm without records is not an error. Raises :class:`~dp2erm_cvx.errors.DataError` naming the
+    row (the first record is row 1) and the column of the first value that is missing, not finite or
+    not a number.
     """
 
     #: Records that there are at least.
@@ -88,7 +89,9 @@ class Dataset:
         table = _cells(self.X, "X", 2)
         n_samples, width = table.shape
         a, y = (_cells(getattr(self, name), name, rows=n_samples) for name in "ay")
-        names = *columns, treatment, outcome = (*map(str, (*self.columns, self.treatment, self.outcome)),)
+        names = *columns, treatment, outcome = (
+            *map(str, (*self.columns, self.treatment, self.outcome)),
+        )
         if len(columns) != width:
             raise DataError(f"columns: {len(columns)} names for the {width} columns of X")
         if width == 0:
@@ -97,17 +100,30 @@ class Dataset:
             raise DataError(f"column name {brief(twice)} is used twice: names must differ")
         if n_samples < self.least:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
-        put, arms = object.__setattr__, _treatments(to_numbers(a, treatment), treatment, self.n_arms)
-        arrays: dict[str, Any] = {"X": _to_table(table, columns), "a": arms, "y": to_numbers(y, outcome)}
+        put, arms = (
+            object.__setattr__,
+            _treatments(to_numbers(a, treatment), treatment, self.n_arms),
+        )
+        arrays: dict[str, Any] = {
+            "X": _to_table(table, columns),
+            "a": arms,
+            "y": to_numbers(y, outcome),
+        }
         if self.sampling is not None:  # (n,) or (n, K)
-            counts = _cells(self.sampling, "sampling", 2 if np.ndim(self.sampling) == 2 else 1, n_samples)
+            counts = _cells(
+                self.sampling, "sampling", 2 if np.ndim(self.sampling) == 2 else 1, n_samples
+            )
             arrays["sampling"] = to_numbers(counts.ravel(), "sampling").reshape(counts.shape)
         if self.person is not None:
             arrays["person"] = _persons(self.person, self.persons, n_samples)
         for field, value in arrays.items():
             value.setflags(write=False)
             put(self, field, value)
-        for field, value in (("columns", tuple(columns)), ("treatment", treatment), ("outcome", outcome)):
+        for field, value in (
+            ("columns", tuple(columns)),
+            ("treatment", treatment),
+            ("outcome", outcome),
+        ):
             put(self, field, value)
 
     def __repr__(self) -> str:
@@ -143,11 +159,17 @@ class Dataset:
 
     @classmethod
     def from_arrays(
-        cls, X: ArrayLike, a: ArrayLike, y: ArrayLike, columns: Sequence[str] | None = None, n_arms: int = 2
+        cls,
+        X: ArrayLike,
+        a: ArrayLike,
+        y: ArrayLike,
+        columns: Sequence[str] | None = None,
+        n_arms: int = 2,
     ) -> Dataset:
         """Build a dataset from (n, p), (n,) and (n,) arrays.
 
-        Without ``columns``, the names are those of ``X`` if it is a data frame, and x1, ..., xp if not.
+        Without ``columns``, the names are those of ``X`` if it is a data frame, and x1, ..., xp if
+        not.
         """
         table = as_array(X, "X")
         if columns is None:
@@ -174,16 +196,17 @@ class Dataset:
             A :class:`~dp2erm_cvx.data.domain.Domain` with a codebook, or an
             :class:`~dp2erm_cvx.data.private_ranges.OpenDomain` with one.
         X
-            A data frame, in which columns are found by name, or an array with them in their order; sampling
-            weights are found by name alone.
+            A data frame, in which columns are found by name, or an array with them in their order;
+            sampling weights are found by name alone.
         a, y
             (n,) cells of the treatment and of the outcome.
         columns
             Names of the covariates; default: those of ``public``, or all columns of ``X``.
 
-        Every record depends on its own cells alone (Theorem 10). Where persons are units, rows of nobody fill
-        a table up to ``least``; ``person`` (n,) is of every row if these are not all. Raises DataError for
-        a column that is not there, or another number of rows, DeclarationError for undeclared levels.
+        Every record depends on its own cells alone (Theorem 10). Where persons are units, rows of
+        nobody fill a table up to ``least``; ``person`` (n,) is of every row if these are not all.
+        Raises DataError for a column that is not there, or another number of rows, DeclarationError
+        for undeclared levels.
         """
         book = public.codebook
         assert book is not None
@@ -199,13 +222,20 @@ class Dataset:
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
         counts = book.counts(column, counts)
-        outside = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) == 0.0 if book.silences else False
+        outside = (
+            (counts if counts.ndim == 1 else np.sum(counts, axis=1)) == 0.0
+            if book.silences
+            else False
+        )
         lost, absent = (arms < 0) | outside, np.isnan(outcomes)
         covariates[lost] = middles
         middle = book.missing.get(book.outcome or "", public.outcome_middle)
         arms, outcomes = np.where(lost, 0, arms), np.where(lost | absent, middle, outcomes)
         silent = lost if book.outcome in book.missing else lost | absent
-        named, n_arms = (book.treatment.column or "a", book.outcome or "y"), len(book.treatment.labels)
+        named, n_arms = (
+            (book.treatment.column or "a", book.outcome or "y"),
+            len(book.treatment.labels),
+        )
         counts = np.where(silent, 0.0, counts.T).T
         if book.unit is None:
             return cls(covariates, arms, outcomes, tuple(names), *named, counts, n_arms=n_arms)
@@ -214,24 +244,30 @@ class Dataset:
         more = max(cls.least - len(arms), 0)
         parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
         arms, outcomes, counts, person = (
-            np.pad(part, ((0, more), (0, 0))[: part.ndim], constant_values=value) for part, value in parts
+            np.pad(part, ((0, more), (0, 0))[: part.ndim], constant_values=value)
+            for part, value in parts
         )
         covariates = np.vstack([covariates.reshape(-1, len(names)), *[middles] * more])
         persons = person, book.unit.number
-        return cls(covariates, arms, outcomes, tuple(names), *named, counts, *persons, n_arms=n_arms)
+        return cls(
+            covariates, arms, outcomes, tuple(names), *named, counts, *persons, n_arms=n_arms
+        )
 
     @classmethod
     def declared(cls, public: Public, X: Any, a: Any = None, y: Any = None) -> Dataset:
-        """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
+        """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there
+        are any.
 
-        Where a codebook is declared, it makes records of whatever their cells hold; a dataset alone has been
-        made by it. Raises DataError for what is no data of the declared universe, DeclarationError where the
-        columns are others.
+        Where a codebook is declared, it makes records of whatever their cells hold; a dataset alone
+        has been made by it. Raises DataError for what is no data of the declared universe,
+        DeclarationError where the columns are others.
         """
         book = public.codebook
         if isinstance(a, str) and isinstance(y, str):
             covariates = "X" if book is not None else f"X.drop(columns=[{a!r}, {y!r}])"
-            raise DataError(f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])")
+            raise DataError(
+                f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])"
+            )
         made, n_arms = isinstance(X, Dataset), 2 if book is None else len(book.treatment.labels)
         if book is not None and not made:
             dataset = cls.coded(public, X, a, y)
@@ -241,7 +277,11 @@ class Dataset:
             dataset = cls.from_arrays(X, a, y, columns, n_arms)
         else:
             dataset = replace(X, repeats=None)  # these are all rows of everybody
-        if book is not None and book.groups and (dataset.sampling is None or dataset.sampling.ndim == 1):
+        if (
+            book is not None
+            and book.groups
+            and (dataset.sampling is None or dataset.sampling.ndim == 1)
+        ):
             raise DataError("groups are declared, and these records come without any")
         if book is not None and dataset.n_arms != n_arms:
             raise DataError("arms are declared, and these records come without any")
@@ -250,7 +290,9 @@ class Dataset:
 
     def at(self, rows: NDArray[np.int64]) -> DatasetBlock:
         """The records of these rows."""
-        how: dict[str, Any] = {name: getattr(self, name) for name in ("sampling", "person", "repeats")}
+        how: dict[str, Any] = {
+            name: getattr(self, name) for name in ("sampling", "person", "repeats")
+        }
         how = {name: None if one is None else one[rows] for name, one in how.items()}
         how |= {name: getattr(self, name) for name in ("treatment", "outcome", "persons", "n_arms")}
         return DatasetBlock(self.X[rows], self.a[rows], self.y[rows], self.columns, **how)
@@ -261,14 +303,22 @@ class Dataset:
 
     @staticmethod
     def chosen(
-        source: str, names: Sequence[str], treatment: str, outcome: str, covariates: Sequence[str] | None
+        source: str,
+        names: Sequence[str],
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None,
     ) -> tuple[str, ...]:
-        """Names of the covariates: those asked for, or all other columns. Raises DataError where none is."""
+        """Names of the covariates: those asked for, or all other columns. Raises DataError where
+        none is.
+        """
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         rest = [name for name in names if name not in (treatment, outcome)]
         if not (chosen := tuple(rest if covariates is None else covariates)):
-            raise DataError(f"{source}: no column besides the treatment and the outcome is a covariate")
+            raise DataError(
+                f"{source}: no column besides the treatment and the outcome is a covariate"
+            )
         return chosen
 
     @classmethod
@@ -297,9 +347,11 @@ class Dataset:
 
 
 def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int]] = tuple) -> None:
-    """Raise DeclarationError where a dataset, in memory or in blocks, has other columns than are declared.
+    """Raise DeclarationError where a dataset, in memory or in blocks, has other columns than are
+    declared.
 
-    DataError where it has other persons, no sampling weights though they are declared, or too small an arm.
+    DataError where it has other persons, no sampling weights though they are declared, or too small
+    an arm.
     """
     book = public.codebook
     if data.persons != (None if book is None or book.unit is None else book.unit.number):
@@ -311,10 +363,11 @@ def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int
         raise DeclarationError(f"the domain declares the columns {declared}; the data have {held}")
     floor, sizes = getattr(public, "arm_floor", None), arms()
     if floor is not None and min(sizes, default=floor) < floor:
-        # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
+        # outside the guarantee, like every message about invalid data: no theorem covers such a
+        # dataset
         raise DataError(
-            f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
-            "declared universe"
+            f"an arm has fewer than the declared arm_floor = {floor} records: these data are "
+            "outside the declared universe"
         )
 
 
@@ -325,15 +378,24 @@ class DatasetBlock(Dataset):
 
 
 def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the outcome."""
-    names = [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
+    """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the
+    outcome.
+    """
+    names = (
+        [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
+    )
     # a covariate may be called a or y
-    optional = (next(name for k in range(len(names) + 1) if (name := c + k * "_") not in names) for c in "ay")
+    optional = (
+        next(name for k in range(len(names) + 1) if (name := c + k * "_") not in names)
+        for c in "ay"
+    )
     return (*names, *optional)
 
 
 def rows_to_predict(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
-    """As :func:`covariate_table`; where a column has none of its levels they count by their mean."""
+    """As :func:`covariate_table`; where a column has none of its levels they count by their
+    mean.
+    """
     rows = covariate_table(public, X, columns)
     return rows if public.codebook is None else public.codebook.with_mean_levels(rows, columns)
 
@@ -341,15 +403,17 @@ def rows_to_predict(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
 def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
     """Raw covariates (m, k) of these columns in their order, by name where X is a frame.
 
-    Those that a codebook makes of cells are made as in :meth:`Dataset.coded`. Raises DataError on a missing
-    column, a wrong shape, nan, inf or text.
+    Those that a codebook makes of cells are made as in :meth:`Dataset.coded`. Raises DataError on a
+    missing column, a wrong shape, nan, inf or text.
     """
     if isinstance(X, Dataset):  # made by the codebook, if there is one
         values, own = X.X, X.columns
         X = Table("X", own, lambda name: values[:, own.index(name)])
     elif public.codebook is not None:
         table, names = _raw(X, columns, public.codebook)
-        return public.codebook.covariates(public.codebook.read(table), names, public.middles(len(names)))
+        return public.codebook.covariates(
+            public.codebook.read(table), names, public.middles(len(names))
+        )
     if column_names(X) is not None:
         table = read_frame(X)
         return np.column_stack([table.numbers(name) for name in columns])
@@ -360,7 +424,8 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
 
 
 def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
-    """The cells that records are made of, with those of the treatment and of the outcome beside ``X``.
+    """The cells that records are made of, with those of the treatment and of the outcome beside
+    ``X``.
 
     Parameters
     ----------
@@ -389,7 +454,9 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
     if column_names(X) is not None:
         table = read_frame(X)
         if names is None and book.renames:
-            raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
+            raise DeclarationError(
+                "levels and missing values need named ranges: those of Codebook.ranges"
+            )
         return table, names or [name for name in table.names if name not in book.no_covariates]
     array = as_cells(X, "X")
     width = array.shape[1] if array.ndim == 2 else -1
@@ -409,7 +476,9 @@ def _cells(
     rows: int | None = None,
     read: Callable[[Any, str], NDArray[Any]] = as_array,
 ) -> NDArray[Any]:
-    """Cells of a shape (n,) or (n, p). Raises DataError for another one, and for another number of rows."""
+    """Cells of a shape (n,) or (n, p). Raises DataError for another one, and for another number of
+    rows.
+    """
     array = read(values, name)
     if array.ndim != ndim:
         wanted = "(n, p)" if ndim == 2 else "(n,)"
@@ -438,20 +507,26 @@ def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[
     if wrong.size:
         row, value = wrong[0] + 1, values[wrong[0]]
         must = "0 or 1" if n_arms == 2 else f"a whole number from 0 to {n_arms - 1}"
-        raise DataError(f"row {row}, column {brief(name)}: {value:g} is not a treatment: must be {must}")
+        raise DataError(
+            f"row {row}, column {brief(name)}: {value:g} is not a treatment: must be {must}"
+        )
     return values.astype(np.int64)
 
 
 def _to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
-    """Columns (n, k) as finite float64 in C order; raises DataError naming the first column that is not.
+    """Columns (n, k) as finite float64 in C order; raises DataError naming the first column that is
+    not.
 
-    A read-only view of ``values`` where they are that already, and one copy of them where they are not.
+    A read-only view of ``values`` where they are that already, and one copy of them where they are
+    not.
     """
     sound = values.dtype.kind in "buif"
     if values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
         table = values.view()
     elif sound:
-        with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
+        with np.errstate(
+            over="ignore"
+        ):  # extended precision may hold more than a double: judged below
             table = values.astype(np.float64, order="C")
     if not sound or not np.isfinite(table).all():
         table = np.empty(values.shape)

@@ -52,7 +52,9 @@ def _pair(name: str, pair: Any) -> tuple[float, float]:
 
 def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
     several = isinstance(declared, list | tuple | np.ndarray) and np.ndim(declared) > 0
-    widths = tuple(public_size(name, width, most=LARGEST) for width in (declared if several else [declared]))
+    widths = tuple(
+        public_size(name, width, most=LARGEST) for width in (declared if several else [declared])
+    )
     if not widths:
         raise DeclarationError(f"{name}: must be one number, or one per covariate")
     return widths if several else widths[0]
@@ -60,7 +62,8 @@ def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ReleasedRanges:
-    """Where the ranges of a domain come from that were released from the same records, and not declared.
+    """Where the ranges of a domain come from that were released from the same records, and not
+    declared.
 
     Parameters
     ----------
@@ -71,7 +74,8 @@ class ReleasedRanges:
     private
         Whether it does: the noise of a seeded one anybody can draw again.
     outcome
-        Whether the range of the outcome is one of them: it then reaches to about three standard deviations.
+        Whether the range of the outcome is one of them: it then reaches to about three standard
+        deviations.
     """
 
     digest: str = setting(check=one_line)
@@ -92,14 +96,16 @@ class Domain(Shown):
     covariate_bound
         ``M``: bound on the Euclidean norm of the scaled covariate vector, intercept included.
     outcome_bound
-        ``M'``: how far the net outcome may lie from ``outcome_center``, in its units; clipped beyond.
+        ``M'``: how far the net outcome may lie from ``outcome_center``, in its units; clipped
+        beyond.
     outcome_center
         The expected outcome, in its units: a public center ``c``, which is subtracted.
     treatment_cost
         Public cost of treatment, in units of the outcome, which is subtracted where a is 1.
     ranges
-        The least and the largest value of each covariate, public: mapped to [-1, 1], clipped beyond. A
-        mapping also names the columns. Without ranges the covariates are taken as they are.
+        The least and the largest value of each covariate, public: mapped to [-1, 1], clipped
+        beyond. A mapping also names the columns. Without ranges the covariates are taken as they
+        are.
     intercept
         Value of a constant column put in front of the covariates; 0 means none. It counts in M.
     arm_floor
@@ -107,23 +113,26 @@ class Domain(Shown):
     relation
         The neighboring relation that the guarantee is stated for.
     codebook
-        What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
-        the covariates that its columns become (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
+        What the columns of a raw table mean, where they are not numbers without gaps; the ranges
+        then name the covariates that its columns become
+        (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
     coordinate_bound
-        Bound on the size of every scaled covariate, one number or one per covariate, which box noise needs
-        (Theorem 17). None: that of the ranges, where there are any.
+        Bound on the size of every scaled covariate, one number or one per covariate, which box
+        noise needs (Theorem 17). None: that of the ranges, where there are any.
     center
-        Typical values of covariates: one each, or a mapping of those known. They scale to 0 in place of the
-        middle of a range, and stand for missing numbers; of a 0/1 column the expected share. Needs ranges.
+        Typical values of covariates: one each, or a mapping of those known. They scale to 0 in
+        place of the middle of a range, and stand for missing numbers; of a 0/1 column the expected
+        share. Needs ranges.
     binary_outcome
-        Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
-        a missing one as the middle. Needs a treatment cost of 0.
+        Whether the outcome has two values, the ends of its interval. Any other counts as the nearer
+        of them, a missing one as the middle. Needs a treatment cost of 0.
     released
         Where some of the ranges were not declared but released: from what. See
         :class:`~dp2erm_cvx.estimators.PrivateRanges`, which fills it in.
 
-    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. :meth:`records` clips
-    each covariate to its range and bound, then all radially; and the net outcome to its interval.
+    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field.
+    :meth:`records` clips each covariate to its range and bound, then all radially; and the net
+    outcome to its interval.
     """
 
     covariate_bound: float = setting(check=public_size, most=LARGEST)
@@ -138,7 +147,9 @@ class Domain(Shown):
     relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
     codebook: Codebook | None = None
     coordinate_bound: float | Sequence[float] | None = setting(None, _widths)
-    center: Mapping[str, float] | Sequence[float] | None = setting(None, per_covariate, entry=public_number)
+    center: Mapping[str, float] | Sequence[float] | None = setting(
+        None, per_covariate, entry=public_number
+    )
     binary_outcome: bool = setting(False, true_or_false)
     released: ReleasedRanges | None = setting(None, table_of, kind=ReleasedRanges)
 
@@ -147,15 +158,19 @@ class Domain(Shown):
         check_settings(self)
         refuse_intercept(intercept, self.covariate_bound)
         if self.binary_outcome and self.treatment_cost:
-            raise DeclarationError("binary_outcome: must be true only where there is no treatment_cost")
+            raise DeclarationError(
+                "binary_outcome: must be true only where there is no treatment_cost"
+            )
         object.__setattr__(self, "codebook", checked_codebook(self.codebook, self.ranges))
         keeps = self.relation is not Neighboring.REPLACE_ONE
         if self.units is not None and (keeps or self.arm_floor):
-            raise DeclarationError("unit: a neighbor replaces all records: no other relation, no arm_floor")
+            raise DeclarationError(
+                "unit: a neighbor replaces all records: no other relation, no arm_floor"
+            )
         if keeps and self.codebook is not None and self.codebook.may_move_arms:
             raise DeclarationError(
-                f"relation = {self.relation}: where other cells decide who counts or what the treatment is, "
-                "its arm may change: declare replace-one"
+                f"relation = {self.relation}: where other cells decide who counts or what the "
+                "treatment is, its arm may change: declare replace-one"
             )
         if self.ranges is not None and isinstance(self.coordinate_bound, Sequence):
             _as_many("coordinate_bound", self.coordinate_bound, len(self.ranges))
@@ -177,7 +192,9 @@ class Domain(Shown):
         else:
             raise DeclarationError("center: has names, and the ranges have none")
         for name, value in center.items():
-            public_number(f"center[{name}]", value, at_least=ranges[name][0], at_most=ranges[name][1])
+            public_number(
+                f"center[{name}]", value, at_least=ranges[name][0], at_most=ranges[name][1]
+            )
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -186,15 +203,20 @@ class Domain(Shown):
 
     @property
     def range_pairs(self) -> tuple[tuple[float, float], ...]:
-        """The ranges (low, high) of the covariates, in their order; empty where none are declared."""
-        return tuple(self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ())
+        """The ranges (low, high) of the covariates, in their order; empty where none are
+        declared.
+        """
+        return tuple(
+            self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ()
+        )
 
     def _ranges_of(self, n_features: int) -> tuple[tuple[float, float], ...]:
         _as_many("ranges", self.range_pairs, n_features)
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges.
+        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without
+        ranges.
 
         Raises DeclarationError where another number is declared.
         """
@@ -217,8 +239,14 @@ class Domain(Shown):
 
     @property
     def units(self) -> int | None:
-        """N, the public number of persons, where they are what is protected; None where records are."""
-        return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
+        """N, the public number of persons, where they are what is protected; None where records
+        are.
+        """
+        return (
+            None
+            if self.codebook is None or self.codebook.unit is None
+            else self.codebook.unit.number
+        )
 
     @property
     def protected(self) -> str:
@@ -232,7 +260,9 @@ class Domain(Shown):
 
     @property
     def of_records(self) -> Domain:
-        """Universe of public records that are made up, one of every person, counting what persons may."""
+        """Universe of public records that are made up, one of every person, counting what persons
+        may.
+        """
         if (book := self.codebook) is None or book.unit is None:
             return self
         weights = book.sampling_weights
@@ -243,29 +273,39 @@ class Domain(Shown):
 
     @property
     def uneven(self) -> bool:
-        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
+        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest
+        count.
+        """
         unit = None if self.codebook is None else self.codebook.unit
         return self.sampling is not None or (unit is not None and unit.count > 1)
 
     @property
     def weighted(self) -> bool:
-        """True if a record may count less than 1: cells of a table with a codebook may be missing."""
+        """True if a record may count less than 1: cells of a table with a codebook may be
+        missing.
+        """
         return self.codebook is not None
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of records in each of which an effect is estimated; empty where none are declared."""
+        """The groups of records in each of which an effect is estimated; empty where none are
+        declared.
+        """
         return () if self.codebook is None else self.codebook.groups
 
     @property
     def mass(self) -> float:
-        """A public guess of what records count on average: by sampling weights, eligibility and ``where``.
+        """A public guess of what records count on average: by sampling weights, eligibility and
+        ``where``.
 
-        Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
+        Of the levels of a column each is guessed to have as many records, unless ``center``
+        declares a share.
         """
         if (book := self.codebook) is None:
             return 1.0
-        mass = math.prod(part.mass for part in (book.sampling_weights, book.unit) if part is not None)
+        mass = math.prod(
+            part.mass for part in (book.sampling_weights, book.unit) if part is not None
+        )
         mass *= book.eligible_share if book.eligible else 1.0
         declared = self.center if isinstance(self.center, Mapping) else {}
         for column, level in book.where.items():
@@ -280,7 +320,9 @@ class Domain(Shown):
 
     @cached_property
     def space(self) -> Space:
-        """The public bounds on records once they are mapped: all that programs and their bounds read."""
+        """The public bounds on records once they are mapped: all that programs and their bounds
+        read.
+        """
         lower, upper = self._box()
         return Space(
             covariate_bound=self.covariate_bound,
@@ -311,7 +353,9 @@ class Domain(Shown):
         return Scale(tuple(half_middles.tolist()), tuple(half_widths.tolist()))
 
     def _box(self) -> tuple[Ends, Ends]:
-        """The least and the largest value of scaled covariates: one for all, or one each, or none."""
+        """The least and the largest value of scaled covariates: one for all, or one each, or
+        none.
+        """
         declared = self.coordinate_bound
         if self.ranges is None:
             if declared is None:
@@ -337,7 +381,9 @@ class Domain(Shown):
         return (low / 2 - middle) / half, (high / 2 - middle) / half
 
     def features(self, X: ArrayLike) -> Array:
-        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing changes."""
+        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing
+        changes.
+        """
         return self.space.features(X)
 
     def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
@@ -360,12 +406,13 @@ class Domain(Shown):
     ) -> Records:
         """Map finite raw data into the universe by the fixed clipping rule.
 
-        ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all the largest.
-        With a codebook without them a record counts fully where its weight is positive, else not at all.
-        Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
-        Where it declares units, ``person`` (n,) is needed, from 0 to N - 1 or negative for none: the k
-        records of a person that count then do so by 1/max(k, m) of that. These k (n,) are ``repeats`` where
-        these are not all rows. Raises DeclarationError for another shape.
+        ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all
+        the largest. With a codebook without them a record counts fully where its weight is
+        positive, else not at all. Where it declares K groups, ``sampling`` is (n, K), and a record
+        is in the first where it counts. Where it declares units, ``person`` (n,) is needed, from 0
+        to N - 1 or negative for none: the k records of a person that count then do so by 1/max(k,
+        m) of that. These k (n,) are ``repeats`` where these are not all rows. Raises
+        DeclarationError for another shape.
         """
         arm, unit = np.asarray(a, dtype=np.int64), None
         factors = self.factors(sampling, len(arm))
@@ -375,14 +422,18 @@ class Domain(Shown):
         return Records(self.features(X), arm, self.net_outcome(arm, y), self.space, factors, unit)
 
     def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
-        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them; None where all are equal."""
+        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them; None where all are
+        equal.
+        """
         declared, factors = self.sampling, None
         if sampling is not None and self.weighted:
             present = np.asarray(sampling, dtype=np.float64) > 0.0
             factors = present.astype(np.float64) if declared is None else declared.factors(sampling)
         if self.groups:
             if factors is None or factors.shape != (n_rows, len(self.groups)):
-                raise DeclarationError(f"sampling: must say what records count in {len(self.groups)} groups")
+                raise DeclarationError(
+                    f"sampling: must say what records count in {len(self.groups)} groups"
+                )
             # a record is in one group, whatever is handed in
             factors = np.where(np.cumsum(factors > 0.0, axis=1) == 1, factors, 0.0)
         return factors
@@ -398,13 +449,16 @@ class Domain(Shown):
         else:
             center = picked(center, columns)
         widths = picked(self.coordinate_bound, columns)
-        return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center)
+        return replace(
+            self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center
+        )
 
     @classmethod
     def of_space(cls, space: Space) -> Domain:
         """The domain of records that are in a space already, and that its rule leaves as they are.
 
-        Raises DeclarationError where a codebook, ranges or unequal ends of covariates led into the space.
+        Raises DeclarationError where a codebook, ranges or unequal ends of covariates led into the
+        space.
         """
         domain = cls(
             covariate_bound=space.covariate_bound,
@@ -415,7 +469,9 @@ class Domain(Shown):
             coordinate_bound=space.upper,
         )
         if domain.space != space:
-            raise DeclarationError("space: is that of another domain, which has to be declared instead")
+            raise DeclarationError(
+                "space: is that of another domain, which has to be declared instead"
+            )
         return domain
 
     def to_dict(self) -> dict[str, Any]:
@@ -428,7 +484,9 @@ class Domain(Shown):
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Domain:
-        """Build a domain from plain values; raises DeclarationError on an unknown or missing name."""
+        """Build a domain from plain values; raises DeclarationError on an unknown or missing
+        name.
+        """
         return declared_by_name(cls, "domain", declared)
 
 

@@ -40,9 +40,13 @@ def domain_of(declared: Mapping[str, Any]) -> Domain:
     if book is not None and isinstance(rest.get("center"), Mapping):
         rest["center"] = _centers(book, rest["center"])
     if "covariate_bound" not in rest and ranges and isinstance(ranges, Mapping | list):
-        inside = Domain.from_dict({**rest, "covariate_bound": 1e30, "outcome_bound": 1.0, "codebook": book})
+        inside = Domain.from_dict(
+            {**rest, "covariate_bound": 1e30, "outcome_bound": 1.0, "codebook": book}
+        )
         norm = norm_within(inside.ranges or (), book)
-        rest["covariate_bound"] = math.hypot(public_number("intercept", rest.get("intercept", 0.0)), norm)
+        rest["covariate_bound"] = math.hypot(
+            public_number("intercept", rest.get("intercept", 0.0)), norm
+        )
     return Domain.from_dict(rest if book is None else {**rest, "codebook": book})
 
 
@@ -63,9 +67,9 @@ def covariates_of(declared: Mapping[str, Any]) -> tuple[str, ...] | None:
 def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
     """A declaration of the columns that ``covariates`` names alone, in their order.
 
-    Ranges, levels, logarithms, centers and missing values of all others are left out; missing values of what
-    is no covariate, such as the outcome, stay. Raises DeclarationError where a chosen column has neither
-    range nor levels, though others have.
+    Ranges, levels, logarithms, centers and missing values of all others are left out; missing
+    values of what is no covariate, such as the outcome, stay. Raises DeclarationError where a
+    chosen column has neither range nor levels, though others have.
     """
     chosen = covariates_of(declared)
     picked = {name: value for name, value in declared.items() if name != "covariates"}
@@ -77,7 +81,9 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
         return picked
     for name in chosen:
         if name not in ranges and name not in levels:
-            raise DeclarationError(f"covariates: {name!r} has no public range: declare it in [ranges]")
+            raise DeclarationError(
+                f"covariates: {name!r} has no public range: declare it in [ranges]"
+            )
     left_out = (set(ranges) | set(levels)) - set(chosen)
     if isinstance(bins := declared.get("bins"), Mapping):
         picked["bins"] = _bins_of(bins, chosen)
@@ -93,11 +99,15 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bins_of(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """The table ``[bins]`` of the chosen columns; a cross stays where both of its columns are chosen."""
+    """The table ``[bins]`` of the chosen columns; a cross stays where both of its columns are
+    chosen.
+    """
     bins = {name: cuts for name, cuts in declared.items() if name in chosen}
     if "cross" in declared:
         crossed = _crossed(declared["cross"])
-        bins["cross"] = [{"columns": pair} for pair in crossed if all(name in chosen for name in pair)]
+        bins["cross"] = [
+            {"columns": pair} for pair in crossed if all(name in chosen for name in pair)
+        ]
     return bins
 
 
@@ -115,14 +125,19 @@ def _crossed(declared: object) -> list[Any]:
 def asks_ranges(declared: Mapping[str, Any]) -> bool:
     """True if a file has a table ``[[ranges]]``: it releases ranges, and declares them in there."""
     tables = declared.get("ranges")
-    return isinstance(tables, list) and bool(tables) and all(isinstance(one, Mapping) for one in tables)
+    return (
+        isinstance(tables, list)
+        and bool(tables)
+        and all(isinstance(one, Mapping) for one in tables)
+    )
 
 
 def refuse_open(declared: Mapping[str, Any]) -> None:
     """Raise DeclarationError where ranges are not declared but released by a question."""
     if asks_ranges(declared):
         text = (
-            "this needs declared ranges: give a file with [ranges] and outcome_bound, once they are released"
+            "this needs declared ranges: give a file with [ranges] and outcome_bound, once they "
+            "are released"
         )
         raise DeclarationError(f"[[ranges]] leaves ranges to be released: {text}")
 
@@ -130,7 +145,8 @@ def refuse_open(declared: Mapping[str, Any]) -> None:
 def open_domain_of(
     declared: Mapping[str, Any], outcome: Known, others: Mapping[str, Known] | None = None
 ) -> OpenDomain:
-    """What the names of a file declare of records whose ranges are to be released. Raises DeclarationError.
+    """What the names of a file declare of records whose ranges are to be released. Raises
+    DeclarationError.
 
     Parameters
     ----------
@@ -142,23 +158,31 @@ def open_domain_of(
     book, rest = split_codebook(of_covariates(declared))
     known = dict(rest["ranges"])
     relation = rest.get("relation", Neighboring.REPLACE_ONE)
-    return OpenDomain(known if book is None else book.ranges(known), outcome, others or {}, relation, book)
+    return OpenDomain(
+        known if book is None else book.ranges(known), outcome, others or {}, relation, book
+    )
 
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Typical values by covariate: of a column with levels the share of each, or of the only one."""
+    """Typical values by covariate: of a column with levels the share of each, or of the only
+    one.
+    """
     centers: dict[str, Any] = {}
     for name, value in declared.items():
         levels = book.covariate_levels.get(name)
         if levels is None:
             name = str(name)
             if name in book.level_sets:
-                raise DeclarationError(f"center: {name} is crossed: declare the shares of its cross")
+                raise DeclarationError(
+                    f"center: {name} is crossed: declare the shares of its cross"
+                )
             centers[next(iter(book.covariates_of(name)))] = book.scaled(name, value)
             continue
         if not isinstance(value, Mapping):
             if len(levels) > 1:
-                raise DeclarationError(f"center: {name} has levels: declare {name} = {{ {levels[0]} = 0.2 }}")
+                raise DeclarationError(
+                    f"center: {name} has levels: declare {name} = {{ {levels[0]} = 0.2 }}"
+                )
             value = {levels[0]: value}
         for level, share in value.items():
             if level not in levels:
@@ -177,7 +201,10 @@ def check_names(declared: Mapping[str, Any]) -> None:
 
 def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
     """A declaration with the center and the bound of an event of 0 or 1 where it has neither."""
-    event = declared.get("binary_outcome") is True and not {"outcome_center", "outcome_bound"} & set(declared)
+    event = declared.get("binary_outcome") is True and not {
+        "outcome_center",
+        "outcome_bound",
+    } & set(declared)
     return {**declared, "outcome_center": 0.5, "outcome_bound": 0.5} if event else dict(declared)
 
 
@@ -198,20 +225,24 @@ EDIT = "EDIT"
 #: Tables of a study beside its domain, see :mod:`dp2erm_cvx.study`.
 STUDY = ("budget", "ledger", "effect", "rule", "two_stage")
 #: Everything that a file may declare of the records: fields of the domain and of its codebook.
-RECORDS = ({one.name for one in fields(Domain)} - {"codebook", "released"}) | set(CODEBOOK) | {"covariates"}
+RECORDS = (
+    ({one.name for one in fields(Domain)} - {"codebook", "released"})
+    | set(CODEBOOK)
+    | {"covariates"}
+)
 
 
 def load_domain(path: str | Path) -> Domain:
     """Read a :class:`~dp2erm_cvx.data.domain.Domain` from a TOML file.
 
-    The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
-    may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
-    ``[treatment]``, ``[levels]``, ``[bins]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]``
-    and ``[unit]``, ``outcome_column`` and ``eligible`` make a
-    :class:`~dp2erm_cvx.data.codebook.Codebook`. Where ranges or levels are declared, ``covariate_bound`` may
-    be left out: it is then the norm that no record inside them exceeds. Where ``binary_outcome`` is declared
-    without center and bound, both are 0.5.
-    A table ``[csv]`` says how the data file is written.
+    The names are those of the Domain's fields, at the top level or in a table ``[domain]``;
+    ``ranges`` may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The
+    tables ``[treatment]``, ``[levels]``, ``[bins]``, ``[missing]``, ``[units]``, ``[cells]``,
+    ``[sampling_weights]`` and ``[unit]``, ``outcome_column`` and ``eligible`` make a
+    :class:`~dp2erm_cvx.data.codebook.Codebook`. Where ranges or levels are declared,
+    ``covariate_bound`` may be left out: it is then the norm that no record inside them exceeds.
+    Where ``binary_outcome`` is declared without center and bound, both are 0.5. A table ``[csv]``
+    says how the data file is written.
 
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
     """
@@ -236,7 +267,9 @@ def declared_layout(path: str | Path) -> CsvLayout:
 
 
 def read_tables(path: str | Path) -> dict[str, Any]:
-    """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a draft."""
+    """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a
+    draft.
+    """
     declared = tables_of_file(path)
     with placed(path):
         refuse_gaps(declared)
@@ -244,7 +277,8 @@ def read_tables(path: str | Path) -> dict[str, Any]:
 
 
 def tables_of_file(path: str | Path) -> dict[str, Any]:
-    """All that the file says, by name, gaps of a draft included, the table ``[domain]`` beside all others.
+    """All that the file says, by name, gaps of a draft included, the table ``[domain]`` beside all
+    others.
 
     Raises DeclarationError for a file that cannot be read.
     """
@@ -256,13 +290,22 @@ def tables_of_file(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise DeclarationError(f"{path}: is not UTF-8 text, so not a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise DeclarationError(f"{path}: is not a TOML file: {str(error).splitlines()[0]}") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, brackets within brackets
-        raise DeclarationError(f"{str(path)!r}: is not a TOML file that this reader can hold") from None
+        raise DeclarationError(
+            f"{path}: is not a TOML file: {str(error).splitlines()[0]}"
+        ) from None
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a number of thousands of digits, brackets within brackets
+        raise DeclarationError(
+            f"{str(path)!r}: is not a TOML file that this reader can hold"
+        ) from None
     if "domain" in declared:
         beside = [name for name in declared if name not in ("domain", *STUDY)]
         if beside:
-            raise DeclarationError(f"{path}: {beside[0]!r} stands outside the table [domain]: move it inside")
+            raise DeclarationError(
+                f"{path}: {beside[0]!r} stands outside the table [domain]: move it inside"
+            )
         inside = declared.pop("domain")
         if not isinstance(inside, dict):
             raise DeclarationError(f"{path}: domain = {inside!r}: must be a table [domain]")
@@ -275,7 +318,8 @@ def refuse_gaps(declared: Mapping[str, Any]) -> None:
     name = _placeholder(declared)
     if name is not None:
         raise DeclarationError(
-            f'{name} still says "{EDIT}": type in what is known without the data, or delete the line'
+            f'{name} still says "{EDIT}": type in what is known without the data, or delete the '
+            "line"
         )
 
 

@@ -56,25 +56,38 @@ class CsvLayout:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not isinstance(self.separator, str) or len(self.separator) != 1 or self.separator in '"\r\n':
+        if (
+            not isinstance(self.separator, str)
+            or len(self.separator) != 1
+            or self.separator in '"\r\n'
+        ):
             raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
         try:
-            name = codecs.lookup(self.encoding).name  # raises, or encodes no text, or one line by another
+            name = codecs.lookup(
+                self.encoding
+            ).name  # raises, or encodes no text, or one line by another
             "a".encode("none" if name == "punycode" else name)
         except (LookupError, TypeError, ValueError):
             text = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
             raise DeclarationError(text) from None
         if self.decimal not in (".", ",") or self.decimal == self.separator:
-            raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
+            raise DeclarationError(
+                f"csv: decimal = {self.decimal!r}: must be . or , and not the separator"
+            )
 
     def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
-        """The lines of the ``first`` part of a file or of another, each decoded by itself, without ends.
+        """The lines of the ``first`` part of a file or of another, each decoded by itself, without
+        ends.
 
-        What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by UnicodeError
-        otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded as a whole.
+        What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by
+        UnicodeError otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded
+        as a whole.
         """
         encoding = self.encoding
-        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):  # a mark elsewhere is part of a cell
+        if codecs.lookup(encoding).name in (
+            "utf-8",
+            "utf-8-sig",
+        ):  # a mark elsewhere is part of a cell
             raw, encoding = raw.removeprefix(codecs.BOM_UTF8 if first else b""), "utf-8"
         if "\n".encode(encoding) != b"\n":
             whole = raw.decode(encoding, "replace" if ragged else "strict")
@@ -132,8 +145,8 @@ def _without_separator_line(source: str, lines: list[str], layout: CsvLayout) ->
         return lines
     if found[1] != layout.separator:
         raise DataError(
-            f"{source}: its first line says that {found[1]!r} separates cells: declare [csv] separator = "
-            f"{json.dumps(found[1])}"
+            f"{source}: its first line says that {found[1]!r} separates cells: declare [csv] "
+            f"separator = {json.dumps(found[1])}"
         )
     return [*lines[:place], "", *lines[place + 1 :]]
 
@@ -143,7 +156,9 @@ _ABOVE = 30
 
 
 def _where_named(lines: Sequence[str], layout: CsvLayout) -> Callable[[str], str]:
-    """What says where a column stands that a header lacks: in another line, or behind other separators."""
+    """What says where a column stands that a header lacks: in another line, or behind other
+    separators.
+    """
     filled = [(number, line) for number, line in enumerate(lines[:_ABOVE], 1) if line]
 
     def hint(name: str) -> str:
@@ -155,7 +170,10 @@ def _where_named(lines: Sequence[str], layout: CsvLayout) -> Callable[[str], str
                     continue
                 told = f"; line {number} names it"
                 if separator != layout.separator:
-                    told += f", and {_SEPARATORS[separator]} separate its cells: declare [csv] separator = "
+                    told += (
+                        f", and {_SEPARATORS[separator]} separate its cells: declare [csv] "
+                        "separator = "
+                    )
                     told += json.dumps(separator)
                 if number > filled[0][0]:
                     told += ": delete the lines above it"
@@ -169,7 +187,9 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def guessed_layout(path: str) -> CsvLayout:
-    """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises DataError."""
+    """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises
+    DataError.
+    """
     if path.lower().endswith(BINARY):
         return CsvLayout()
     with opening(path), open(path, "rb") as file:
@@ -196,7 +216,9 @@ def guessed_layout(path: str) -> CsvLayout:
 
 
 def _breaks(text: str, separator: str) -> bool:
-    """True if cells go on in the next line: all quotes are closed, and all rows are as long as the header."""
+    """True if cells go on in the next line: all quotes are closed, and all rows are as long as the
+    header.
+    """
     lines = [line.rstrip("\r") for line in text.split("\n")]
     if all(cells for _, cells in _rows("", lines, separator, False)):
         return False
@@ -215,17 +237,20 @@ def _unpacked(source: str, raw: bytes) -> bytes:
         raise DataError(f"{source}: is damaged: gzip cannot unpack it") from None
 
 
-def _records(source: str, lines: list[str], layout: CsvLayout, ragged: bool) -> list[tuple[int, list[str]]]:
+def _records(
+    source: str, lines: list[str], layout: CsvLayout, ragged: bool
+) -> list[tuple[int, list[str]]]:
     """Cells of the header and of every record, with the number of the first line of each.
 
-    No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
-    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not.
+    No record has a say in how another one is read. One that cannot be parsed has no cells; it is
+    refused where ``ragged`` is false, and quoted cells then go on in the next line, declared or
+    not.
     """
     header = next(filter(None, lines), "")
     if "\r" in header:
         raise DataError(
-            f"{source}: the header holds a carriage return: records end at line feeds, so write the file "
-            "anew with line feeds"
+            f"{source}: the header holds a carriage return: records end at line feeds, so write "
+            "the file anew with line feeds"
         )
     if ragged and "\ufffd" in header:
         raise DataError(f"{source}: the header {_no_text(layout)}")
@@ -248,7 +273,10 @@ def _other_separator(header: str, layout: CsvLayout) -> str:
             continue
         rows = list(_rows("", [header], separator, False))
         if rows[0][1]:
-            return f"; if {plural} separate its cells, declare [csv] separator = {json.dumps(separator)}"
+            return (
+                f"; if {plural} separate its cells, declare [csv] separator = "
+                f"{json.dumps(separator)}"
+            )
     return ""
 
 
@@ -267,10 +295,14 @@ def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
     return text or ("\ufffd" if line else "")
 
 
-def _rows(source: str, lines: list[str], separator: str, breaks: bool) -> Iterator[tuple[int, list[str]]]:
-    """The cells of every record and the number of its first line; none where its quotes do not match.
+def _rows(
+    source: str, lines: list[str], separator: str, breaks: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """The cells of every record and the number of its first line; none where its quotes do not
+    match.
 
-    The module csv would end a record at a carriage return, and refuse all of them for a long cell of one.
+    The module csv would end a record at a carriage return, and refuse all of them for a long cell
+    of one.
     """
     cells: list[str] = []
     cell: list[str] = []  # pieces of a quoted one that is not closed yet
@@ -301,7 +333,9 @@ def _rows(source: str, lines: list[str], separator: str, breaks: bool) -> Iterat
 
 
 def _unquoted(cells: list[str]) -> list[str]:
-    """The texts of the cells of one record; none where a quote stands within a cell that is not doubled."""
+    """The texts of the cells of one record; none where a quote stands within a cell that is not
+    doubled.
+    """
     texts = []
     for cell in cells:
         if cell.startswith('"'):
@@ -316,8 +350,9 @@ def _unquoted(cells: list[str]) -> list[str]:
 def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Read a file by the ending of its name: Parquet, one sheet of .xlsx, Stata, SAS, else CSV.
 
-    Codes of value labels, and dates of Stata in days since 1960, stay numbers. Raises DeclarationError where
-    the reader is not installed, DataError where the file is none of its kind.
+    Codes of value labels, and dates of Stata in days since 1960, stay numbers. Raises
+    DeclarationError where the reader is not installed, DataError where the file is none of its
+    kind.
     """
     ending = Path(path).suffix.lower()
     if ending not in BINARY:
@@ -327,7 +362,9 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
     try:
         module: Any = importlib.import_module("openpyxl" if ending == ".xlsx" else "pandas")
     except ImportError as error:
-        raise DeclarationError(f"{ending} needs {error.name}: pip install 'dp2erm-cvx[data]'") from None
+        raise DeclarationError(
+            f"{ending} needs {error.name}: pip install 'dp2erm-cvx[data]'"
+        ) from None
     try:
         if ending == ".xlsx":
             return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
@@ -335,7 +372,9 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
             frame = module.read_stata(path, convert_dates=False, convert_categoricals=False)
         else:
             with module.read_sas(path, iterator=True) as reader:
-                frame = _with_texts(reader.read(), layout.encoding, getattr(reader, "inferred_encoding", ""))
+                frame = _with_texts(
+                    reader.read(), layout.encoding, getattr(reader, "inferred_encoding", "")
+                )
         return replace(read_frame(frame), source=path)
     except DataError:
         raise
@@ -345,17 +384,23 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
 
 
 def _with_texts(frame: Any, encoding: str, own: str) -> Any:
-    """A frame of SAS, each text decoded by itself: by its ``own`` encoding if no other is declared."""
+    """A frame of SAS, each text decoded by itself: by its ``own`` encoding if no other is
+    declared.
+    """
     with contextlib.suppress(LookupError):  # many a file states none, or one without a name
         encoding = codecs.lookup(own).name if encoding == PLAIN.encoding else encoding
-    texts = frame.select_dtypes(object).map(lambda x: str(x, encoding, "replace") if type(x) is bytes else x)
+    texts = frame.select_dtypes(object).map(
+        lambda x: str(x, encoding, "replace") if type(x) is bytes else x
+    )
     return frame.assign(**texts).replace(_XPORT_ZERO, 0.0)
 
 
 def _sheet(path: str, book: Any) -> Table:
     """The only sheet of a workbook: a record is a row below the first, which names the columns."""
     if len(book.sheetnames) != 1:
-        raise DataError(f"{path}: has the sheets {listed(book.sheetnames)}: save one of them by itself")
+        raise DataError(
+            f"{path}: has the sheets {listed(book.sheetnames)}: save one of them by itself"
+        )
     (sheet,) = book.worksheets
     sheet.reset_dimensions()  # which some programs write, and not as they are
     head, *rows = list(sheet.iter_rows(values_only=True)) or [()]
@@ -365,7 +410,9 @@ def _sheet(path: str, book: Any) -> Table:
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
         cells = (row[place] if place < len(row) else None for row in rows)
-        floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)  # and rounded
+        floats = (
+            float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells
+        )  # and rounded
         return np.array([*floats], dtype=object)
 
     def hint(name: str) -> str:
@@ -380,11 +427,11 @@ def _sheet(path: str, book: Any) -> Table:
 def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Rows of a CSV file with a header, kept as text; blank lines are skipped.
 
-    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a line feed;
-    what is no text of the encoding becomes a mark in its cell; a line that cannot be parsed, or has more or
-    fewer cells than the header, is a record of empty cells. Only where the layout declares ``line_breaks``
-    may a quoted cell go on in the next line. Raises DataError for what is no such file, and where ``ragged``
-    is false for a row that is none.
+    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a
+    line feed; what is no text of the encoding becomes a mark in its cell; a line that cannot be
+    parsed, or has more or fewer cells than the header, is a record of empty cells. Only where the
+    layout declares ``line_breaks`` may a quoted cell go on in the next line. Raises DataError for
+    what is no such file, and where ``ragged`` is false for a row that is none.
     """
     source = str(path)
     with opening(source), opened(source) as file:
@@ -400,7 +447,8 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     for row, (line, cells) in enumerate(records):
         if len(cells) != len(head) and not ragged:
             raise DataError(
-                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(head)}"
+                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header "
+                f"{len(head)}"
             )
     made = _columns(source, _stripped(head), [cells for _, cells in records], lines, layout)
     return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})")
@@ -411,30 +459,41 @@ def _stripped(head: Sequence[str]) -> tuple[str, ...]:
 
 
 def _columns(
-    source: str, names: tuple[str, ...], rows: Sequence[list[str]], lines: Sequence[str], layout: CsvLayout
+    source: str,
+    names: tuple[str, ...],
+    rows: Sequence[list[str]],
+    lines: Sequence[str],
+    layout: CsvLayout,
 ) -> Table:
     """The columns of rows of texts; a row of another length is one of empty cells."""
     places = {name: where for where, name in enumerate(names)}
     advice = "if cells hold line breaks, declare [csv] line_breaks = true"
     if layout.line_breaks:
         advice = "a quote within a quoted cell has to be doubled"
-    encoding = f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
+    encoding = (
+        f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
+    )
+    length = (
+        "Lines with another number of cells than the header: {:,}; each counts as an empty record."
+    )
     damage = {
         encoding: sum("\ufffd" in line for line in lines),
         f"Lines with quotes that do not match: {{:,}}; {advice}.": sum(not cells for cells in rows),
-        "Lines with another number of cells than the header: {:,}; each counts as an empty record.": sum(
-            len(cells) != len(names) for cells in rows
-        ),
+        length: sum(len(cells) != len(names) for cells in rows),
     }
 
     def written(name: str) -> NDArray[Any]:
         where = places[name]
-        return np.array([cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object)
+        return np.array(
+            [cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object
+        )
 
     def column(name: str) -> NDArray[Any]:
         own = [cell_of(text, layout.decimal) for text in written(name)]
         # numbers alone take an eighth of the room
-        return np.array(own, dtype=np.float64 if all(type(cell) is float for cell in own) else object)
+        return np.array(
+            own, dtype=np.float64 if all(type(cell) is float for cell in own) else object
+        )
 
     hint = _where_named(lines, layout)
     return Table(source, names, column, damage=damage, written=written, hint=hint)
@@ -447,12 +506,16 @@ PART = 2**20
 
 
 def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:
-    """Readers of a table's parts: plain lines of CSV, row groups of Parquet; else of all of it at once."""
+    """Readers of a table's parts: plain lines of CSV, row groups of Parquet; else of all of it at
+    once.
+    """
     parts: list[Callable[[], Table]] = []
     if path.lower().endswith((".parquet", ".pq")):
         parts = parquet_parts(path)[2]
     elif is_text(path) and os.path.exists(path):
-        with contextlib.suppress(DeclarationError):  # packed, or with cells that go on in the next line
+        with contextlib.suppress(
+            DeclarationError
+        ):  # packed, or with cells that go on in the next line
             _, lengths, readers = csv_parts(path, layout)
             parts = [read for length, read in zip(lengths, readers, strict=True) if length]
     return parts or [partial(read_table, path, layout, ragged=True)]
@@ -497,8 +560,8 @@ def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
 def csv_spans(path: str | Path, layout: CsvLayout) -> CsvSpans:
     """A CSV file in parts, of which the header alone is read.
 
-    A line feed ends a record wherever it stands. Raises DeclarationError where that is not so: cells with
-    line breaks, UTF-16, gzip.
+    A line feed ends a record wherever it stands. Raises DeclarationError where that is not so:
+    cells with line breaks, UTF-16, gzip.
     """
     source = str(path)
     mark = FileMark.of(source)
@@ -558,13 +621,17 @@ def _parquet_facts(source: str) -> tuple[FileMark, tuple[str, ...], list[int]]:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
-        raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
+        raise DeclarationError(
+            "reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'"
+        ) from None
     mark = FileMark.of(source)
     try:
         with opened(source) as file:
             known = parquet.read_metadata(file)
     except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
+        raise DataError(
+            f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}"
+        ) from None
     except pa.ArrowException:
         raise DataError(f"{source}: is not a Parquet file") from None
     names, groups = tuple(known.schema.to_arrow_schema().names), range(known.num_row_groups)
@@ -592,7 +659,9 @@ def _row_groups(mark: FileMark, names: tuple[str, ...], groups: Sequence[int]) -
                 if is_nested(file.schema_arrow.field(name).type):
                     rows = sum(file.metadata.row_group(group).num_rows for group in groups)
                     return np.full(rows, None, dtype=object)
-                return arrow_cells(file.read_row_groups(groups, [name], use_threads=False).column(name))
+                return arrow_cells(
+                    file.read_row_groups(groups, [name], use_threads=False).column(name)
+                )
         except (OSError, KeyError, pa.ArrowException) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
             raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None

@@ -29,7 +29,8 @@ class PartFile:
     name
         By which it is opened.
     cells
-        Of columns that the names of its folders state, such as ``year=2020``: the same in all of its rows.
+        Of columns that the names of its folders state, such as ``year=2020``: the same in all of
+        its rows.
     """
 
     name: str
@@ -59,9 +60,10 @@ def stands_for_many(path: str) -> bool:
 def part_files(path: str) -> list[PartFile]:
     """The files that a name stands for, sorted by their names.
 
-    In a folder and below it these are the files of Parquet, or else of CSV, but for those whose name begins
-    with a point or an underscore. Raises DataError where there are none, or files of both kinds, FileError
-    where a folder cannot be read, DeclarationError where no package reads a file system.
+    In a folder and below it these are the files of Parquet, or else of CSV, but for those whose
+    name begins with a point or an underscore. Raises DataError where there are none, or files of
+    both kinds, FileError where a folder cannot be read, DeclarationError where no package reads a
+    file system.
     """
     if is_remote(path):
         names, root = _elsewhere(path)
@@ -84,7 +86,9 @@ def part_files(path: str) -> list[PartFile]:
 
 
 def _elsewhere(path: str) -> tuple[list[str], str | None]:
-    """Names of files on another file system, and the folder that they are in; None for a single file."""
+    """Names of files on another file system, and the folder that they are in; None for a single
+    file.
+    """
     system: Any
     system, inside = file_system(path)
     with opening(path):
@@ -112,7 +116,9 @@ def _without_pattern(path: str) -> str:
 
 
 def _cells_of(name: str, root: str) -> dict[str, str]:
-    """Cells by the names of folders between a root and a file; an empty one where a cell is missing."""
+    """Cells by the names of folders between a root and a file; an empty one where a cell is
+    missing.
+    """
     cells = {}
     for folder in name[len(root) :].split("/")[:-1]:
         column, sign, text = folder.partition("=")

@@ -1,4 +1,6 @@
-"""All datasets of mapped records of one space: what programs, steps and their bounds know of the data."""
+"""All datasets of mapped records of one space: what programs, steps and their bounds know of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Neighboring
 
-#: Rows of a table of persons at most, by which rounding errors are bounded: their number is not public.
+#: Rows of a table of persons at most, by which rounding errors are bounded: their number is not
+#: public.
 MOST_ROWS = 2**40
 
 
 @dataclass(frozen=True)
 class MappedUniverse:
-    """All datasets of ``n_samples`` mapped records in one space, with ``n_features`` covariates each.
+    """All datasets of ``n_samples`` mapped records in one space, with ``n_features`` covariates
+    each.
 
     Parameters
     ----------
@@ -57,7 +61,9 @@ class MappedUniverse:
 
     @property
     def widths(self) -> tuple[float, ...] | None:
-        """The bound on every column of ``Records.X``, the intercept included; None where none is declared."""
+        """The bound on every column of ``Records.X``, the intercept included; None where none is
+        declared.
+        """
         own = self.space.widths(self.n_features)
         return None if own is None else (*filter(None, [self.space.intercept]), *own)
 
@@ -71,7 +77,9 @@ class MappedUniverse:
         return self if space is self.space else self.within(space)
 
     def examples(self) -> Iterator[Records]:
-        """Public records all over the space, with arms of one size, and then records alike but for arms."""
+        """Public records all over the space, with arms of one size, and then records alike but for
+        arms.
+        """
         space = self.space
         n = self.n_samples
         k = self.n_features

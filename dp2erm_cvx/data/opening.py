@@ -1,4 +1,6 @@
-"""Files that are opened again and again: refused where they cannot be, or are others than they were."""
+"""Files that are opened again and again: refused where they cannot be, or are others than they
+were.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,16 @@ def opening(source: str) -> Iterator[None]:
         raise FileError(f"{source}: cannot be read: {error.strerror or error}") from None
     except ValueError:
         if is_remote(source):
-            raise FileError(f"{source}: cannot be read: nobody sends parts of it by their bytes") from None
+            raise FileError(
+                f"{source}: cannot be read: nobody sends parts of it by their bytes"
+            ) from None
         raise DataError(f"{source!r}: is no name of a file") from None
 
 
 def is_remote(source: str) -> bool:
-    """True if a name is that of a file on another file system, such as ``s3://bucket/records.csv``."""
+    """True if a name is that of a file on another file system, such as
+    ``s3://bucket/records.csv``.
+    """
     return "://" in source
 
 
@@ -79,7 +85,8 @@ def opened(source: str) -> BinaryIO:
 
 @dataclass(frozen=True)
 class FileMark:
-    """What tells a file from others that take its name: passes of one run must not read two of them.
+    """What tells a file from others that take its name: passes of one run must not read two of
+    them.
 
     Parameters
     ----------
@@ -118,8 +125,8 @@ class FileMark:
         """Raise FileError where the file is another one by now, or cannot be opened."""
         if FileMark.of(self.source) != self:
             raise FileError(
-                f"{self.source}: is not the file that it was: it was replaced or written to, or is a copy "
-                "that does not keep its time (cp -p does)"
+                f"{self.source}: is not the file that it was: it was replaced or written to, or is "
+                "a copy that does not keep its time (cp -p does)"
             )
 
 

@@ -68,7 +68,9 @@ class DaskBlocks(Blocks[T]):
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> KeptColumn:
-        """Arrays that ``function`` makes of every block, and of its rows of arrays, kept beside it."""
+        """Arrays that ``function`` makes of every block, and of its rows of arrays, kept beside
+        it.
+        """
         return KeptColumn(_run("persist", self.then(function, *beside).tasks))
 
     def placed(self, beside: Beside) -> Beside:
@@ -87,7 +89,8 @@ class DaskBlocks(Blocks[T]):
         nbytes
             Bytes of all blocks.
         beside
-            Bytes of others that are kept, and share ``KEEP`` with these where local threads make the passes.
+            Bytes of others that are kept, and share ``KEEP`` with these where local threads make
+            the passes.
         """
         tasks = self.tasks
         room = len(tasks)
@@ -99,7 +102,9 @@ class DaskBlocks(Blocks[T]):
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
         return results_of(_run("compute", self.then(function, *beside).tasks))
 
-    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+    def total(
+        self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
+    ) -> R:
         """As of all blocks; results are added up where they are, and one of them comes back."""
         parts = self.then(function, *beside).tasks
         work = Work(partial(_added, add))
@@ -122,7 +127,9 @@ def _in_order(function: Callable[..., R], kept: Sequence[bool], block: Any, *bes
 
 
 def title_of(function: Any) -> str:
-    """The name of what a function does with a block, where others call it in its place: of letters alone."""
+    """The name of what a function does with a block, where others call it in its place: of letters
+    alone.
+    """
     while isinstance(function, partial):
         called = [one for one in function.args if callable(one)]
         function = called[-1] if called else function.func
@@ -131,9 +138,13 @@ def title_of(function: Any) -> str:
 
 
 def _delayed(title: str, work: Work, *inputs: Any, beside: Sequence[Any] = ()) -> Any:
-    """A Dask task, whose key begins with a title that a dashboard shows, and holds nothing of the rows."""
+    """A Dask task, whose key begins with a title that a dashboard shows, and holds nothing of the
+    rows.
+    """
     key = f"{title}-{uuid.uuid4().hex}"
-    return _dask().delayed(Task(work, beside), name=f"task-{key}", traverse=False)(*inputs, dask_key_name=key)
+    return _dask().delayed(Task(work, beside), name=f"task-{key}", traverse=False)(
+        *inputs, dask_key_name=key
+    )
 
 
 def _dask() -> Any:
@@ -141,7 +152,9 @@ def _dask() -> Any:
     try:
         return importlib.import_module("dask")
     except ImportError:
-        raise DeclarationError("reading in blocks needs dask: pip install 'dp2erm-cvx[data]'") from None
+        raise DeclarationError(
+            "reading in blocks needs dask: pip install 'dp2erm-cvx[data]'"
+        ) from None
 
 
 def _scheduler() -> str | None:
@@ -151,7 +164,9 @@ def _scheduler() -> str | None:
 
 
 def cluster_in_force() -> Cluster | None:
-    """The cluster of a ``distributed.Client`` that is in force; None where this process makes the passes."""
+    """The cluster of a ``distributed.Client`` that is in force; None where this process makes the
+    passes.
+    """
     chosen = _dask().config.get("scheduler", None)
     if "distributed" not in sys.modules:
         return None
@@ -222,7 +237,9 @@ _TOLD: list[_Told] = []
 
 
 def _run(how: str, tasks: Sequence[Any], parts: Sequence[Any] = ()) -> Sequence[Any]:
-    """Results of tasks, or these as they are kept; ``parts`` are tasks before them, whose number is told."""
+    """Results of tasks, or these as they are kept; ``parts`` are tasks before them, whose number is
+    told.
+    """
     dask, cluster = _dask(), cluster_in_force()
     if cluster is None:
         with one_thread():
@@ -256,7 +273,8 @@ class Pieces:
     rows : of every piece
     readers : of every piece what makes a table of the results of its Dask tasks, if it has any
     tasks : collections that stand beside each other, of every piece one task
-    digests : by column, of the cells of every piece that tasks make, since these may make others each time
+    digests : by column, of the cells of every piece that tasks make, since these may make others
+    each time
     """
 
     source: str
@@ -280,7 +298,9 @@ class Pieces:
         pieces = []
         for k, (read, count) in enumerate(zip(self.readers, self.rows, strict=True)):
             digests = {name: every[k] for name, every in known.items()}
-            work = Work(partial(_cells_of, self.source, read, count, wanted, frozenset(written), digests))
+            work = Work(
+                partial(_cells_of, self.source, read, count, wanted, frozenset(written), digests)
+            )
             pieces.append(self._task("read", k, work))
         ends = np.cumsum(self.rows, dtype=np.int64)
         n = int(ends[-1]) if len(ends) else 0
@@ -300,7 +320,9 @@ class Pieces:
         return DaskBlocks(n, length, made)
 
     def opener(self) -> Callable[[], None] | None:
-        """What raises FileError in a process that does not reach the files; None where there are none."""
+        """What raises FileError in a process that does not reach the files; None where there are
+        none.
+        """
         if self.tasks or not self.readers:
             return None
         first, last = self.readers[0], self.readers[-1]
@@ -310,7 +332,9 @@ class Pieces:
         return _delayed(title, work, *(own[piece] for own in self.tasks))
 
     def _digests_of(self, columns: Sequence[str]) -> dict[str, Sequence[str]]:
-        """Digests of the cells of every piece that tasks make, by column; of new columns in one pass."""
+        """Digests of the cells of every piece that tasks make, by column; of new columns in one
+        pass.
+        """
         if not self.tasks:  # files are compared as files
             return {}
         new = [name for name in columns if name not in self.digests]
@@ -332,8 +356,12 @@ def _digests(read: Callable[..., Table], columns: Sequence[str], *parts: Any) ->
     return {name: cells_digest(made.cells(name)) for name in columns}
 
 
-def _joined(source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells) -> Table:
-    """A block, of several types of cells as they are, none written as another one; ``row`` is its first."""
+def _joined(
+    source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells
+) -> Table:
+    """A block, of several types of cells as they are, none written as another one; ``row`` is its
+    first.
+    """
     cells: Cells = {}
     for name in pieces[0]:
         parts = [piece[name][own] for piece, own in zip(pieces, rows, strict=True)]
@@ -363,8 +391,8 @@ def _cells_of(
     for name, digest in digests.items():
         if cells_digest(cells[name]) != digest:
             raise DataError(
-                f"{source}: a partition has other cells in column {brief(name)} than in an earlier pass, or "
-                "its rows in another order: persist() it, or write it to files"
+                f"{source}: a partition has other cells in column {brief(name)} than in an earlier "
+                "pass, or its rows in another order: persist() it, or write it to files"
             )
     return cells
 
@@ -372,9 +400,10 @@ def _cells_of(
 def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     """The lines of CSV files, or the row groups of Parquet files, of all that the name stands for.
 
-    These are the files in a folder and below it, or those that a pattern matches; they follow each other by
-    their names. Lines are counted by a pass, and no records are read. Raises DataError where a file cannot be
-    read, or has other columns than the first; for CSV as :func:`~dp2erm_cvx.data.files.csv_spans`.
+    These are the files in a folder and below it, or those that a pattern matches; they follow each
+    other by their names. Lines are counted by a pass, and no records are read. Raises DataError
+    where a file cannot be read, or has other columns than the first; for CSV as
+    :func:`~dp2erm_cvx.data.files.csv_spans`.
     """
     source = str(path)
     files = part_files(source)
@@ -386,7 +415,9 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     cells: list[Mapping[str, str]] = []
     for file in files:
         if is_text(file.name) if is_one else file.is_text():
-            if len(files) > 1 and FileMark.of(file.name).size == 0:  # as some programs write no records
+            if (
+                len(files) > 1 and FileMark.of(file.name).size == 0
+            ):  # as some programs write no records
                 continue
             spans = csv_spans(file.name, layout)
             own, more = spans.names, spans.readers()
@@ -435,19 +466,23 @@ def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) 
 
 
 def frame_pieces(frame: Any) -> Pieces:
-    """The partitions of a Dask data frame, which are counted first. Raises DeclarationError for others."""
+    """The partitions of a Dask data frame, which are counted first. Raises DeclarationError for
+    others.
+    """
     if not (hasattr(frame, "to_delayed") and hasattr(frame, "map_partitions")):
         raise DeclarationError(f"{brief(type(frame).__name__)} is not a Dask data frame")
     rows = tuple(int(number) for number in frame.map_partitions(len).compute())
     names = tuple(str(name) for name in frame.columns)
-    return Pieces("the Dask data frame", names, rows, [read_frame] * len(rows), [frame.to_delayed()])
+    return Pieces(
+        "the Dask data frame", names, rows, [read_frame] * len(rows), [frame.to_delayed()]
+    )
 
 
 def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) -> Pieces:
     """The chunks of Dask arrays (n, p), (n,) and (n,); those of unknown length are counted first.
 
-    ``names`` of p are those of all p + 2 columns. Raises DeclarationError for what is no Dask array,
-    DataError for other shapes.
+    ``names`` of p are those of all p + 2 columns. Raises DeclarationError for what is no Dask
+    array, DataError for other shapes.
     """
     arrays = dict(zip("Xay", (X, a, y), strict=True))
     for name, array in arrays.items():
@@ -479,7 +514,9 @@ def _counted(array: Any) -> Any:
 
 def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
     # what a mask hides is no cell
-    covariates, *rest = (as_cells(array, name) for array, name in zip((X, a, y), "Xay", strict=True))
+    covariates, *rest = (
+        as_cells(array, name) for array, name in zip((X, a, y), "Xay", strict=True)
+    )
     if [array.shape[1:] for array in (covariates, *rest)] != [(len(names) - 2,), (), ()]:
         raise DataError("the Dask arrays: a chunk has another shape than its array says")
     columns = dict(zip(names, (*covariates.T, *rest), strict=True))

@@ -1,4 +1,6 @@
-"""Domains with ranges that nobody declares: what is known of each, and the domain that released ones make."""
+"""Domains with ranges that nobody declares: what is known of each, and the domain that released
+ones make.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)
 _GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 #: Equal steps that wide bounds add to it.
 _STEPS = 128
-#: Wide bounds are farther apart than this: every range between two of their candidates makes a domain.
+#: Wide bounds are farther apart than this: every range between two of their candidates makes a
+#: domain.
 _NARROWEST = 1e-15
 #: How a file says that nothing is known of a range.
 RELEASE = "release"
@@ -117,22 +120,26 @@ class OpenDomain:
     Parameters
     ----------
     ranges
-        For each covariate its public (low, high), which costs nothing; :class:`Within`, where wide bounds are
-        public; or None, where nothing is known. A mapping also names the columns.
+        For each covariate its public (low, high), which costs nothing; :class:`Within`, where wide
+        bounds are public; or None, where nothing is known. A mapping also names the columns.
     outcome
         The same for the outcome.
     others
-        The same for further columns of numbers, by name: outcomes of other questions about the same records.
+        The same for further columns of numbers, by name: outcomes of other questions about the same
+        records.
     relation
         The neighboring relation that the guarantee is stated for.
     codebook
-        What the columns of a raw table mean, as in a :class:`~dp2erm_cvx.data.domain.Domain`; the ranges then
-        name the covariates that its columns become (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
+        What the columns of a raw table mean, as in a :class:`~dp2erm_cvx.data.domain.Domain`; the
+        ranges then name the covariates that its columns become
+        (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
 
     Raises DeclarationError naming the field.
     """
 
-    ranges: Mapping[str, Known] | Sequence[Known] = setting(check=per_covariate, entry=checked_known)
+    ranges: Mapping[str, Known] | Sequence[Known] = setting(
+        check=per_covariate, entry=checked_known
+    )
     outcome: Known = setting(None, checked_known)
     others: Mapping[str, Known] = setting(Named({}), by_name, entry=checked_known)
     relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
@@ -145,8 +152,12 @@ class OpenDomain:
             raise DeclarationError("others: have names, and the ranges have none")
         for name in self.others:
             if name in self.ranges:
-                raise DeclarationError(f"others: {brief(name)} is a covariate as well: leave it out of one")
-        self.closed([assumed_range(known) for known in self.known])  # what makes no domain is refused here
+                raise DeclarationError(
+                    f"others: {brief(name)} is a covariate as well: leave it out of one"
+                )
+        self.closed(
+            [assumed_range(known) for known in self.known]
+        )  # what makes no domain is refused here
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -165,7 +176,8 @@ class OpenDomain:
         return tuple(None if one is None else assumed_range(one) for one in self.known)
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Values that stand for missing numbers: the middle of a public range or of wide bounds, or 0.
+        """Values that stand for missing numbers: the middle of a public range or of wide bounds, or
+        0.
 
         Raises DeclarationError unless there are as many columns.
         """
@@ -183,7 +195,9 @@ class OpenDomain:
         """A public domain of all columns, which says who is protected; no range of it is used."""
         *pairs, outcome = (assumed_range(known) for known in self.known)
         columns = self.columns
-        return self._domain(pairs if columns is None else dict(zip(columns, pairs, strict=True)), outcome)
+        return self._domain(
+            pairs if columns is None else dict(zip(columns, pairs, strict=True)), outcome
+        )
 
     def closed(self, ends: Sequence[Pair], released: ReleasedRanges | None = None) -> Domain:
         """The domain of the covariates and of the outcome at these ranges.
@@ -222,7 +236,9 @@ class OpenDomain:
         plain = dict(declared)
         for name in ("ranges", "others"):
             if isinstance(entries := plain.get(name), Mapping):
-                plain[name] = {str(column): known_of(str(column), one) for column, one in entries.items()}
+                plain[name] = {
+                    str(column): known_of(str(column), one) for column, one in entries.items()
+                }
             elif isinstance(entries, list):
                 plain[name] = [known_of(name, one) for one in entries]
         plain["outcome"] = known_of("outcome", plain.get("outcome", RELEASE))

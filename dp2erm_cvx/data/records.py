@@ -29,8 +29,9 @@ class Records:
     ``X`` is (n, p) with row norms at most ``space.covariate_bound`` (its first column is the
     intercept where the space has one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
     centered, so ``|y| <= space.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
-    bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike. ``unit`` (n,) is
-    the person of every row where those are units, whose rows then count at most 1 together.
+    bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike.
+    ``unit`` (n,) is the person of every row where those are units, whose rows then count at most 1
+    together.
     """
 
     X: Array
@@ -42,7 +43,9 @@ class Records:
 
     def __post_init__(self) -> None:
         if (self.unit is None) is not (self.space.units is None):
-            raise ValueError("unit: records of persons come with the person of every row, others without")
+            raise ValueError(
+                "unit: records of persons come with the person of every row, others without"
+            )
         # whatever reads records must not be able to move them out of the universe
         for name in self._held:
             view = getattr(self, name).view()
@@ -55,7 +58,12 @@ class Records:
 
     @property
     def _held(self) -> tuple[str, ...]:
-        return ("X", "a", "y", *(name for name in ("sampling", "unit") if getattr(self, name) is not None))
+        return (
+            "X",
+            "a",
+            "y",
+            *(name for name in ("sampling", "unit") if getattr(self, name) is not None),
+        )
 
     @classmethod
     def of(cls, space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
@@ -65,9 +73,13 @@ class Records:
 
     @classmethod
     def within(cls, space: Space, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Records:
-        """Records of covariates X (n, k), arms a (n,) and net outcomes y (n,), clipped into a space."""
+        """Records of covariates X (n, k), arms a (n,) and net outcomes y (n,), clipped into a
+        space.
+        """
         arm = np.asarray(a, dtype=np.int64)
-        outcome = np.clip(np.asarray(y, dtype=np.float64), -space.outcome_bound, space.outcome_bound)
+        outcome = np.clip(
+            np.asarray(y, dtype=np.float64), -space.outcome_bound, space.outcome_bound
+        )
         return cls(space.features(X), arm, outcome, space)
 
     @property
@@ -112,21 +124,28 @@ class Records:
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
         arrays = self.arrays
-        return views(len(self.a), lambda rows: Records.of(self.space, [one[rows] for one in arrays]))
+        return views(
+            len(self.a), lambda rows: Records.of(self.space, [one[rows] for one in arrays])
+        )
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
-        """``function`` of views, with all rows of every unit in one: what sums over units are made of."""
+        """``function`` of views, with all rows of every unit in one: what sums over units are made
+        of.
+        """
         return self.blocks.map(function) if self.unit is None else [function(self)]
 
     def by_unit(self, *columns: Array) -> tuple[Array, ...]:
-        """Sums (N,) of ``columns`` (n,) over the rows of every unit; these columns where rows are units."""
+        """Sums (N,) of ``columns`` (n,) over the rows of every unit; these columns where rows are
+        units.
+        """
         if self.unit is None:
             return columns
         sums = (np.bincount(self.unit, part, self.n_samples) for part in columns)
         return tuple(part.astype(np.float64, copy=False) for part in sums)
 
     def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> Records:
-        """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in ``space``.
+        """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in
+        ``space``.
 
         Outcomes are held.
         """
@@ -163,10 +182,14 @@ class Records:
 
     def _refuse_units(self) -> None:
         if self.space.units is not None:
-            raise DeclarationError("unit: a neighbor replaces all records of a person, not one record")
+            raise DeclarationError(
+                "unit: a neighbor replaces all records of a person, not one record"
+            )
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """``function`` of every record by itself: held, or for many records computed in every pass."""
+        """``function`` of every record by itself: held, or for many records computed in every
+        pass.
+        """
         n = self.n_rows
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
 

@@ -22,7 +22,8 @@ _SLACK = 1.0 - 1e-12
 
 @dataclass(frozen=True)
 class Scale:
-    """How raw covariates become scaled ones: ``(x/2 - half_middles)/half_widths``, one pair per covariate.
+    """How raw covariates become scaled ones: ``(x/2 - half_middles)/half_widths``, one pair per
+    covariate.
 
     Both are halved, since an end of a range less another one may overflow.
 
@@ -44,37 +45,42 @@ class Scale:
 
     def raw(self, rows: Array) -> Array:
         """Raw covariates (n, k) of scaled ones."""
-        return np.asarray(2.0 * np.array(self.half_middles) + rows * (2.0 * np.array(self.half_widths)))
+        return np.asarray(
+            2.0 * np.array(self.half_middles) + rows * (2.0 * np.array(self.half_widths))
+        )
 
 
 @dataclass(frozen=True)
 class Space:
     """Public bounds that hold for every record once it is mapped, whatever a table held before.
 
-    :attr:`~dp2erm_cvx.data.domain.Domain.space` is that of what a user declares; record maps between steps
-    lead into others. Who has arrays that are mapped already declares one alone.
+    :attr:`~dp2erm_cvx.data.domain.Domain.space` is that of what a user declares; record maps
+    between steps lead into others. Who has arrays that are mapped already declares one alone.
 
     Parameters
     ----------
     covariate_bound
-        ``M``: bound on the Euclidean norm of a row of covariates, the intercept included; from 1e-30 to 1e30.
+        ``M``: bound on the Euclidean norm of a row of covariates, the intercept included; from
+        1e-30 to 1e30.
     outcome_bound
         ``M'``: bound on the size of the net outcome, in its units; from 1e-30 to 1e30.
     intercept
-        Value of the constant column in front of the covariates; 0 means that there is none. It counts in M.
+        Value of the constant column in front of the covariates; 0 means that there is none. It
+        counts in M.
     arm_floor
         Lower bound on both arm sizes, in records; None where datasets may have smaller arms.
     relation
         Which datasets are neighbors.
     lower, upper
-        The least and the largest value of every covariate, the intercept excluded: one number for all, or one
-        each (k,). None where their norm is all that bounds them.
+        The least and the largest value of every covariate, the intercept excluded: one number for
+        all, or one each (k,). None where their norm is all that bounds them.
     scale
         How raw covariates came here, by which public samples follow them. None: as they are.
     columns
         Names of the covariates (k,), the intercept excluded; None where they have none.
     units
-        Number N of persons, where a neighbor replaces all records of one; None where it replaces one record.
+        Number N of persons, where a neighbor replaces all records of one; None where it replaces
+        one record.
     weighted
         Whether a record may count less than 1.
     n_arms
@@ -82,7 +88,8 @@ class Space:
     n_groups
         Number of groups that records are counted in; 0 where there are none.
     mean_count
-        What records are guessed to count on average. It predicts errors, and no guarantee depends on it.
+        What records are guessed to count on average. It predicts errors, and no guarantee depends
+        on it.
 
     Raises DeclarationError naming the field.
     """
@@ -117,8 +124,12 @@ class Space:
 
     @property
     def features_bound(self) -> float:
-        """Bound on the norm of the covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
-        return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
+        """Bound on the norm of the covariates without the intercept: ``sqrt(M^2 -
+        intercept^2)``.
+        """
+        return math.sqrt(
+            (self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept)
+        )
 
     @property
     def of_records(self) -> Space:
@@ -157,7 +168,9 @@ class Space:
         return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
 
     def inside(self, points: Array) -> Array:
-        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their ball."""
+        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their
+        ball.
+        """
         low, high = self.ends(points.shape[-1]) or (-1e300, 1e300)
         # shrinking a row leaves it in its box, which holds 0
         return clip_norm(np.clip(points, low, high), self.features_bound)
@@ -167,7 +180,9 @@ class Space:
         return points if self.scale is None else self.scale.raw(points)
 
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
-        """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to tell."""
+        """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to
+        tell.
+        """
         ends = self.ends(rows.shape[1])
         inside = _surely_shorter(rows, self.features_bound)
         if ends is not None:
@@ -175,7 +190,8 @@ class Space:
         return inside
 
     def features(self, X: ArrayLike) -> Array:
-        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing changes.
+        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing
+        changes.
 
         Raises DeclarationError where another number of covariates is declared.
         """
@@ -204,9 +220,13 @@ class Space:
 
 
 def refuse_intercept(intercept: float, covariate_bound: float) -> None:
-    """Raise DeclarationError unless the intercept leaves room for covariates in the bound that counts it."""
+    """Raise DeclarationError unless the intercept leaves room for covariates in the bound that
+    counts it.
+    """
     if intercept >= covariate_bound:
-        text = f"intercept = {brief(intercept)}: must be below covariate_bound = {covariate_bound:g}"
+        text = (
+            f"intercept = {brief(intercept)}: must be below covariate_bound = {covariate_bound:g}"
+        )
         raise DeclarationError(f"{text}, which counts it")
 
 
@@ -224,7 +244,8 @@ def clip_norm(X: Array, bound: float) -> Array:
 
 def _surely_shorter(rows: Array, bound: float) -> NDArray[np.bool_]:
     """Mask (n,) of rows whose norm is surely below ``bound``; of others the rule has to tell."""
-    # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is left
+    # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is
+    # left
     with np.errstate(all="ignore"):
         shorter: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
     return shorter

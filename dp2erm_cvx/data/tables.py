@@ -34,9 +34,9 @@ _NO_NUMBERS = (str, bytes, complex)
 class Table:
     """Named columns that are read one at a time; ``place`` turns a 0-based row into words.
 
-    ``damage`` counts lines of a file that could not be read, by what a note says of them to the data holder.
-    Columns of one name are an error where that is asked for. ``hint`` says of a name that no column has where
-    it stands instead, if anywhere.
+    ``damage`` counts lines of a file that could not be read, by what a note says of them to the
+    data holder. Columns of one name are an error where that is asked for. ``hint`` says of a name
+    that no column has where it stands instead, if anywhere.
     """
 
     source: str
@@ -58,22 +58,30 @@ class Table:
         object.__setattr__(self, "repeated", twice)
 
     def cells(self, name: str, *, written: bool = False) -> Any:
-        """One column, as it is ``written`` or as it is read; raises DataError where none has this name."""
+        """One column, as it is ``written`` or as it is read; raises DataError where none has this
+        name.
+        """
         if name not in self._known:
             hint = self.hint(name) or _near_name(name, self.names)
-            raise DataError(f"{self.source} has no column {brief(name)}; it has: {listed(self.names)}{hint}")
+            raise DataError(
+                f"{self.source} has no column {brief(name)}; it has: {listed(self.names)}{hint}"
+            )
         if name in self.repeated:
             raise DataError(f"{self.source} has two columns named {brief(name)}: rename one")
         return (self.written if written and self.written else self.column)(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """One column as finite float64; raises DataError naming the row and the column otherwise."""
+        """One column as finite float64; raises DataError naming the row and the column
+        otherwise.
+        """
         return to_numbers(self.cells(name), name, self.place)
 
 
 def _near_name(name: str, known: Sequence[str]) -> str:
     """The end of a message that names the column that is meant, if one is called nearly so."""
-    alike = [one for one in known if "".join(one.split()).casefold() == "".join(name.split()).casefold()]
+    alike = [
+        one for one in known if "".join(one.split()).casefold() == "".join(name.split()).casefold()
+    ]
     near = alike or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {brief(near[0])}?" if near else ""
 
@@ -84,8 +92,8 @@ def cells_digest(cells: NDArray[Any]) -> str:
     Parameters
     ----------
     cells
-        The column (n,). Of cells of other types than texts, numbers, times and missing values it tells the
-        types alone: some print differently in every process.
+        The column (n,). Of cells of other types than texts, numbers, times and missing values it
+        tells the types alone: some print differently in every process.
     """
     if cells.dtype != object:
         told = np.ascontiguousarray(cells).tobytes()
@@ -99,17 +107,31 @@ def _told(cell: Any) -> str:
 
 
 #: Types whose texts are the same in every process.
-_PRINTED = (str, bytes, int, float, complex, decimal.Decimal, np.generic, datetime.date, datetime.time)
+_PRINTED = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    decimal.Decimal,
+    np.generic,
+    datetime.date,
+    datetime.time,
+)
 
 
 def to_numbers(
     values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
 ) -> NDArray[np.float64]:
-    """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not one."""
+    """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not
+    one.
+    """
     array = as_array(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":
         raise DataError(f"column {brief(name)}: holds dates or durations, not numbers")
-    numbers = _numbers(array, lambda cell: _number_in(None if isinstance(cell, _NO_NUMBERS) else cell))
+    numbers = _numbers(
+        array, lambda cell: _number_in(None if isinstance(cell, _NO_NUMBERS) else cell)
+    )
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         row = int(wrong[0])
@@ -136,7 +158,8 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def numbers_of_texts(values: Any, name: str, number: Callable[[str], float]) -> NDArray[np.float64]:
-    """A new (n,) float64 array: the ``number`` of every text, and what other cells hold, of each by itself.
+    """A new (n,) float64 array: the ``number`` of every text, and what other cells hold, of each by
+    itself.
 
     A cell that is no finite number is nan.
     """
@@ -162,7 +185,9 @@ def labels(values: Any, name: str) -> list[str]:
 
 
 def by_label(values: Any, name: str, value: Callable[[str], Any], kind: Any) -> NDArray[Any]:
-    """An array (n,) of this ``kind``: the ``value`` of the label of every cell, of each label once."""
+    """An array (n,) of this ``kind``: the ``value`` of the label of every cell, of each label
+    once.
+    """
     texts, place = distinct_labels(values, name)
     known = {text: value(text) for text in set(texts)}
     return np.array([known[text] for text in texts], dtype=kind)[place]
@@ -178,8 +203,12 @@ def distinct_labels(
         distinct, place = np.unique(array, return_inverse=True)
         return [label(cell) for cell in distinct], place.reshape(array.shape)
     cells = boxed(array)
-    known = {cell: label(cell) for cell in {text for text in cells if type(text) is str}}  # again and again
-    return [known[text] if type(text) is str else label(text) for text in cells], np.arange(len(array))
+    known = {
+        cell: label(cell) for cell in {text for text in cells if type(text) is str}
+    }  # again and again
+    return [known[text] if type(text) is str else label(text) for text in cells], np.arange(
+        len(array)
+    )
 
 
 def label_of(cell: Any) -> str:
@@ -218,9 +247,13 @@ def _text(cell: Any) -> str:
 
 
 def _nested(cell: object) -> bool:
-    """True if a cell holds several values: how they are written would depend on those of other cells."""
+    """True if a cell holds several values: how they are written would depend on those of other
+    cells.
+    """
     kind = type(cell)
-    return not isinstance(cell, str | bytes) and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
+    return not isinstance(cell, str | bytes) and (
+        hasattr(kind, "__iter__") or hasattr(kind, "__len__")
+    )
 
 
 def _number_in(cell: Any) -> float:
@@ -229,7 +262,9 @@ def _number_in(cell: Any) -> float:
         return cell
     if isinstance(cell, str) and not isinstance(cell, _Word):
         cell = cell_of(cell)
-    if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:  # as all are beside such a cell
+    if (
+        isinstance(cell, complex | np.complexfloating) and cell.imag == 0
+    ):  # as all are beside such a cell
         cell = cell.real
     # numpy would make numbers of durations and of arrays with one entry
     kinds = str | bytes | complex | np.complexfloating | np.datetime64 | np.timedelta64
@@ -249,7 +284,9 @@ def boxed(array: NDArray[Any]) -> NDArray[np.object_]:
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """The values as one array, in which masked entries are None. Raises DataError where they are none."""
+    """The values as one array, in which masked entries are None. Raises DataError where they are
+    none.
+    """
     refuse_without_cells(values, name)
     values = _with_masks(values)
     if isinstance(values, np.ma.MaskedArray):
@@ -261,7 +298,9 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         if _is_column(values):
             return _frame_cells(values)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a masked entry in a list becomes NaN, which is refused by place
+            warnings.simplefilter(
+                "ignore"
+            )  # a masked entry in a list becomes NaN, which is refused by place
             return np.asarray(values)
     except Exception:  # whatever the conversion of a foreign object raises
         raise DataError(f"{name}: is not an array, or its rows differ in length") from None
@@ -279,19 +318,27 @@ _WITHOUT_CELLS = {
 
 
 def refuse_without_cells(values: Any, name: str) -> None:
-    """Raise DataError for what has no cells: a query that was not run, a path, or a mapping of columns."""
+    """Raise DataError for what has no cells: a query that was not run, a path, or a mapping of
+    columns.
+    """
     kind = type(values)
     reads = _WITHOUT_CELLS.get((kind.__module__.partition(".")[0], kind.__name__))
     if reads is not None:
-        raise DataError(f"{name}: a {kind.__name__} holds no cells before it is read: give those of {reads}")
+        raise DataError(
+            f"{name}: a {kind.__name__} holds no cells before it is read: give those of {reads}"
+        )
     if isinstance(values, str | os.PathLike):
-        raise DataError(f"{name} is a text, and no cells: read the file first, as pandas.read_csv does")
+        raise DataError(
+            f"{name} is a text, and no cells: read the file first, as pandas.read_csv does"
+        )
     if isinstance(values, Mapping):
         raise DataError(f"{name} is a mapping: give a data frame, such as pandas.DataFrame({name})")
 
 
 def as_cells(values: Any, name: str) -> NDArray[Any]:
-    """Array of cells; those of a list stay what they are: no cell is written as another one asks for."""
+    """Array of cells; those of a list stay what they are: no cell is written as another one asks
+    for.
+    """
     refuse_without_cells(values, name)
     values = _with_masks(values)
     if not (hasattr(values, "dtype") or _is_column(values)):
@@ -301,14 +348,18 @@ def as_cells(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_column(values: Any, name: str) -> NDArray[Any]:
-    """Array (n,) of the cells of one column: a list in a cell is one cell, whatever the others hold."""
+    """Array (n,) of the cells of one column: a list in a cell is one cell, whatever the others
+    hold.
+    """
     if isinstance(values, list | tuple):
         return _one_by_one(values, lambda cell: cell)
     return as_cells(values, name)
 
 
 def _with_masks(values: Any) -> Any:
-    """Array of cells, a list of masked rows as one masked array: numpy would bring back what they hide."""
+    """Array of cells, a list of masked rows as one masked array: numpy would bring back what they
+    hide.
+    """
     if isinstance(values, list | tuple) and any(
         isinstance(value, np.ma.MaskedArray) and value.ndim for value in values
     ):
@@ -324,12 +375,16 @@ def repeated(names: Sequence[str]) -> str | None:
 
 def listed(names: Sequence[str]) -> str:
     """The first names in one line of a message."""
-    text = ", ".join(name if name.isprintable() and len(name) <= 40 else brief(name) for name in names[:20])
+    text = ", ".join(
+        name if name.isprintable() and len(name) <= 40 else brief(name) for name in names[:20]
+    )
     return text + (", ..." if len(names) > 20 else "")
 
 
 def column_names(X: Any) -> Sequence[Any] | None:
-    """Names of the columns of a table, a data frame, or a table of Arrow; None where ``X`` has none."""
+    """Names of the columns of a table, a data frame, or a table of Arrow; None where ``X`` has
+    none.
+    """
     if isinstance(X, Table):
         return X.names
     refuse_without_cells(X, "X")
@@ -338,7 +393,9 @@ def column_names(X: Any) -> Sequence[Any] | None:
 
 
 def read_frame(frame: Any) -> Table:
-    """Columns of a data frame of pandas or polars, or of a table of Arrow; a table stays what it is."""
+    """Columns of a data frame of pandas or polars, or of a table of Arrow; a table stays what it
+    is.
+    """
     if isinstance(frame, Table):
         return frame
     refuse_without_cells(frame, "the table")
@@ -346,7 +403,9 @@ def read_frame(frame: Any) -> Table:
         raise DataError(f"{type(frame).__name__} is not a data frame")
     keys = {str(key): key for key in columns}
     names = tuple(str(key) for key in columns)
-    return Table("the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {brief(name)}"))
+    return Table(
+        "the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {brief(name)}")
+    )
 
 
 def _is_column(values: Any) -> bool:
@@ -371,11 +430,14 @@ def _frame_cells(column: Any) -> NDArray[Any]:
         return np.asarray(column.to_numpy(dtype=object))
     try:
         return np.asarray(column.to_numpy())
-    except Exception:  # there is a cell that has no value in Python, such as a time after the year 9999
+    except (
+        Exception
+    ):  # there is a cell that has no value in Python, such as a time after the year 9999
         return _one_by_one(range(len(column)), column.array.__getitem__)
 
 
-#: Types of polars for which numpy has no type of its own, by name: their cells are read as Python has them.
+#: Types of polars for which numpy has no type of its own, by name: their cells are read as Python
+#: has them.
 _ONLY_IN_POLARS = frozenset({"Int128", "UInt128", "Decimal", "Object"})
 
 
@@ -390,9 +452,9 @@ def _polars_cells(column: Any) -> NDArray[Any]:
     Returns
     -------
     cells
-        One cell for every row, (n,). Whole numbers of at most 64 bits are an array of numbers where none is
-        missing and objects otherwise, because polars would write them as floats, which rounds large ones:
-        both have the same labels and the same numbers.
+        One cell for every row, (n,). Whole numbers of at most 64 bits are an array of numbers where
+        none is missing and objects otherwise, because polars would write them as floats, which
+        rounds large ones: both have the same labels and the same numbers.
     """
     kind = column.dtype
     if kind.is_nested():
@@ -413,13 +475,17 @@ def _one_by_one(cells: Any, value: Callable[[Any], Any]) -> NDArray[np.object_]:
 
 
 class _Word(str):
-    """A cell that the reader of its file found to be no number, such as 1.234 beside decimal commas."""
+    """A cell that the reader of its file found to be no number, such as 1.234 beside decimal
+    commas.
+    """
 
     __slots__ = ()
 
 
 def is_nested(kind: Any) -> bool:
-    """True if cells of a type of Arrow hold several values: they count as missing, and need not be read."""
+    """True if cells of a type of Arrow hold several values: they count as missing, and need not be
+    read.
+    """
     import pyarrow as pa
 
     while isinstance(kind, pa.BaseExtensionType):
@@ -428,9 +494,11 @@ def is_nested(kind: Any) -> bool:
 
 
 def arrow_cells(column: Any) -> NDArray[Any]:
-    """The cells of a column of Arrow, by its type alone, which is public; those of a nested type are missing.
+    """The cells of a column of Arrow, by its type alone, which is public; those of a nested type
+    are missing.
 
-    Arrow would write all cells as one of them asks for, and refuse a column for one that Python cannot hold.
+    Arrow would write all cells as one of them asks for, and refuse a column for one that Python
+    cannot hold.
     """
     import pyarrow as pa
 
@@ -448,7 +516,9 @@ def arrow_cells(column: Any) -> NDArray[Any]:
     if is_a.is_integer(kind):
         if not whole.null_count:
             return np.asarray(whole.to_numpy())
-        with contextlib.suppress(pa.ArrowInvalid):  # where floats would round a number, it stays what it is
+        with contextlib.suppress(
+            pa.ArrowInvalid
+        ):  # where floats would round a number, it stays what it is
             numbers = np.asarray(whole.cast(pa.float64()).to_numpy())
             if not np.any(np.abs(numbers) >= 2.0**53):  # an identifier there is none as a float
                 return numbers
@@ -467,7 +537,8 @@ def cell_of(text: str, decimal: str = ".") -> float | _Word:
     stripped = text.strip()
     if stripped.lower() in _BOOLEANS:
         return _BOOLEANS[stripped.lower()]
-    # float("1_000") is 1000.0, which no CSV file means; a point beside decimal commas separates thousands
+    # float("1_000") is 1000.0, which no CSV file means; a point beside decimal commas separates
+    # thousands
     if "_" in stripped or (decimal != "." and "." in stripped):
         return _Word(stripped)
     try:

@@ -47,14 +47,21 @@ class Universe(MappedUniverse):
 
     def __init__(self, domain: Domain, n_samples: int, n_features: int) -> None:
         space = _a_domain("domain", domain).space
-        declared = {"space": space, "domain": domain, "n_samples": n_samples, "n_features": n_features}
+        declared = {
+            "space": space,
+            "domain": domain,
+            "n_samples": n_samples,
+            "n_features": n_features,
+        }
         for name, value in declared.items():
             object.__setattr__(self, name, value)
         check_settings(self)
         self._refuse_other_persons()
 
     def shrunk(self, norm: float) -> Universe:
-        """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""
+        """The universe of covariates that are shrunk radially to this norm, around what scales to
+        0.
+        """
         space = self.space.shrunk(norm)
         if space is self.space:
             return self
@@ -69,10 +76,12 @@ _SQUARE, _PRODUCT = 0.5, 1.0 / 3.0
 
 @dataclass(frozen=True)
 class Curves:
-    """The terms that the covariates of a ``domain`` get beside them, of the ``columns`` of these numbers.
+    """The terms that the covariates of a ``domain`` get beside them, of the ``columns`` of these
+    numbers.
 
-    With z scaled to [-1, 1] by its range and around its center: ``(9 z^2 - 1)/8``, of mean 0 where z has a
-    standard deviation of 1/3, and ``z_j z_k`` of every two. Each has a range that it is clipped to.
+    With z scaled to [-1, 1] by its range and around its center: ``(9 z^2 - 1)/8``, of mean 0 where
+    z has a standard deviation of 1/3, and ``z_j z_k`` of every two. Each has a range that it is
+    clipped to.
     """
 
     domain: Domain
@@ -80,7 +89,9 @@ class Curves:
 
     @classmethod
     def of(cls, domain: Domain, chosen: object) -> Curves:
-        """Curves of columns by name or number. Raises DeclarationError where one has no range of numbers."""
+        """Curves of columns by name or number. Raises DeclarationError where one has no range of
+        numbers.
+        """
         if domain.ranges is None:
             raise DeclarationError("curved: needs declared ranges, which squares are scaled by")
         names = list(domain.columns or ())
@@ -109,7 +120,9 @@ class Curves:
             return replace(self.domain, ranges=ranges, covariate_bound=bound, center=center)
         named = dict(zip(known, self.domain.range_pairs, strict=True))
         return replace(
-            self.domain, ranges=named | dict(zip(self.names(known), ends, strict=True)), covariate_bound=bound
+            self.domain,
+            ranges=named | dict(zip(self.names(known), ends, strict=True)),
+            covariate_bound=bound,
         )
 
     def terms(self, X: NDArray[np.float64]) -> Array:

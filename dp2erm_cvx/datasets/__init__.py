@@ -1,8 +1,9 @@
 """Real data with public domains, and the simulations of the paper.
 
-NHEFS is the effect of giving up smoking on weight, 1,566 smokers of whom 403 gave up: the data of Hernan and
-Robins, "Causal Inference: What If", part II. ``README.md`` beside this file tells where the CSV comes from.
-The three scenarios are those of Lee & Chen (arXiv 2602.12604), section "Simulation Studies".
+NHEFS is the effect of giving up smoking on weight, 1,566 smokers of whom 403 gave up: the data of
+Hernan and Robins, "Causal Inference: What If", part II. ``README.md`` beside this file tells where
+the CSV comes from. The three scenarios are those of Lee & Chen (arXiv 2602.12604), section
+"Simulation Studies".
 """
 
 from __future__ import annotations
@@ -23,10 +24,18 @@ from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 
-__all__ = ["NHEFS_RANGES", "SCENARIOS", "Scenario", "Simulation", "load_nhefs", "nhefs_domain", "simulate"]
+__all__ = [
+    "NHEFS_RANGES",
+    "SCENARIOS",
+    "Scenario",
+    "Simulation",
+    "load_nhefs",
+    "nhefs_domain",
+    "simulate",
+]
 
-#: The covariates of :func:`load_nhefs`, in order: least and largest value, unit, and why. None of the ends is
-#: read off the data.
+#: The covariates of :func:`load_nhefs`, in order: least and largest value, unit, and why. None of
+#: the ends is read off the data.
 NHEFS_RANGES: Mapping[str, tuple[float, float, str, str]] = MappingProxyType(
     {
         "sex": (0, 1, "0 male, 1 female", "codebook"),
@@ -46,31 +55,39 @@ NHEFS_RANGES: Mapping[str, tuple[float, float, str, str]] = MappingProxyType(
 def load_nhefs() -> Dataset:
     """The 1,566 complete records in their own units.
 
-    Covariates are those of :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`; the treatment ``qsmk`` is 1 for those
-    who gave up smoking between the two visits; the outcome ``wt82_71`` is the change of weight in kg (1982-84
-    less 1971-75).
+    Covariates are those of :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`; the treatment ``qsmk`` is 1
+    for those who gave up smoking between the two visits; the outcome ``wt82_71`` is the change of
+    weight in kg (1982-84 less 1971-75).
     """
     with resources.as_file(resources.files(__name__) / "nhefs.csv") as path:
-        return Dataset.read(path, treatment="qsmk", outcome="wt82_71", covariates=list(NHEFS_RANGES))
+        return Dataset.read(
+            path, treatment="qsmk", outcome="wt82_71", covariates=list(NHEFS_RANGES)
+        )
 
 
 def nhefs_domain(
-    *, covariate_bound: float = 2.5, outcome_bound: float = 20.0, outcome_center: float = 2.5, **settings: Any
+    *,
+    covariate_bound: float = 2.5,
+    outcome_bound: float = 20.0,
+    outcome_center: float = 2.5,
+    **settings: Any,
 ) -> Domain:
-    """A public :class:`~dp2erm_cvx.data.domain.Domain` for :func:`load_nhefs`, declared without the data.
+    """A public :class:`~dp2erm_cvx.data.domain.Domain` for :func:`load_nhefs`, declared without the
+    data.
 
-    Covariates are scaled by :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`, so that each lies in [-1, 1] inside
-    its range.
+    Covariates are scaled by :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`, so that each lies in [-1, 1]
+    inside its range.
 
     Parameters
     ----------
     covariate_bound
-        Norm of the ten scaled covariates (with the intercept). The default is a little above the root mean
-        square 2.35 of ten columns spread evenly over their ranges and levels; sqrt(10) = 3.16 clips no record
-        inside the ranges, but every constant of the squared loss grows with its square.
+        Norm of the ten scaled covariates (with the intercept). The default is a little above the
+        root mean square 2.35 of ten columns spread evenly over their ranges and levels; sqrt(10) =
+        3.16 clips no record inside the ranges, but every constant of the squared loss grows with
+        its square.
     outcome_bound, outcome_center
-        In kg. Adults in middle life gain about a quarter of a kilogram a year, 2.5 kg in the ten years
-        between the visits; a change 20 kg away from that is rare.
+        In kg. Adults in middle life gain about a quarter of a kilogram a year, 2.5 kg in the ten
+        years between the visits; a change 20 kg away from that is rare.
     others
         ``treatment_cost`` (in kg), ``intercept``, ``arm_floor`` and ``relation`` of
         :class:`~dp2erm_cvx.data.domain.Domain`.
@@ -92,9 +109,11 @@ N_COVARIATES = 10
 
 @dataclass(frozen=True)
 class Scenario:
-    """The outcome mechanism: Y = main_effect(X) + (A - 1/2) contrast(X) + noise of the given variance.
+    """The outcome mechanism: Y = main_effect(X) + (A - 1/2) contrast(X) + noise of the given
+    variance.
 
-    ``main_effect`` and ``contrast`` map (n, 10) to (n,); ``variance`` maps (n, 10) and (n,) to (n,).
+    ``main_effect`` and ``contrast`` map (n, 10) to (n,); ``variance`` maps (n, 10) and (n,) to
+    (n,).
     """
 
     name: str
@@ -103,7 +122,9 @@ class Scenario:
     variance: Callable[[Array, NDArray[np.int64]], Array]
 
     def outcomes(self, rng: np.random.Generator, X: Array) -> Array:
-        """Y(0) and Y(1), (n, 2), of rows X (n, d): one normal draw for both, scaled to their variances."""
+        """Y(0) and Y(1), (n, 2), of rows X (n, d): one normal draw for both, scaled to their
+        variances.
+        """
         main, half, noise = self.main_effect(X), self.contrast(X) / 2.0, rng.standard_normal(len(X))
         arms = [np.full(len(X), arm, dtype=np.int64) for arm in (0, 1)]
         scaled = [noise * np.sqrt(self.variance(X, a)) for a in arms]
@@ -114,8 +135,8 @@ class Scenario:
 class Simulation:
     """Simulated records and what is unknown in real data; all arrays are (n,).
 
-    ``propensity`` is P(A = 1 | X), ``contrast`` the effect E[Y(1) - Y(0) | X], ``main_effect`` the mean of
-    the two potential outcomes given X.
+    ``propensity`` is P(A = 1 | X), ``contrast`` the effect E[Y(1) - Y(0) | X], ``main_effect`` the
+    mean of the two potential outcomes given X.
     """
 
     scenario: Scenario
@@ -143,7 +164,8 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
 
     The ten covariates are standard normals truncated to [-1, 1], and the logit of P(A = 1 | X) is
     0.3 X_1 - 0.5 X_2 + 0.05. The paper gives only the variance of the noise; here it is Gaussian.
-    ``rng`` is a generator or a seed. Raises DeclarationError for an unknown scenario, or fewer records.
+    ``rng`` is a generator or a seed. Raises DeclarationError for an unknown scenario, or fewer
+    records.
     """
     if scenario not in SCENARIOS:
         raise DeclarationError(f"scenario = {scenario!r}: must be one of {', '.join(SCENARIOS)}")

@@ -1,6 +1,8 @@
-"""A scheme on public records: what its weights leave of the distance of two arms, and how they move.
+"""A scheme on public records: what its weights leave of the distance of two arms, and how they
+move.
 
-The records are normal quantiles, or those of a table that was declared public. Nothing private is read.
+The records are normal quantiles, or those of a table that was declared public. Nothing private is
+read.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ MOST_REHEARSED = 20_000
 LEAST_WITHIN = 0.2
 #: Weights that dispersions are compared at.
 _AT = (0.25, 0.5, 1.0, 1.5, 2.5)
-#: Records of every arm that are replaced, and what differs by rounding alone, relative to a constant.
+#: Records of every arm that are replaced, and what differs by rounding alone, relative to a
+#: constant.
 _REPLACED, _ALIKE = 2, 1e-6
 
 
@@ -67,12 +70,13 @@ def _priced_alike(program: WeightsProgram, universe: Universe, smaller: Universe
 
 
 def _per_record(program: WeightsProgram, universe: Universe) -> list[float] | None:
-    """What a form is per record, whatever its objective is multiplied by; None where that is not known.
+    """What a form is per record, whatever its objective is multiplied by; None where that is not
+    known.
 
-    A declaration may differ between numbers of records by powers of n on its terms alone. In rows that are
-    scaled by the roots of n, of their price's smoothness and of the response R, the numbers are the diameter,
-    the imbalance that costs nothing, where squares end, and the largest slope; ``R phi''`` at some weights
-    follows.
+    A declaration may differ between numbers of records by powers of n on its terms alone. In rows
+    that are scaled by the roots of n, of their price's smoothness and of the response R, the
+    numbers are the diameter, the imbalance that costs nothing, where squares end, and the largest
+    slope; ``R phi''`` at some weights follows.
     """
     form = program.at(universe).form(universe)
     if not isinstance(form, WeightingForm) or form.kinked or form.hard:
@@ -86,7 +90,9 @@ def _per_record(program: WeightsProgram, universe: Universe) -> list[float] | No
     for one in form.imbalances:
         penalty = one.penalty
         scale = math.sqrt(response * penalty.smoothness / form.n)
-        slope = penalty.gradient_size(len(one.shift)) * math.sqrt(response / (form.n * penalty.smoothness))
+        slope = penalty.gradient_size(len(one.shift)) * math.sqrt(
+            response / (form.n * penalty.smoothness)
+        )
         numbers += [float(np.max(penalty.tolerance)) * scale, penalty.knee * scale, slope]
     return numbers
 
@@ -144,7 +150,9 @@ class PublicBalance:
         )
 
 
-def _distance(records: Records, w: Array, arms: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> float:
+def _distance(
+    records: Records, w: Array, arms: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+) -> float:
     """Distance of the weighted means of both arms, in standard deviations of the covariates."""
     x = records.covariates
     spread = np.std(x, axis=0)
@@ -156,9 +164,9 @@ def _distance(records: Records, w: Array, arms: tuple[NDArray[np.bool_], NDArray
 def largest_movement(program: FirstStage, records: Records, w: Array) -> float:
     """The largest movement ``V(D, D')`` found among few neighbors of public records.
 
-    The records of largest and smallest weight of every arm are replaced by records at the ends of the domain,
-    along the difference of the arms and along the first covariate, in both arms. It is proved of these pairs,
-    and says nothing of others: of V it is a lower bound.
+    The records of largest and smallest weight of every arm are replaced by records at the ends of
+    the domain, along the difference of the arms and along the first covariate, in both arms. It is
+    proved of these pairs, and says nothing of others: of V it is a lower bound.
 
     Parameters
     ----------

@@ -36,8 +36,8 @@ from dp2erm_cvx.steps.nuisances import Confounding
 CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
 #: The strength that is guessed where nothing is said of it.
 MODERATE = "moderate"
-#: The largest standard deviation of log odds that a declared distance of the arms leads to: hardly any record
-#: could then have had the other treatment.
+#: The largest standard deviation of log odds that a declared distance of the arms leads to: hardly
+#: any record could then have had the other treatment.
 _LARGEST_ODDS = 6.0
 #: Scores of a normal covariate that distances are computed at.
 _NORMAL = ndtri((np.arange(1000) + 0.5) / 1000)
@@ -53,26 +53,28 @@ class DesignScenario:
         Average effect of the treatment, in units of the outcome, before its cost. None: half of
         ``outcome_scale``; for a rule the cost, so that nobody knows in advance whom to treat.
     effect_spread
-        Standard deviation of the effect over covariates. None: a quarter of what a line leaves of the
-        outcome; half of ``outcome_scale`` for a rule.
+        Standard deviation of the effect over covariates. None: a quarter of what a line leaves of
+        the outcome; half of ``outcome_scale`` for a rule.
     outcome_scale
-        Standard deviation of the outcome without treatment, in its units. None: a third of its bound.
+        Standard deviation of the outcome without treatment, in its units. None: a third of its
+        bound.
     explained
         Share of the variance of the outcome that covariates explain.
     curved
         Share of what covariates explain that no line sees: the square of one.
     confounding
-        Standard deviation of the log odds of treatment: none, weak (.4), moderate (.8), strong (1.6), or a
-        number of at least 0. They follow the line that the outcome follows. None: moderate; where arms are
-        declared to lie more than one standard deviation apart, what puts them that far apart.
+        Standard deviation of the log odds of treatment: none, weak (.4), moderate (.8), strong
+        (1.6), or a number of at least 0. They follow the line that the outcome follows. None:
+        moderate; where arms are declared to lie more than one standard deviation apart, what puts
+        them that far apart.
     treated
         Share of the records that are treated.
     binary
-        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``. So it is where
-        the domain declares it.
+        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``. So it
+        is where the domain declares it.
     drivers
-        Covariates that outcome and treatment depend on: all where none are named. Pipelines that adjust for
-        them alone are tried.
+        Covariates that outcome and treatment depend on: all where none are named. Pipelines that
+        adjust for them alone are tried.
 
     Raises DeclarationError for an invalid value.
     """
@@ -95,7 +97,9 @@ class DesignScenario:
             public_number("confounding", self.confounding, at_least=0.0)
         elif self.confounding not in CONFOUNDING:
             known = ", ".join(CONFOUNDING)
-            raise DeclarationError(f"confounding = {brief(self.confounding)}: must be {known}, or a number")
+            raise DeclarationError(
+                f"confounding = {brief(self.confounding)}: must be {known}, or a number"
+            )
 
     @property
     def log_odds(self) -> float:
@@ -120,7 +124,12 @@ class DesignScenario:
         distance
             How far apart the arms are declared to lie at most, in standard deviations.
         """
-        rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
+        rule, effect, spread, scale = (
+            goal == "rule",
+            self.effect,
+            self.effect_spread,
+            self.outcome_scale,
+        )
         binary = self.binary or domain.binary_outcome
         if scale is None or binary:
             scale = domain.outcome_bound if binary else rounded(domain.outcome_bound / 3.0)
@@ -130,7 +139,9 @@ class DesignScenario:
             spread = rounded(0.5 * scale if rule else 0.25 * self.left(scale, binary=binary))
         confounding = self.confounding
         if confounding is None:
-            confounding = rounded(log_odds_of(distance, self.treated)) if distance > 1.0 else MODERATE
+            confounding = (
+                rounded(log_odds_of(distance, self.treated)) if distance > 1.0 else MODERATE
+            )
         return replace(
             self,
             effect=effect,
@@ -142,10 +153,16 @@ class DesignScenario:
 
     def left(self, scale: float, *, binary: bool) -> float:
         """Residual standard deviation of an outcome of this standard deviation."""
-        return scale if binary else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
+        return (
+            scale
+            if binary
+            else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
+        )
 
     def stated(self, filled: DesignScenario) -> list[tuple[str, Any, bool]]:
-        """Name and value of every part of the ``filled`` scenario, and whether it is stated here."""
+        """Name and value of every part of the ``filled`` scenario, and whether it is stated
+        here.
+        """
         default = DesignScenario()
         return [
             (name, getattr(filled, name), getattr(self, name) != getattr(default, name))
@@ -227,10 +244,11 @@ class DesignRequest:
     seed
         Makes the simulation repeatable.
     declared
-        Settings of the estimator that hold whatever the design finds, such as those of a study file.
+        Settings of the estimator that hold whatever the design finds, such as those of a study
+        file.
     public
-        Public records to draw samples from, in place of simulated ones. The scenario then sets no more than
-        what pipelines declare.
+        Public records to draw samples from, in place of simulated ones. The scenario then sets no
+        more than what pipelines declare.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -254,7 +272,10 @@ class DesignRequest:
         refuse(self.domain.codebook, "a design, which simulates records,", "arms", "units")
         self.domain.middles(universe.n_features)  # as many as there are ranges
         if universe.n_samples > MOST_RECORDS:
-            text = f"at most {MOST_RECORDS:,} records are simulated; with so many, take the default pipeline"
+            text = (
+                f"at most {MOST_RECORDS:,} records are simulated; with so many, take the default "
+                "pipeline"
+            )
             raise DeclarationError(f"n_samples = {universe.n_samples}: {text}")
         put(self, "n_samples", universe.n_samples)
         put(self, "n_features", universe.n_features)
@@ -263,8 +284,8 @@ class DesignRequest:
         if self.public is not None:
             if not isinstance(self.public, PublicData):
                 raise DeclarationError(
-                    "public: a choice made on private data reveals something of them; give PublicData of "
-                    "other people's records"
+                    "public: a choice made on private data reveals something of them; give "
+                    "PublicData of other people's records"
                 )
             self.public.check(self.domain, self.n_samples, left_out=self.goal == "rule")
 
@@ -317,7 +338,9 @@ def covariate_names(domain: Domain, n_features: int) -> tuple[str, ...]:
 
 
 def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) -> list[int]:
-    """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown one."""
+    """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown
+    one.
+    """
     if scenario.drivers is None:
         return list(range(n_features))
     book = domain.codebook
@@ -325,12 +348,14 @@ def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) ->
     return chosen_columns("drivers", chosen, domain.columns or (), n_features)
 
 
-#: Records that the moments of covariates and true effects are computed from, and rules are judged on.
+#: Records that the moments of covariates and true effects are computed from, and rules are judged
+#: on.
 _CENSUS, _JUDGED = 10_000, 4000
-#: How far the mean outcome lies off its declared center, in standard deviations: nobody knows it in advance.
+#: How far the mean outcome lies off its declared center, in standard deviations: nobody knows it in
+#: advance.
 _OFF = 0.5
-#: How far the means of covariates lie off their typical values, in standard deviations: what an interval for
-#: an effect assumes where it cannot see more.
+#: How far the means of covariates lie off their typical values, in standard deviations: what an
+#: interval for an effect assumes where it cannot see more.
 _SHIFT = 0.25
 #: The probabilities that two outcomes keep.
 _LEAST = 0.02
@@ -339,14 +364,18 @@ _LEAST = 0.02
 class Population:
     """One population that a filled ``scenario`` describes.
 
-    Two lines in the scaled covariates are drawn by ``seed``: one that outcome and log odds of treatment
-    follow alike, one that the effect follows. Both have a standard deviation of 1 in the population, so that
-    the scenario states the sizes. Covariates are those of
+    Two lines in the scaled covariates are drawn by ``seed``: one that outcome and log odds of
+    treatment follow alike, one that the effect follows. Both have a standard deviation of 1 in the
+    population, so that the scenario states the sizes. Covariates are those of
     :func:`~dp2erm_cvx.plan.predict.public_covariates`.
     """
 
     def __init__(
-        self, domain: Domain, n_features: int, scenario: DesignScenario, seed: tuple[int, ...] = (0,)
+        self,
+        domain: Domain,
+        n_features: int,
+        scenario: DesignScenario,
+        seed: tuple[int, ...] = (0,),
     ) -> None:
         self.domain, self.n_features, self.scenario = domain, n_features, scenario
         sizes = scenario.effect, scenario.effect_spread, scenario.outcome_scale
@@ -369,13 +398,17 @@ class Population:
         along = self._along(self.census)[0]
         # the log odds of the declared share
         self._share = brentq(
-            lambda at: float(np.mean(expit(at + scenario.log_odds * along))) - scenario.treated, -750.0, 750.0
+            lambda at: float(np.mean(expit(at + scenario.log_odds * along))) - scenario.treated,
+            -750.0,
+            750.0,
         )
         slope, constant = np.polyfit(along, along**2, 1)
         self._square = slope, constant, max(float(np.std(along**2 - slope * along)), 1e-300)
 
     def _scaled(self, X: Array) -> Array:
-        return self.domain.features(X)[:, [index + bool(self.domain.intercept) for index in self._columns]]
+        return self.domain.features(X)[
+            :, [index + bool(self.domain.intercept) for index in self._columns]
+        ]
 
     def _along(self, X: Array) -> tuple[Array, Array]:
         """The two lines at raw covariates (n, k)."""
@@ -405,7 +438,10 @@ class Population:
 
     def _ends(self) -> tuple[float, float]:
         """Low end of the declared outcomes, and how far the high one lies above it."""
-        return self.domain.outcome_center - self.domain.outcome_bound, 2.0 * self.domain.outcome_bound
+        return (
+            self.domain.outcome_center - self.domain.outcome_bound,
+            2.0 * self.domain.outcome_bound,
+        )
 
     def effects(self, X: Array) -> Array:
         """True effects (n,) net of the cost of treatment."""
@@ -425,14 +461,20 @@ class Population:
         naive = np.average(treated, weights=e) - np.average(control, weights=1.0 - e)
         return float(naive - np.mean(treated - control))
 
-    def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.int64], Array]:
+    def draw(
+        self, n_samples: int, rng: np.random.Generator
+    ) -> tuple[Array, NDArray[np.int64], Array]:
         """Independent raw records: covariates (n, k), treatments and outcomes (n,)."""
         X = public_covariates(self.domain, self.n_features, n_samples, rng, _SHIFT)
         a = (rng.random(n_samples) < self.propensity(X)).astype(np.int64)
         mean = self.means(X)[np.arange(n_samples), a]
         if self.scenario.binary:
             low, room = self._ends()
-            return X, a, low + room * (rng.random(n_samples) < (mean - low) / room).astype(np.float64)
+            return (
+                X,
+                a,
+                low + room * (rng.random(n_samples) < (mean - low) / room).astype(np.float64),
+            )
         noise = math.sqrt(1.0 - self.scenario.explained) * self.scale
         return X, a, mean + noise * rng.standard_normal(n_samples)
 
@@ -451,7 +493,9 @@ class Population:
 
         data = replace(Dataset.from_arrays(raw, a, y, names), sampling=sampling)
         judged_at = Dataset.from_arrays(census, nothing, nothing, names)
-        return DesignSample(data, self.truth(request.estimand), judged_at, judge, self.confounded_by)
+        return DesignSample(
+            data, self.truth(request.estimand), judged_at, judge, self.confounded_by
+        )
 
 
 def _unit(weights: Array, covariance: Array) -> Array:

@@ -58,9 +58,10 @@ class DesignResult(Shown):
     def answers(self) -> bool:
         """True if the first is useful.
 
-        Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the time; or its
-        rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error. On
-        public records a rule has to be worth more than the best constant, by more than simulation error.
+        Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the
+        time; or its rule is right more often than the best constant, by more than ``MARGIN`` and
+        than simulation error. On public records a rule has to be worth more than the best constant,
+        by more than simulation error.
         """
         best = self.best
         if best.reason:
@@ -68,7 +69,9 @@ class DesignResult(Shown):
         if self.request.goal == "effect":
             return best.holds and best.width < (abs(self.request.net_effect) or math.inf)
         gains = np.array(self.beside.scores)[: len(best.scores)] - np.array(best.scores)
-        return float(np.mean(gains)) > max(MARGIN if self.request.public is None else 0.0, half_width(gains))
+        return float(np.mean(gains)) > max(
+            MARGIN if self.request.public is None else 0.0, half_width(gains)
+        )
 
     @property
     def ranking(self) -> str:
@@ -100,36 +103,45 @@ class DesignResult(Shown):
             yield f"Simulated from the public domain and the guess below. {read}"
             yield _guessed(self)
             yield (
-                f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn anew in "
-                f"each of up to {wanted.replicates} datasets (seed {wanted.seed})."
+                f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn "
+                f"anew in each of up to {wanted.replicates} datasets (seed {wanted.seed})."
             )
         else:
             yield (
-                f"Up to {wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} "
-                f"records that were declared public: {public.source}. No private data were read, nothing was "
-                "spent."
+                f"Up to {wanted.replicates} samples (seed {wanted.seed}) of "
+                f"{public.dataset.n_samples:,} records that were declared public: {public.source}. "
+                "No private data were read, nothing was spent."
             )
-            truth = "a doubly robust estimate from all of them, without privacy, counts as the effect"
+            truth = (
+                "a doubly robust estimate from all of them, without privacy, counts as the effect"
+            )
             yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
         if (weights := wanted.domain.sampling) is not None:
             yield (
-                f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the "
-                f"bound {weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
+                f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that "
+                f"of the bound {weights.largest:g}. Unequal ones leave the same noise, and more "
+                "sampling error."
             )
         yield ""
         headers, cells, legend = _SHOWN[self.ranking]
         table = grid("", "pipeline", *headers, left=2)
         for row in (*self.rows, self.beside):
             if not row.reason and row.scores and (public is None or math.isfinite(row.scores[0])):
-                table.add_row("" if not row.tied else "1" if row is self.best else "=", row.name, *cells(row))
+                table.add_row(
+                    "" if not row.tied else "1" if row is self.best else "=", row.name, *cells(row)
+                )
         yield table
         text = "±: simulation error (95 %). "
         if (tied := sum(row.tied for row in self.rows) - 1) >= 0:
-            text += f"=: within simulation error of the best ({tied} beside the first); of these the "
+            text += (
+                f"=: within simulation error of the best ({tied} beside the first); of these the "
+            )
             text += "simplest stands first. "
         runs = [len(row.scores) for row in self.rows if not row.reason]
         if runs and min(runs) < max(runs):
-            text += f"Rows that are clearly behind rest on fewer datasets, on {min(runs)} at least. "
+            text += (
+                f"Rows that are clearly behind rest on fewer datasets, on {min(runs)} at least. "
+            )
         yield text + legend
         yield from (f"{row.name}: {row.reason}" for row in self.rows if row.reason)
         yield ""
@@ -145,11 +157,14 @@ class DesignResult(Shown):
             **asdict(request.budget),
             "domain": request.domain.to_dict(),
             "scenario": asdict(scenario),
-            "guessed": [name for name, _, declared in request.scenario.stated(scenario) if not declared],
+            "guessed": [
+                name for name, _, declared in request.scenario.stated(scenario) if not declared
+            ],
             "confounded_by": self.confounded_by,
             "public": None if request.public is None else request.public.source,
             "answers": self.answers,
-            "required_n": self.required_n and dict(zip(("n_samples", "found"), self.required_n, strict=True)),
+            "required_n": self.required_n
+            and dict(zip(("n_samples", "found"), self.required_n, strict=True)),
             "beside": self.beside.to_dict(),
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -168,25 +183,26 @@ def design(
 ) -> DesignResult:
     """Try every candidate pipeline, rank them, and say whether the first is useful.
 
-    No private record is read and nothing is spent: data are drawn from the scenario, or from the public
-    records of the request. Every candidate sees the same datasets. An effect is ranked by its root mean
-    square error among those whose intervals cover it often enough, a rule by its share of right
-    decisions, on public records by its value. Candidates that paired differences do not tell from the best
-    are tied with it; the first declared comes first, of the design's own the public rule of use.
+    No private record is read and nothing is spent: data are drawn from the scenario, or from the
+    public records of the request. Every candidate sees the same datasets. An effect is ranked by
+    its root mean square error among those whose intervals cover it often enough, a rule by its
+    share of right decisions, on public records by its value. Candidates that paired differences do
+    not tell from the best are tied with it; the first declared comes first, of the design's own the
+    public rule of use.
 
-    Where no candidate of its own is useful, larger numbers of records are simulated by the default pipeline.
-    The result depends on the arguments alone, and not on the number of ``workers``.
+    Where no candidate of its own is useful, larger numbers of records are simulated by the default
+    pipeline. The result depends on the arguments alone, and not on the number of ``workers``.
 
     Parameters
     ----------
     request
         What is asked, for which records and which budget.
     models
-        Unfitted estimators to compare, by name or as a list, each with a budget of its own. None: those that
-        the design knows.
+        Unfitted estimators to compare, by name or as a list, each with a budget of its own. None:
+        those that the design knows.
 
-    Raises DeclarationError for invalid models, and DeclarationError or CalibrationError where the default
-    pipeline has no plan.
+    Raises DeclarationError for invalid models, and DeclarationError or CalibrationError where the
+    default pipeline has no plan.
     """
     compared = design_candidates(request) if models is None else own_candidates(request, models)
     rows, beside, confounded_by = simulated_table(request, compared, workers, progress)
@@ -206,13 +222,17 @@ _FEW, _SIMULATED, _TRIED = 20, 25_000, 2
 
 
 def required_records(result: DesignResult, workers: int, progress: Progress) -> tuple[int, str]:
-    """Public predictions say where to start; from there records are doubled until a simulation answers.
+    """Public predictions say where to start; from there records are doubled until a simulation
+    answers.
 
-    By the default pipeline and those that came first, with fewer replicates than the design itself. Also how
-    the number is known: "simulated", "predicted" from public plans, or "more" where so many do not do.
+    By the default pipeline and those that came first, with fewer replicates than the design itself.
+    Also how the number is known: "simulated", "predicted" from public plans, or "more" where so
+    many do not do.
     """
     request, n = result.request, result.request.n_samples * math.sqrt(2.0)
-    predictable = request.goal == "rule" or result.best.holds  # coverage is known from simulations alone
+    predictable = (
+        request.goal == "rule" or result.best.holds
+    )  # coverage is known from simulations alone
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
     names = {row.name for row in result.rows[:_TRIED] if row.kind != "two_stage"}
@@ -225,7 +245,9 @@ def required_records(result: DesignResult, workers: int, progress: Progress) -> 
     while (records := upward(n)) <= _SIMULATED:
         larger = replace(request, n_samples=records, replicates=_FEW)
         compared = design_candidates(larger, names=names)
-        rows, constant, off = simulated_table(larger, compared, workers, progress, f"runs at n = {records:,}")
+        rows, constant, off = simulated_table(
+            larger, compared, workers, progress, f"runs at n = {records:,}"
+        )
         beside = constant if request.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
             return records, "simulated"
@@ -241,7 +263,10 @@ def _expected(result: DesignResult, n: int) -> bool:
     plan = design_candidates(replace(request, n_samples=n), 1)[0].plan
     assert plan is not None
     if isinstance(plan.study, RuleStudy):
-        spread, noise = request.filled.effect_spread, rule_noise(plan, np.zeros(request.n_features + 1))[1]
+        spread, noise = (
+            request.filled.effect_spread,
+            rule_noise(plan, np.zeros(request.n_features + 1))[1],
+        )
         # of two normals, the effect and the same with noise, so often the signs differ
         flipped = math.atan2(noise, spread or 0.0) / math.pi
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
@@ -270,7 +295,9 @@ def _guessed(result: DesignResult) -> Any:
     for name, value, declared in result.request.scenario.stated(filled):
         if value is None or value is False:
             continue
-        text = ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
+        text = (
+            ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
+        )
         if name == "confounding" and isinstance(value, str):
             text = f"{value}: {filled.log_odds:g}"
         elif isinstance(value, float):
@@ -295,15 +322,20 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]],
             _number(row.width),
             "-" if math.isnan(row.covers) else f"{row.covers:.2f} ±{row.covers_half:.2f}",
         ),
-        "error: root mean square of estimate less truth; noise: half width that noise alone leaves; width: "
-        f"of the median 95 % interval; covers: how often it covers the effect. Below all others: rows "
-        f"without an interval, or with one that covers less than {COVERS:g}, by their coverage.",
+        "error: root mean square of estimate less truth; noise: half width that noise alone "
+        "leaves; width: of the median 95 % interval; covers: how often it covers the effect. "
+        "Below all others: rows without an interval, or with one that covers less than "
+        f"{COVERS:g}, by their coverage.",
     ),
     "rule": (
         ("right decisions", "lost", "noise"),
-        lambda row: (f"{row.right:.3f} ±{row.right_half:.3f}", f"{row.lost:.3g}", _number(row.noise)),
-        "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of one "
-        "record by, as the release will say it.",
+        lambda row: (
+            f"{row.right:.3f} ±{row.right_half:.3f}",
+            f"{row.lost:.3g}",
+            _number(row.noise),
+        ),
+        "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the "
+        "effect of one record by, as the release will say it.",
     ),
     "rule on public records": (
         ("value", "noise", "effective sample"),
@@ -312,23 +344,26 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]],
             _number(row.noise),
             _number(row.effective, ".0%"),
         ),
-        "value: mean outcome under the rule, by inverse propensities, on records that the sample left out; "
-        "noise: what it moves the effect of one record by; effective sample: of weights, 100% where they "
-        "balance nothing.",
+        "value: mean outcome under the rule, by inverse propensities, on records that the sample "
+        "left out; noise: what it moves the effect of one record by; effective sample: of "
+        "weights, 100% where they balance nothing.",
     ),
 }
 
 
 def _verdict(result: DesignResult) -> str:
     best, request, beside = result.best, result.request, result.beside
-    constant = "" if math.isnan(beside.value) else f", that of the best constant rule {beside.value:.4g}"
+    constant = (
+        "" if math.isnan(beside.value) else f", that of the best constant rule {beside.value:.4g}"
+    )
     right = f"right for {best.right:.1%}, the best constant rule for {beside.right:.1%}"
     # what is taken, and why nothing is
     taken, why = {
         "effect": (
-            f"Expect an interval {best.width:.3g} wide, which covers the effect in {best.covers:.0%} of the "
-            "simulated studies",
-            f"the interval is {best.width:.3g} wide, the guessed effect {abs(request.net_effect):.3g}",
+            f"Expect an interval {best.width:.3g} wide, which covers the effect in "
+            f"{best.covers:.0%} of the simulated studies",
+            f"the interval is {best.width:.3g} wide, the guessed effect "
+            f"{abs(request.net_effect):.3g}",
         ),
         "rule": (
             f"It is {right}",
@@ -347,10 +382,13 @@ def _verdict(result: DesignResult) -> str:
         why = "no pipeline that could be run has an interval"
     elif request.goal == "effect" and not best.holds:
         why = (
-            f"no 95 % interval covers the effect in {COVERS:.0%} of the simulated studies; the nearest, "
-            f"{best.name}, does in {best.covers:.0%}"
+            f"no 95 % interval covers the effect in {COVERS:.0%} of the simulated studies; the "
+            f"nearest, {best.name}, does in {best.covers:.0%}"
         )
-    nothing = f"No pipeline answers this at n = {request.n_samples:,}, epsilon = {request.budget.epsilon:g}"
+    nothing = (
+        f"No pipeline answers this at n = {request.n_samples:,}, epsilon = "
+        f"{request.budget.epsilon:g}"
+    )
     return f"{nothing}: {why}. {_enough(result)}"
 
 
@@ -366,4 +404,6 @@ def _enough(result: DesignResult) -> str:
     records, how = result.required_n
     if how == "more":
         return lead + f"You need more than n = {records:,}{epsilon}."
-    return lead + f"You need about n = {records:,} ({how}{', not simulated' * (how == 'predicted')})."
+    return (
+        lead + f"You need about n = {records:,} ({how}{', not simulated' * (how == 'predicted')})."
+    )

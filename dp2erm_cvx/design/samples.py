@@ -1,4 +1,6 @@
-"""Where the records of a design come from, and what judges a pipeline on them; public records of others."""
+"""Where the records of a design come from, and what judges a pipeline on them; public records of
+others.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ _FEWEST_LEFT_OUT = 10
 class SimulatedRun(NamedTuple):
     """One candidate on one dataset; nan where something does not apply.
 
-    ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the truth, and
-    ``noise`` the half width that noise alone would leave. Of a rule ``off`` is the share of wrong decisions,
-    ``lost`` the mean effect that they forgo, and ``noise`` how far noise moves the effect of one record; on
-    public records, whose best decisions nobody knows, ``off`` is its ``value`` with the other sign.
-    ``effective`` is the effective sample size of the weights over n.
+    ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the
+    truth, and ``noise`` the half width that noise alone would leave. Of a rule ``off`` is the share
+    of wrong decisions, ``lost`` the mean effect that they forgo, and ``noise`` how far noise moves
+    the effect of one record; on public records, whose best decisions nobody knows, ``off`` is its
+    ``value`` with the other sign. ``effective`` is the effective sample size of the weights over n.
     """
 
     off: float
@@ -47,7 +49,8 @@ class SimulatedRun(NamedTuple):
 class DesignSample(NamedTuple):
     """Records to fit to, and what pipelines are judged by.
 
-    Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) at ``judged_at``.
+    Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) at
+    ``judged_at``.
     """
 
     data: Dataset
@@ -90,11 +93,11 @@ class PublicData:
     source
         One line that says where the public records come from; a design repeats it.
     holdout
-        Share of the public records that is set aside to judge rules on, by their value. None: those that a
-        bootstrap sample of all of them leaves out. Effects need none.
+        Share of the public records that is set aside to judge rules on, by their value. None: those
+        that a bootstrap sample of all of them leaves out. Effects need none.
 
-    Nobody can check the declaration. A person who is in both data sets is not protected by the release.
-    Raises DeclarationError for an invalid argument.
+    Nobody can check the declaration. A person who is in both data sets is not protected by the
+    release. Raises DeclarationError for an invalid argument.
     """
 
     dataset: Dataset
@@ -107,7 +110,9 @@ class PublicData:
             raise DeclarationError(f"dataset = {brief(self.dataset)}: {wanted}")
         object.__setattr__(self, "source", one_line("source", self.source))
         if self.holdout is not None:
-            aside = math.floor(public_number("holdout", self.holdout, above=0.0) * self.dataset.n_samples)
+            aside = math.floor(
+                public_number("holdout", self.holdout, above=0.0) * self.dataset.n_samples
+            )
             if not 1 <= aside <= self.dataset.n_samples - 2:
                 wanted = f"at least 1 of the {self.dataset.n_samples} public records and leave 2"
                 raise DeclarationError(f"holdout = {brief(self.holdout)}: must set aside {wanted}")
@@ -116,22 +121,30 @@ class PublicData:
         return f"PublicData(source={self.source!r}, n_samples={self.dataset.n_samples})"
 
     def check(self, domain: Domain, n_samples: int, *, left_out: bool) -> None:
-        """Raise where samples of ``n_samples`` cannot be drawn, or have no record ``left_out`` to judge on.
+        """Raise where samples of ``n_samples`` cannot be drawn, or have no record ``left_out`` to
+        judge on.
 
-        DeclarationError for other columns than those of the ``domain`` and for too few records, DataError
-        where an arm is empty.
+        DeclarationError for other columns than those of the ``domain`` and for too few records,
+        DataError where an arm is empty.
         """
         N = self.dataset.n_samples
         if domain.columns not in (None, self.dataset.columns):
-            columns, known = (", ".join(one or ()) for one in (domain.columns, self.dataset.columns))
-            raise DeclarationError(f"the domain declares the columns {columns}; the public data have {known}")
+            columns, known = (
+                ", ".join(one or ()) for one in (domain.columns, self.dataset.columns)
+            )
+            raise DeclarationError(
+                f"the domain declares the columns {columns}; the public data have {known}"
+            )
         if not 0 < int(np.sum(self.dataset.a)) < N:
-            raise DataError("the public data have records of one treatment only: nothing can be compared")
+            raise DataError(
+                "the public data have records of one treatment only: nothing can be compared"
+            )
         expected = N * (1.0 - 1.0 / N) ** n_samples
         if left_out and self.holdout is None and expected < _FEWEST_LEFT_OUT:
             raise DeclarationError(
-                f"n_samples = {n_samples}: a bootstrap sample of so many leaves out about {expected:.1g} of "
-                f"the {N} public records to judge on: set some aside with holdout=0.3, or give more"
+                f"n_samples = {n_samples}: a bootstrap sample of so many leaves out about "
+                f"{expected:.1g} of the {N} public records to judge on: set some aside with "
+                "holdout=0.3, or give more"
             )
 
     def sample(self, request: Asked, rng: np.random.Generator) -> DesignSample:
@@ -159,7 +172,9 @@ class PublicData:
 # of all public records, hence the same for every sample of them
 @lru_cache(maxsize=1)
 def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
-    """The effect by augmented inverse propensity weighting, and how far the plain difference is off it."""
+    """The effect by augmented inverse propensity weighting, and how far the plain difference is off
+    it.
+    """
     counted = np.ones(len(data.a), dtype=bool) if data.sampling is None else data.sampling > 0
     inside = Dataset(data.X[counted], data.a[counted], data.y[counted], data.columns)
     truth = augmented(inside, estimand=estimand).value
@@ -168,24 +183,31 @@ def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
-    """Estimated probability (n,) of the treatment that each record got, by logistic regression. Not private.
+    """Estimated probability (n,) of the treatment that each record got, by logistic regression. Not
+    private.
 
     It is the same for all candidates: one that balances nothing would look well by its own weights.
     """
     features, counts = domain.features(dataset.X), dataset.sampling
     model = LogisticRegression(max_iter=1000).fit(features, dataset.a, counts)
-    treated = np.clip(model.predict_proba(features)[:, 1], _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY)
+    treated = np.clip(
+        model.predict_proba(features)[:, 1], _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY
+    )
     return np.asarray(np.where(dataset.a == 1, treated, 1.0 - treated))
 
 
-def value_of_rule(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, weights: Array) -> float:
+def value_of_rule(
+    chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, weights: Array
+) -> float:
     """Self-normalized inverse-propensity estimate of ``E[Y(d(X))]``, in units of the outcome.
 
-    ``weights`` (m,) are inverse probabilities of the treatments times what records count. Raises DataError
-    where nobody was treated as the rule recommends.
+    ``weights`` (m,) are inverse probabilities of the treatments times what records count. Raises
+    DataError where nobody was treated as the rule recommends.
     """
     following = (chosen == a) * weights
     total = float(np.sum(following))
     if total == 0.0:
-        raise DataError("no record left out was treated as the rule recommends: its value has no estimate")
+        raise DataError(
+            "no record left out was treated as the rule recommends: its value has no estimate"
+        )
     return float(following @ net) / total

@@ -1,4 +1,6 @@
-"""The pipelines that a design compares, on simulated datasets: what each does, and how they rank."""
+"""The pipelines that a design compares, on simulated datasets: what each does, and how they
+rank.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,17 @@ Models = Mapping[str, Any] | Sequence[Any]
 _EFFECT: Mapping[str, Mapping[str, Any]] = {
     "one propensity": {"propensity": "constant", "center_share": 0.6},
     "more regression": {"propensity": "constant", "center_share": 0.75},
-    "logistic propensity": {"propensity": "logistic", "center_share": 0.45, "propensity_share": 0.2},
-    "larger cap": {"propensity": "logistic", "cap": 20.0, "center_share": 0.45, "propensity_share": 0.2},
+    "logistic propensity": {
+        "propensity": "logistic",
+        "center_share": 0.45,
+        "propensity_share": 0.2,
+    },
+    "larger cap": {
+        "propensity": "logistic",
+        "cap": 20.0,
+        "center_share": 0.45,
+        "propensity_share": 0.2,
+    },
 }
 #: What is tried in the place of the public rule of a rule.
 _RULE: Mapping[str, Mapping[str, Any]] = {
@@ -57,8 +68,9 @@ _WEIGHTS = ("entropy_balancing", "ipw_private")
 COVERS = 0.9
 #: Standard errors of a half width.
 _Z = 1.96
-#: Datasets that every candidate is run on, and how many half widths a candidate is behind the best that is
-#: run on no more of them. At these, and four looks, one that is as good as the best goes once in 100 times.
+#: Datasets that every candidate is run on, and how many half widths a candidate is behind the best
+#: that is run on no more of them. At these, and four looks, one that is as good as the best goes
+#: once in 100 times.
 _FIRST = 8
 _CLEAR = 2.0
 
@@ -74,17 +86,19 @@ class DesignRow:
     name
         The pipeline, for readers.
     kind, settings
-        How a study file declares it: a key of :data:`~dp2erm_cvx.study.QUESTIONS`, empty for a model of
-        one's own, and the arguments of the estimator beside domain and budget.
+        How a study file declares it: a key of :data:`~dp2erm_cvx.study.QUESTIONS`, empty for a
+        model of one's own, and the arguments of the estimator beside domain and budget.
     model
         The unfitted estimator; None for what is no candidate.
     plan
-        Its plan for the records of the request, which every dataset is fitted by; None where it has none yet.
+        Its plan for the records of the request, which every dataset is fitted by; None where it has
+        none yet.
     bias, deviation, error
-        Mean, standard deviation and root mean square of estimate less truth, in units of the outcome.
+        Mean, standard deviation and root mean square of estimate less truth, in units of the
+        outcome.
     noise
-        Half width that noise alone leaves an effect (95 %); of a rule, how far noise moves the effect of one
-        record (root mean square).
+        Half width that noise alone leaves an effect (95 %); of a rule, how far noise moves the
+        effect of one record (root mean square).
     width, covers
         Median width of the interval, and how often it covers the effect.
     right, lost
@@ -98,8 +112,8 @@ class DesignRow:
     reason
         Why there is nothing, empty otherwise.
     scores
-        What is ranked, by replicate: squared errors, shares of wrong decisions, values times -1. Where it is
-        clearly behind the best, only those of the first replicates.
+        What is ranked, by replicate: squared errors, shares of wrong decisions, values times -1.
+        Where it is clearly behind the best, only those of the first replicates.
     """
 
     name: str
@@ -158,7 +172,9 @@ class DesignRow:
         row = replace(self, noise=noise, effective=float(np.mean(effective)), scores=scores)
         if np.isnan(lost).any():
             return replace(row, value=float(np.mean(value)), value_half=half)
-        return replace(row, right=1.0 - float(np.mean(off)), right_half=half, lost=float(np.mean(lost)))
+        return replace(
+            row, right=1.0 - float(np.mean(off)), right_half=half, lost=float(np.mean(lost))
+        )
 
     @property
     def holds(self) -> bool:
@@ -167,7 +183,11 @@ class DesignRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but scores, model and plan, as plain values."""
-        return {name: value for name, value in vars(self).items() if name not in ("scores", "model", "plan")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("scores", "model", "plan")
+        }
 
 
 def design_candidates(
@@ -219,8 +239,8 @@ def named_models(models: Models, kinds: tuple[type, ...]) -> tuple[dict[str, Any
     kinds
         The classes that they may have.
 
-    Raises DeclarationError where there is none, where one is of another class, and where two declare
-    different domains.
+    Raises DeclarationError where there is none, where one is of another class, and where two
+    declare different domains.
     """
     if isinstance(models, Sequence) and not isinstance(models, str):
         models = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
@@ -287,13 +307,20 @@ def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
         named = "weighted residuals" + (", drivers alone" if drivers is not None else "")
         yield _candidate(request, named, {**guessed, "weights": RULED}, {}, "gamma")
     for first in _WEIGHTS if rule or request.estimand == "ate" else ():
-        stages: dict[str, Any] = {"first_stage": first, "second_stage": "itr" if rule else "arm_means"}
+        stages: dict[str, Any] = {
+            "first_stage": first,
+            "second_stage": "itr" if rule else "arm_means",
+        }
         model = QUESTIONS["two_stage"](request.domain, request.budget, **stages)
         yield DesignRow(f"weights: {first}", "two_stage", stages, model)
 
 
 def _candidate(
-    request: DesignRequest, name: str, guessed: Mapping[str, Any], settings: Mapping[str, Any], noise: str
+    request: DesignRequest,
+    name: str,
+    guessed: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    noise: str,
 ) -> DesignRow:
     """A pipeline by these settings; what the request declares itself is put over them."""
     own = dict(request.declared)
@@ -301,7 +328,9 @@ def _candidate(
     full = {**guessed, "noise": noise, **own, "settings": settings}
     model = QUESTIONS[request.goal](request.domain, request.budget, **full)
     needless = {**_LEFT_OUT, "noise": "gamma", "settings": {}}
-    declared = {key: value for key, value in full.items() if key not in needless or value != needless[key]}
+    declared = {
+        key: value for key, value in full.items() if key not in needless or value != needless[key]
+    }
     named = name if full["noise"] == "gamma" else f"{name}, {full['noise']} noise"
     return DesignRow(named, request.goal, declared, model)
 
@@ -311,12 +340,15 @@ Trial = SimulatedRun | str | None
 
 
 def replicate(
-    request: DesignRequest, compared: Sequence[DesignRow], number: int, asked: Collection[int] | None = None
+    request: DesignRequest,
+    compared: Sequence[DesignRow],
+    number: int,
+    asked: Collection[int] | None = None,
 ) -> tuple[list[Trial], SimulatedRun, float]:
     """Candidates on the dataset of this number: what each did, or why it could not.
 
-    With them the best constant decision, and how far the plain difference of means is off. All candidates
-    see the same records, and each has noise of its own, whoever else is asked.
+    With them the best constant decision, and how far the plain difference of means is off. All
+    candidates see the same records, and each has noise of its own, whoever else is asked.
 
     Parameters
     ----------
@@ -373,10 +405,11 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
 
 
 def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
-    """The rows in order: those tied for the first place as they were declared, then by what is ranked.
+    """The rows in order: those tied for the first place as they were declared, then by what is
+    ranked.
 
-    Tied are those that paired differences do not tell from the best. Effects whose intervals cover too
-    seldom, or that have none, come after all others, by their coverage.
+    Tied are those that paired differences do not tell from the best. Effects whose intervals cover
+    too seldom, or that have none, come after all others, by their coverage.
     """
     first = best_of(request, rows)
     best = np.array(() if first is None else first.scores)
@@ -397,7 +430,8 @@ def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow
 
 
 def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | None:
-    """The row of the least mean score, of those with as many replicates as any; None where none may be first.
+    """The row of the least mean score, of those with as many replicates as any; None where none may
+    be first.
 
     An effect may be first where its intervals cover often enough.
     """
@@ -428,9 +462,9 @@ def simulated_table(
 ) -> tuple[tuple[DesignRow, ...], DesignRow, float]:
     """Ranked rows, that of the best constant rule, and by how much the plain means are confounded.
 
-    Every candidate is run on the first datasets, and on twice as many again and again as long as it is not
-    clearly behind the best. Whoever is left out is compared again with every later best: it is clearly behind
-    the last one, or was run on all datasets.
+    Every candidate is run on the first datasets, and on twice as many again and again as long as it
+    is not clearly behind the best. Whoever is left out is compared again with every later best: it
+    is clearly behind the last one, or was run on all datasets.
 
     Parameters
     ----------
@@ -464,7 +498,9 @@ def simulated_table(
                 confounded.append(off)
             progress(what, number + 1, request.replicates)
         rows = [_row(request, one, of) for one, of in zip(compared, done, strict=True)]
-        close = {place for place in close_ones(request, rows) if len(done[place]) < request.replicates}
+        close = {
+            place for place in close_ones(request, rows) if len(done[place]) < request.replicates
+        }
     beside = DesignRow("best constant rule").of_rule(constants)
     return ranked(request, rows), beside, float(np.mean(confounded))
 
@@ -472,8 +508,9 @@ def simulated_table(
 def close_ones(request: DesignRequest, rows: Sequence[DesignRow]) -> set[int]:
     """Places of the rows that more replicates may put first.
 
-    That is not so of a row that failed, of an effect that has no interval or whose intervals have missed too
-    often already for all the replicates, and of one that paired differences place clearly behind the best.
+    That is not so of a row that failed, of an effect that has no interval or whose intervals have
+    missed too often already for all the replicates, and of one that paired differences place
+    clearly behind the best.
     """
     best = best_of(request, rows)
     close = set[int]()

@@ -1,4 +1,6 @@
-"""What V costs in balance: declared schemes over grids of their settings, on public records alone."""
+"""What V costs in balance: declared schemes over grids of their settings, on public records
+alone.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +77,15 @@ class FrontierRequest:
     treated
         Part of the records that are treated. Schemes with a setting of this name get it.
     distance
-        Distance of the means of both arms, in standard deviations of the covariates: that of normal records,
-        and what the half width allows for.
+        Distance of the means of both arms, in standard deviations of the covariates: that of normal
+        records, and what the half width allows for.
     grids
-        Values of settings by name, every combination of which is tried. None: of those that a scheme has, the
-        ridge at parts of its default, a finite cap at 1.5, 2 and 3, a tolerance and a smoothing at their
-        default and a tenth of it.
+        Values of settings by name, every combination of which is tried. None: of those that a
+        scheme has, the ridge at parts of its default, a finite cap at 1.5, 2 and 3, a tolerance and
+        a smoothing at their default and a tenth of it.
     public
-        Records that are declared public, in the place of normal ones. The share of the treated is theirs.
+        Records that are declared public, in the place of normal ones. The share of the treated is
+        theirs.
 
     Raises DeclarationError for anything else.
     """
@@ -109,17 +112,20 @@ class FrontierRequest:
         if smaller < max(self.universe.domain.arm_floor or 0, FEWEST):
             floor = self.universe.domain.arm_floor or FEWEST
             raise DeclarationError(
-                f"treated = {self.treated:g}: an arm has {smaller} of {n:,} records, and needs {floor:,}"
+                f"treated = {self.treated:g}: an arm has {smaller} of {n:,} records, and needs "
+                f"{floor:,}"
             )
         most = largest_distance(self.treated)
         if self.distance > most:
             raise DeclarationError(
-                f"distance = {self.distance:g}: at a share of {self.treated:g} the means of normal arms lie "
-                f"at most {most:.3g} standard deviations apart"
+                f"distance = {self.distance:g}: at a share of {self.treated:g} the means of normal "
+                f"arms lie at most {most:.3g} standard deviations apart"
             )
 
     def _check_public(self, data: Dataset) -> None:
-        """Raise DeclarationError where public records have another number of columns, or lack an arm."""
+        """Raise DeclarationError where public records have another number of columns, or lack an
+        arm.
+        """
         columns = data.X.shape[1]
         if columns != self.universe.n_features:
             raise DeclarationError(
@@ -176,12 +182,14 @@ class FrontierRow:
     moved
         The largest movement found among few neighbors of the public records: V is at least that.
     half_width
-        Predicted half width of the 95 % interval of an effect by these weights, in standard deviations of
-        residuals: that of its release at what it is expected to release.
+        Predicted half width of the 95 % interval of an effect by these weights, in standard
+        deviations of residuals: that of its release at what it is expected to release.
     effect_V
-        Bound on the movement of the weights as that effect computes them, of covariates as it maps them.
+        Bound on the movement of the weights as that effect computes them, of covariates as it maps
+        them.
     no_effect
-        Why no effect is answered by these weights, in a sentence; empty where there is a half width.
+        Why no effect is answered by these weights, in a sentence; empty where there is a half
+        width.
     efficient
         Whether no other row has both less V and less that is left.
     refusal
@@ -228,8 +236,8 @@ class FrontierResult(Shown):
     def proposed(self) -> FrontierRow | None:
         """The row of least predicted half width; None where no row has numbers.
 
-        Where no half width is predicted, the one of least V that leaves at most ``ENOUGH``, or the one that
-        leaves least.
+        Where no half width is predicted, the one of least V that leaves at most ``ENOUGH``, or the
+        one that leaves least.
         """
         solved = [row for row in self.rows if not row.refusal]
         predicted = [row for row in solved if math.isfinite(row.half_width)]
@@ -247,14 +255,19 @@ class FrontierResult(Shown):
         n = universe.n_samples
         yield heading(f"What V costs in balance: n = {n:,}, {universe.n_features} covariates")
         if wanted.public is None:
-            where = f"normal records, {wanted.share:.3g} of them treated, arms {wanted.distance:g} sd apart"
+            where = (
+                f"normal records, {wanted.share:.3g} of them treated, arms {wanted.distance:g} sd "
+                "apart"
+            )
         else:
             size = wanted.public.dataset.n_samples
             where = f"{size:,} records that were declared public ({wanted.public.source}), "
             where += f"{wanted.share:.3g} of them treated"
         yield f"Rehearsed on {where}; {law_text(Budget(wanted.epsilon))}. Nothing private was read."
         yield ""
-        table = grid("", "settings", "V", "left", "effective", "largest", "found", "half width", left=2)
+        table = grid(
+            "", "settings", "V", "left", "effective", "largest", "found", "half width", left=2
+        )
         best = self.proposed
         previous = None
         for row in self.rows:
@@ -269,7 +282,9 @@ class FrontierResult(Shown):
         yield _LEGEND
         yield from dict.fromkeys(_refused(row, n) for row in self.rows if row.refusal)
         yield from dict.fromkeys(
-            f"{row.scheme} has no half width: {row.no_effect}." for row in self.rows if row.no_effect
+            f"{row.scheme} has no half width: {row.no_effect}."
+            for row in self.rows
+            if row.no_effect
         )
         yield ""
         yield self.advice()
@@ -283,13 +298,17 @@ class FrontierResult(Shown):
         predicted = math.isfinite(best.half_width)
         V = best.effect_V if predicted else best.V
         if V >= 2.0 * n:
-            return "No setting has a bound below 2n, which holds for any weights: none is worth its noise."
+            return (
+                "No setting has a bound below 2n, which holds for any weights: none is worth its "
+                "noise."
+            )
         named = self._chosen(best, " = ")
         at = f" at {named}" if named else ""
         if predicted:
             why = (
-                f"the least predicted half width is {best.half_width:.3g} standard deviations of residuals, "
-                f"by weights that move by at most V = {best.effect_V:.4g} as the effect maps covariates"
+                f"the least predicted half width is {best.half_width:.3g} standard deviations of "
+                f"residuals, by weights that move by at most V = {best.effect_V:.4g} as the effect "
+                "maps covariates"
             )
         else:
             why = f"V is {best.V:.4g}, and {best.left:.2f} of the distance is left"
@@ -303,7 +322,9 @@ class FrontierResult(Shown):
         return ", ".join(f"{name}{between}{brief_of(value)}" for name, value in shown.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values: what was asked, the rows, and the number of the proposed one."""
+        """Everything as plain values: what was asked, the rows, and the number of the proposed
+        one.
+        """
         wanted = self.request
         universe = wanted.universe
         best = self.proposed
@@ -322,11 +343,12 @@ class FrontierResult(Shown):
 
 #: What the columns of the table are.
 _LEGEND = (
-    "1: proposed; =: no other row has both less V and less left. V: proved for every dataset of n records; "
-    "left: share of the distance of the arms that the weights leave; effective: share of the records that "
-    "would do as well without weights; largest: weight, where the mean is 1; found: largest movement among "
-    "few neighbors, a lower bound of V; half width: of the 95 % interval of an [[effect]] by these weights, "
-    "in standard deviations of residuals, at what it is expected to release."
+    "1: proposed; =: no other row has both less V and less left. V: proved for every dataset of n "
+    "records; left: share of the distance of the arms that the weights leave; effective: share of "
+    "the records that would do as well without weights; largest: weight, where the mean is 1; "
+    "found: largest movement among few neighbors, a lower bound of V; half width: of the 95 % "
+    "interval of an [[effect]] by these weights, in standard deviations of residuals, at what it "
+    "is expected to release."
 )
 
 
@@ -339,8 +361,8 @@ def frontier(
 ) -> FrontierResult:
     """What V costs in balance: every scheme at every choice of its settings, on public records.
 
-    No private record is read and nothing is spent. V is that of the theorem in force at n; weights are solved
-    for and certified on the public records.
+    No private record is read and nothing is spent. V is that of the theorem in force at n; weights
+    are solved for and certified on the public records.
 
     Parameters
     ----------
@@ -373,8 +395,12 @@ def frontier(
     known = {name for program in programs for name in program.setting_fields()}
     for name in request.grids:
         if name not in known:
-            raise DeclarationError(f"no scheme has a setting {name!r}; {known_names(name, sorted(known))}")
-    tasks = [(program, chosen, request) for program in programs for chosen in choices(program, request)]
+            raise DeclarationError(
+                f"no scheme has a setting {name!r}; {known_names(name, sorted(known))}"
+            )
+    tasks = [
+        (program, chosen, request) for program in programs for chosen in choices(program, request)
+    ]
     rows = []
     for row in run_tasks(_row, tasks, workers=workers):
         rows.append(row)
@@ -470,11 +496,15 @@ def _rehearsed(program: FirstStage, request: FrontierRequest) -> dict[str, float
 def _answered(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
     """The half width of an effect by the weights of a program, at what it is expected to release.
 
-    In standard deviations of residuals: the effect is planned with those as ``residual_scale`` and outcomes
-    within ``OUTCOMES`` of them, at the declared distance as ``confounding``.
+    In standard deviations of residuals: the effect is planned with those as ``residual_scale`` and
+    outcomes within ``OUTCOMES`` of them, at the declared distance as ``confounding``.
     """
     universe = request.universe
-    outcomes: dict[str, Any] = {"outcome_bound": OUTCOMES, "outcome_center": 0.0, "treatment_cost": 0.0}
+    outcomes: dict[str, Any] = {
+        "outcome_bound": OUTCOMES,
+        "outcome_center": 0.0,
+        "treatment_cost": 0.0,
+    }
     domain = replace(universe.domain, binary_outcome=False, **outcomes)
     try:
         study = EffectStudy(
@@ -491,14 +521,18 @@ def _answered(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
         return {"no_effect": str(error)}
     half_width = 0.5 * (interval.high - interval.low)
     if not math.isfinite(half_width):
-        return {"no_effect": "the rate of treatment leaves no room for a residual: take more records"}
+        return {
+            "no_effect": "the rate of treatment leaves no room for a residual: take more records"
+        }
     return {"half_width": half_width, "effect_V": weighting.stability}
 
 
 def paper_curve(request: FrontierRequest) -> list[tuple[float, float]]:
-    """The part of the distance that is left, and V as the paper prints it, of its entropy balancing.
+    """The part of the distance that is left, and V as the paper prints it, of its entropy
+    balancing.
 
-    At the ridges of the default grid. Empty where the paper makes no statement, as without an arm floor.
+    At the ridges of the default grid. Empty where the paper makes no statement, as without an arm
+    floor.
     """
     made = registry.first_stages()["paper_entropy_balancing"]
     as_printed = {name: value for name, value in OF_PAPER.items() if name in fields_of(made)}
@@ -526,7 +560,9 @@ def _with_efficient(rows: Sequence[FrontierRow]) -> Iterator[FrontierRow]:
 
 
 def _beats(other: FrontierRow, row: FrontierRow) -> bool:
-    """Whether another row has no more V and no more left, to the digits that are shown, and less of one."""
+    """Whether another row has no more V and no more left, to the digits that are shown, and less of
+    one.
+    """
     own = (round(row.V, 1), round(row.left, 3))
     others = (round(other.V, 1), round(other.left, 3))
     return others[0] <= own[0] and others[1] <= own[1] and others != own

@@ -29,19 +29,19 @@ ARMS = ("control", "treated")
 class BalanceTable(Shown):
     """Means of the arms before and after weighting, covariate by covariate, and masses of the arms.
 
-    Not private: for the data holder only. "Before" is with equal weights. An entry that is not defined is
-    nan, and ``notes`` says why.
+    Not private: for the data holder only. "Before" is with equal weights. An entry that is not
+    defined is nan, and ``notes`` says why.
 
     Attributes
     ----------
     means_before, means_after
         (2, p) weighted means of the controls (row 0) and of the treated (row 1), in the units of X.
     smd_before, smd_after
-        (p,) standardized mean differences: the mean of the treated less that of the controls, in units of
-        the unweighted pooled standard deviation sqrt((s_1^2 + s_0^2)/2).
+        (p,) standardized mean differences: the mean of the treated less that of the controls, in
+        units of the unweighted pooled standard deviation sqrt((s_1^2 + s_0^2)/2).
     records, mass_before, mass_after, effective_before, effective_after
-        (2,) of the controls and of the treated: their number, their share of the total weight and their
-        effective sample size.
+        (2,) of the controls and of the treated: their number, their share of the total weight and
+        their effective sample size.
     """
 
     #: This is not differentially private: show it to the data holder only.
@@ -62,11 +62,17 @@ class BalanceTable(Shown):
     def blocks(self) -> Iterator[Block]:
         """Report, marked as not private."""
         yield heading("Balance before and after adjustment: not private: for the data holder only")
-        covariates = grid("covariate", "control", "after", "treated", "after", "SMD before", "SMD after")
+        covariates = grid(
+            "covariate", "control", "after", "treated", "after", "SMD before", "SMD after"
+        )
         for k, name in enumerate(self.columns):
-            means = [when[arm, k] for arm in (0, 1) for when in (self.means_before, self.means_after)]
+            means = [
+                when[arm, k] for arm in (0, 1) for when in (self.means_before, self.means_after)
+            ]
             differences = self.smd_before[k], self.smd_after[k]
-            covariates.add_row(name, *(f"{m:.4g}" for m in means), *(f"{v:+.3f}" for v in differences))
+            covariates.add_row(
+                name, *(f"{m:.4g}" for m in means), *(f"{v:+.3f}" for v in differences)
+            )
         yield covariates
         yield ""
         arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
@@ -94,8 +100,8 @@ def balance_table(
     Raises
     ------
     DataError
-        Shapes differ, there are no records, or an entry is out of range; the message names it, counting
-        rows from 0.
+        Shapes differ, there are no records, or an entry is out of range; the message names it,
+        counting rows from 0.
     """
     table = numbers_where(X, "X", np.isfinite, "finite")
     members, weight = arm_masks(a), _weights(weights)
@@ -104,7 +110,9 @@ def balance_table(
         raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
     if not len(table):
         raise DataError("X, a and weights hold no records")
-    names = tuple(columns) if columns is not None else tuple(f"x{k + 1}" for k in range(table.shape[1]))
+    names = (
+        tuple(columns) if columns is not None else tuple(f"x{k + 1}" for k in range(table.shape[1]))
+    )
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
@@ -130,7 +138,10 @@ def balance_table(
         effective_after=np.array([effective_sample_size(weight[arm]) for arm in members]),
         notes=(
             *_about_arms(weight, members),
-            *(f"{name} does not vary within the arms: no difference is defined" for name in constant),
+            *(
+                f"{name} does not vary within the arms: no difference is defined"
+                for name in constant
+            ),
         ),
     )
 
@@ -161,16 +172,21 @@ def difference(data: Dataset) -> Estimate:
     """The naive difference of means."""
     arms = [data.y[data.a == arm] for arm in (0, 1)]
     means = [float(np.mean(arm)) for arm in arms]
-    return Estimate(means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms)))
+    return Estimate(
+        means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms))
+    )
 
 
 def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
     """Augmented inverse propensity weighting by a line in either arm and a logistic propensity.
 
-    ``estimand``: "ate", "att" or "overlap", records weighted by min(e, 1 - e) at their propensities e.
+    ``estimand``: "ate", "att" or "overlap", records weighted by min(e, 1 - e) at their propensities
+    e.
     """
     rows = np.column_stack([np.ones(len(data.a)), data.X])
-    m_0, m_1 = (rows @ np.linalg.lstsq(rows[data.a == arm], data.y[data.a == arm])[0] for arm in (0, 1))
+    m_0, m_1 = (
+        rows @ np.linalg.lstsq(rows[data.a == arm], data.y[data.a == arm])[0] for arm in (0, 1)
+    )
     e, treated = logistic(data), data.a == 1
     if estimand == "att":
         share, score = treated * 1.0, np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - m_0)
@@ -195,7 +211,9 @@ def logistic(data: Dataset) -> Array:
 
 
 def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:
-    """The values as float64 of any shape; DataError at the first for which something does not hold."""
+    """The values as float64 of any shape; DataError at the first for which something does not
+    hold.
+    """
     array = as_array(values, name)
     # numpy would turn dates into counts and complex numbers into their real parts
     try:
@@ -212,13 +230,17 @@ def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: 
 
 
 def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
-    """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor 1."""
+    """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor
+    1.
+    """
     arm = numbers_where(a, "a", lambda v: (v == 0) | (v == 1), "0 or 1")
     return arm == 0, arm == 1
 
 
 def _weights(values: ArrayLike) -> Array:
-    return numbers_where(values, "weights", lambda v: np.isfinite(v) & (v >= 0), "finite and at least 0")
+    return numbers_where(
+        values, "weights", lambda v: np.isfinite(v) & (v >= 0), "finite and at least 0"
+    )
 
 
 def _scaled(weight: Array) -> Array:

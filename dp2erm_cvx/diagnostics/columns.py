@@ -1,4 +1,6 @@
-"""Contents of the columns of a raw table, and their fit to what is declared: for the data holder."""
+"""Contents of the columns of a raw table, and their fit to what is declared: for the data
+holder.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from dp2erm_cvx.diagnostics.unread import (
 )
 from dp2erm_cvx.errors import brief
 
-#: Different texts of one column that are listed as levels; a column with more of them is no category.
+#: Different texts of one column that are listed as levels; a column with more of them is no
+#: category.
 MOST_LEVELS = 20
 #: Different labels of a column that are counted: what comes later is counted by its kind alone.
 _KEPT = 10_000
@@ -63,7 +66,8 @@ class RecordCounts:
     levels
         Cells by declared level.
     silent
-        Records of an arm that are not eligible, or outside of the declared groups: they are in no arm.
+        Records of an arm that are not eligible, or outside of the declared groups: they are in no
+        arm.
     absent
         Records of any arm that have no outcome.
     values
@@ -73,8 +77,8 @@ class RecordCounts:
     blank
         Those of the unreadable cells, by column, that are empty or say that they are, such as NA.
     gaps
-        Cells by covariate column that are empty or hold nothing declared, of the records that count, by arm
-        (K,). One that is declared for an empty cell is a gap too.
+        Cells by covariate column that are empty or hold nothing declared, of the records that
+        count, by arm (K,). One that is declared for an empty cell is a gap too.
     signs
         Texts in columns of numbers, by column: how many of them are of which kind, see
         :mod:`~dp2erm_cvx.diagnostics.unread`.
@@ -122,7 +126,9 @@ class RecordCounts:
         """The records by arm."""
         lost, silent = self.missing, self.silent
         arms = ", ".join(f"{count:,} {arm}" for arm, count in self.arms.items())
-        text = f"{self.total:,} records: {arms}" + (f", {lost:,} without a treatment" if lost else "")
+        text = f"{self.total:,} records: {arms}" + (
+            f", {lost:,} without a treatment" if lost else ""
+        )
         return f"{text}, {silent:,} not eligible." if silent else f"{text}."
 
     def __str__(self) -> str:
@@ -137,7 +143,8 @@ class RecordCounts:
 def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
     """Record counts of a table, or of a block of one, with these covariates.
 
-    ``public`` is a domain, or private ranges, with a codebook that names the treatment and the outcome.
+    ``public`` is a domain, or private ranges, with a codebook that names the treatment and the
+    outcome.
     """
     book = public.codebook
     assert book is not None
@@ -149,7 +156,10 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     arms = book.treatment.arms(table.cells(treatment))
     counted = np.ones(len(arms), dtype=np.bool_)
     if book.silences:
-        counted = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) != 0.0
+        counted = (
+            np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1)
+            != 0.0
+        )
     near = _spelled(treatment, texts, book.treatment.labels)
     cells = _Cells(raw, table, book, np.where(counted, arms, -1), len(book.treatment.labels))
     numbers = cells.read_numbers(outcome)
@@ -161,7 +171,9 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
             known = [str(level) for level in book.levels[name]]
             seen = cells.read_levels(name, known)
             near |= _spelled(name, seen, known)
-            levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
+            levels |= {
+                f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER
+            }
         else:
             own = cells.read_numbers(name)
             if name not in book.bins:
@@ -171,14 +183,18 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
         if name in book.bins or name in book.crosses:
             sets = book.covariate_levels[name]
             members = np.bincount(book.places(table.cells, name), minlength=len(sets))
-            levels |= {f"{name}={level or 'missing'}": int(members[k]) for k, level in enumerate(sets)}
+            levels |= {
+                f"{name}={level or 'missing'}": int(members[k]) for k, level in enumerate(sets)
+            }
     unreadable = {treatment: cells.unreadable[treatment], **cells.unreadable}
     if book.unit is not None:
         persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
         unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
     return RecordCounts(
         outcome,
-        arms={name: int(np.sum((arms == arm) & counted)) for name, arm in _numbered_arms(book).items()},
+        arms={
+            name: int(np.sum((arms == arm) & counted)) for name, arm in _numbered_arms(book).items()
+        },
         missing=int(np.sum(arms < 0)),
         clipped=_clipped(public, arms[counted], numbers[counted]),
         unreadable=unreadable,
@@ -241,8 +257,12 @@ class _Cells:
         seen = _by_label(texts, place)
         odd = {text: count for text, count in seen.items() if text not in known}
         self.unreadable[name] = 0 if OTHER in known else sum(odd.values())
-        self.blank[name] = 0 if OTHER in known else sum(odd[text] for text in odd if says_missing(text))
-        gap = np.array([says_missing(text) or (text in odd and OTHER not in known) for text in texts])
+        self.blank[name] = (
+            0 if OTHER in known else sum(odd[text] for text in odd if says_missing(text))
+        )
+        gap = np.array(
+            [says_missing(text) or (text in odd and OTHER not in known) for text in texts]
+        )
         self._gaps(name, gap[place] if len(texts) else np.zeros(0, dtype=np.bool_))
         return seen
 
@@ -270,7 +290,9 @@ class _Cells:
                 cells = as_column(self.table.cells(name, written=True), name)
             if cells.dtype.kind not in "buif":  # numbers are no texts
                 texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
-                signs += signs_of_read({text: count for text, count in texts.items() if text not in odd})
+                signs += signs_of_read(
+                    {text: count for text, count in texts.items() if text not in odd}
+                )
         self.signs[name] = signs
 
 
@@ -302,7 +324,9 @@ def unread_texts(
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
-    """Record counts in memory: what does not count is ``missing``, and ``unreadable`` if all should count."""
+    """Record counts in memory: what does not count is ``missing``, and ``unreadable`` if all should
+    count.
+    """
     silent = np.zeros(len(data.a), dtype=np.bool_)
     if data.sampling is not None:
         silent = data.sampling.reshape(len(data.a), -1).sum(axis=1) == 0.0
@@ -314,12 +338,18 @@ def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
     for name, column in zip(data.columns, X.T, strict=True):
         outside |= _outside(public, data.columns, name, column)
     lost, clipped, book = int(silent.sum()), _clipped(public, a, y), public.codebook
-    unreadable = {} if book is not None and book.silences else {f"{data.treatment} or {data.outcome}": lost}
-    return RecordCounts(data.outcome, arms, lost, clipped, unreadable, {}, {}, 0, 0, values, outside)
+    unreadable = (
+        {} if book is not None and book.silences else {f"{data.treatment} or {data.outcome}": lost}
+    )
+    return RecordCounts(
+        data.outcome, arms, lost, clipped, unreadable, {}, {}, 0, 0, values, outside
+    )
 
 
 def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
-    """Outcomes of records in an arm that are beyond the declared bound, or beyond wide bounds, if any."""
+    """Outcomes of records in an arm that are beyond the declared bound, or beyond wide bounds, if
+    any.
+    """
     if isinstance(public, Domain):
         net = numbers - public.treatment_cost * arms - public.outcome_center
         beyond = np.abs(net) > public.outcome_bound
@@ -334,7 +364,8 @@ def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
 def _outside(
     public: Public, columns: Sequence[str], name: str, values: NDArray[np.float64]
 ) -> dict[str, int]:
-    """How many of these values of a covariate are beyond its declared range or wide bounds, by its name.
+    """How many of these values of a covariate are beyond its declared range or wide bounds, by its
+    name.
 
     Nothing is counted of a covariate of which nothing is declared.
     """
@@ -354,7 +385,9 @@ def _outside(
 
 
 def _spelled(name: str, seen: Mapping[str, int], known: Collection[str]) -> dict[str, int]:
-    """Labels of a column that are declared ones but for case and blanks: a note for each, and its cells."""
+    """Labels of a column that are declared ones but for case and blanks: a note for each, and its
+    cells.
+    """
     notes = _near(name, seen, known)
     return {f"{name}: {note}": seen[text] for text, note in notes.items()}
 
@@ -392,7 +425,9 @@ def brief_text(text: str) -> str:
 
 
 def _by_label(texts: Sequence[str], place: NDArray[np.intp]) -> Counter[str]:
-    """Cells by label, of labels that may stand there several times, and of the place (n,) of every cell."""
+    """Cells by label, of labels that may stand there several times, and of the place (n,) of every
+    cell.
+    """
     times = np.bincount(place, minlength=len(texts))
     seen: Counter[str] = Counter()
     for text, count in zip(texts, times.tolist(), strict=True):
@@ -402,11 +437,12 @@ def _by_label(texts: Sequence[str], place: NDArray[np.intp]) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TableCells:
-    """Cells of the columns of a table, or of some of its rows, counted beside what is declared of them.
+    """Cells of the columns of a table, or of some of its rows, counted beside what is declared of
+    them.
 
-    ``counts`` are cells by kind, ``seen`` the labels and ``odd`` those that nothing declares, by column: at
-    most ``_KEPT`` different ones, so that no table is too long for them. ``outcomes`` are those of all
-    questions that are asked.
+    ``counts`` are cells by kind, ``seen`` the labels and ``odd`` those that nothing declares, by
+    column: at most ``_KEPT`` different ones, so that no table is too long for them. ``outcomes``
+    are those of all questions that are asked.
     """
 
     book: Codebook
@@ -419,9 +455,15 @@ class TableCells:
 
     @classmethod
     def of(
-        cls, table: Table, book: Codebook | None = None, ranges: object = None, outcomes: Collection[str] = ()
+        cls,
+        table: Table,
+        book: Codebook | None = None,
+        ranges: object = None,
+        outcomes: Collection[str] = (),
     ) -> TableCells:
-        """Cell counts of a table, by the codebook, the ranges, and further outcomes that are declared."""
+        """Cell counts of a table, by the codebook, the ranges, and further outcomes that are
+        declared.
+        """
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
         logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
@@ -430,11 +472,16 @@ class TableCells:
         damage = Counter(table.damage)
         if table.repeated:
             damage[
-                f"Columns of one name, which cannot be asked for: {', '.join(map(brief, table.repeated))}."
+                "Columns of one name, which cannot be asked for: "
+                f"{', '.join(map(brief, table.repeated))}."
             ] = 1
         made = replace(made, damage=damage)
-        columns = {name: made._counted(table, name) for name in table.names if name not in table.repeated}
-        counts, seen, odd = ({name: own[place] for name, own in columns.items()} for place in range(3))
+        columns = {
+            name: made._counted(table, name) for name in table.names if name not in table.repeated
+        }
+        counts, seen, odd = (
+            {name: own[place] for name, own in columns.items()} for place in range(3)
+        )
         return replace(made, counts=counts, seen=seen, odd=odd)
 
     def __add__(self, other: TableCells) -> TableCells:
@@ -447,7 +494,9 @@ class TableCells:
         return replace(self, counts=counts, seen=seen, odd=odd, damage=self.damage + other.damage)
 
     def _declared(self, name: str) -> tuple[str, tuple[str, ...], str]:
-        """Declared kind of a column, the labels that it may hold, and what is said of any other cell."""
+        """Declared kind of a column, the labels that it may hold, and what is said of any other
+        cell.
+        """
         book, weights = self.book, self.book.sampling_weights
         if name in book.levels:
             return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
@@ -501,8 +550,9 @@ class TableCells:
     def report(self) -> list[dict[str, Any]]:
         """Every column: what it is ``declared`` as and ``holds``, with counts of cells.
 
-        ``missing`` cells are empty, ``odd`` ones are no number where one is declared, or no declared level or
-        label, and ``outside`` ones are beyond the declared range. ``notes`` say what to declare.
+        ``missing`` cells are empty, ``odd`` ones are no number where one is declared, or no
+        declared level or label, and ``outside`` ones are beyond the declared range. ``notes`` say
+        what to declare.
         """
         return [self._column(name) for name in self.counts]
 
@@ -521,7 +571,12 @@ class TableCells:
     def _column(self, name: str) -> dict[str, Any]:
         book, counts, odd = self.book, self.counts[name], self.odd[name]
         declared, known, note = self._declared(name)
-        facts = {"name": name, "declared": declared, "holds": self.holds(name), "missing": counts["missing"]}
+        facts = {
+            "name": name,
+            "declared": declared,
+            "holds": self.holds(name),
+            "missing": counts["missing"],
+        }
         facts |= {"odd": counts["odd"], "outside": counts["outside"]}
         if declared == "-":
             hint = []
@@ -531,7 +586,8 @@ class TableCells:
                 for own in alike(self.seen[name]):
                     told = " and ".join(map(brief, own))
                     hint.append(
-                        f"{told} differ by case or blanks alone: {read_as_one(name, own)} makes them one"
+                        f"{told} differ by case or blanks alone: {read_as_one(name, own)} makes "
+                        "them one"
                     )
             if (sign := _other_decimal(self.seen[name])) and facts["holds"] != "numbers":
                 hint = [sign]
@@ -541,7 +597,9 @@ class TableCells:
                 hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
             return facts | {"notes": hint}
         if declared in ("number", "outcome"):
-            advice = advice_on(name, signs_of(odd), book.cells.get(name), is_outcome=declared == "outcome")
+            advice = advice_on(
+                name, signs_of(odd), book.cells.get(name), is_outcome=declared == "outcome"
+            )
             note = f"no number: counts as missing; {advice}"
         elif declared == "treatment" and len(self.seen[name]) > len(known):
             note += "; other spellings of an arm under [cells]"
@@ -560,38 +618,56 @@ class TableCells:
         if declared in ("number", "outcome") and (codes := self._codes(name)):
             cells = ", ".join(f"{code} ({self.seen[name][code]:,})" for code in codes)
             line = f"[cells] {key(name)} = {{ missing_codes = [{', '.join(codes)}] }}"
-            notes.append(f"{cells}: far from the other numbers; if it stands for a missing one, {line}")
+            notes.append(
+                f"{cells}: far from the other numbers; if it stands for a missing one, {line}"
+            )
         elif declared == "number" and name not in book.log and self._varies_by_factors(name):
-            notes.append(f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that")
+            notes.append(
+                f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that"
+            )
         return facts | {"notes": notes}
 
     def _codes(self, name: str) -> list[str]:
-        """Labels that look like codes of a missing number: below 0, or far above, and alone there."""
+        """Labels that look like codes of a missing number: below 0, or far above, and alone
+        there.
+        """
         numbers, seen = _numbers(self.seen[name]), self.seen[name]
         codes = [label for label in numbers if _CODE.fullmatch(label) and seen[label] >= 5]
-        plain = [number for label, number in numbers.items() if label not in codes and number == number]
+        plain = [
+            number for label, number in numbers.items() if label not in codes and number == number
+        ]
         if len(plain) < 5:
             return []
         low, far = min(plain), max(plain) + (max(plain) - min(plain)) / 10
         return sorted(code for code in codes if numbers[code] > far or numbers[code] < 0 <= low)
 
     def _varies_by_factors(self, name: str) -> bool:
-        """True if numbers above 0 have a long tail that their logarithms lack, by the moment of skewness."""
+        """True if numbers above 0 have a long tail that their logarithms lack, by the moment of
+        skewness.
+        """
         seen = self.seen[name]
-        numbers, times = (np.array([*one.values()], dtype=np.float64) for one in (_numbers(seen), seen))
+        numbers, times = (
+            np.array([*one.values()], dtype=np.float64) for one in (_numbers(seen), seen)
+        )
         inside = numbers > 0
         numbers, own = numbers[inside], times[inside]
         if len(seen) <= 20 or np.sum(own) < 0.95 * np.sum(times):
             return False
 
-        def skewness(values: NDArray[np.float64]) -> float:  # weighted: a table may be longer than memory
+        def skewness(
+            values: NDArray[np.float64],
+        ) -> float:  # weighted: a table may be longer than memory
             apart = values - np.average(values, weights=own)
-            return float(np.average(apart**3, weights=own) / np.average(apart**2, weights=own) ** 1.5)
+            return float(
+                np.average(apart**3, weights=own) / np.average(apart**2, weights=own) ** 1.5
+            )
 
         return skewness(numbers) > max(2.0, 2.0 * abs(skewness(np.log(numbers))))
 
     def repeats_persons(self, name: str) -> bool:
-        """True if a column is named like an identifier, and some of more values than a category repeat."""
+        """True if a column is named like an identifier, and some of more values than a category
+        repeat.
+        """
         seen = self.seen[name]
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 

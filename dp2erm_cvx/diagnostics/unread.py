@@ -49,9 +49,10 @@ def is_other_decimal(text: str) -> bool:
 def sign_of(text: str) -> str:
     """What kind of text stands where a number is declared, in one word.
 
-    "minus" is a number with another sign than a hyphen, "percent" one with a percent sign, "groups" one with
-    separators of thousands, "comma" and "point" one with another decimal sign, "limit" one such as <5, "unit"
-    one with a unit or a currency, "date" a date, "empty" a word for nothing, and "words" all else.
+    "minus" is a number with another sign than a hyphen, "percent" one with a percent sign, "groups"
+    one with separators of thousands, "comma" and "point" one with another decimal sign, "limit" one
+    such as <5, "unit" one with a unit or a currency, "date" a date, "empty" a word for nothing, and
+    "words" all else.
     """
     if says_missing(text):
         return "empty"
@@ -75,7 +76,9 @@ _KINDS = {
 
 
 def signs_of(odd: Mapping[str, int]) -> Counter[str]:
-    """How many of these texts are of which kind; words are "texts" where too many of them differ."""
+    """How many of these texts are of which kind; words are "texts" where too many of them
+    differ.
+    """
     signs: Counter[str] = Counter()
     words = sum(sign_of(text) == "words" for text in odd)
     for text, count in odd.items():
@@ -87,8 +90,8 @@ def signs_of(odd: Mapping[str, int]) -> Counter[str]:
 def signs_of_read(texts: Mapping[str, int]) -> Counter[str]:
     """Kinds of texts that are read as numbers.
 
-    "thousands" look like groups of thousands, "small" are whole numbers below 1,000, and "decimals" have
-    other decimals.
+    "thousands" look like groups of thousands, "small" are whole numbers below 1,000, and "decimals"
+    have other decimals.
     """
     signs: Counter[str] = Counter()
     for text, count in texts.items():
@@ -106,7 +109,9 @@ def key(name: str) -> str:
 
 def read_as_numbers(name: str) -> str:
     """Advice on a column of a few words where numbers are declared."""
-    return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
+    return (
+        f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
+    )
 
 
 #: What cells of each kind hold, and the declaration that reads them.
@@ -156,9 +161,15 @@ def advice_on(
             return f"{most} a date in another form than is declared: see date_format under [cells]"
         return f"{most} a date: [cells] {key(name)} = {{ since = 2020-01-31 }} reads it as days"
     if kind == "unit":
-        return f"{most} a unit or a currency beside the number: write numbers alone, and units in a column"
+        return (
+            f"{most} a unit or a currency beside the number: write numbers alone, and units in a "
+            "column"
+        )
     if kind == "words":
         if is_outcome:
             return read_as_numbers(name)
-        return f"{most} words: missing_codes under [cells] says which of them stand for a missing number"
+        return (
+            f"{most} words: missing_codes under [cells] says which of them stand for a missing "
+            "number"
+        )
     return f"{most} other texts"

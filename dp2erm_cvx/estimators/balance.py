@@ -1,4 +1,6 @@
-"""Covariate balance before and after what a run adjusted by. Not private: for the data holder only."""
+"""Covariate balance before and after what a run adjusted by. Not private: for the data holder
+only.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ Arms = NDArray[np.int64]
 def adjusted_balance(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, Arms]:
     """Balance before and after what a release adjusts by, of the m records that count. Not private.
 
-    Weights are those of residuals in the score of an effect, of records in a rule, or of the first stage. The
-    table of an effect has one more row: the outcome that least squares without privacy predict from the
-    covariates, and after adjusting, less what the released regression predicts.
+    Weights are those of residuals in the score of an effect, of records in a rule, or of the first
+    stage. The table of an effect has one more row: the outcome that least squares without privacy
+    predict from the covariates, and after adjusting, less what the released regression predicts.
 
     Parameters
     ----------
@@ -37,7 +39,8 @@ def adjusted_balance(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable,
     table
         Means of the arms before and after.
     propensity
-        Propensities (m,). Where every one is the same, those of a logistic regression without privacy.
+        Propensities (m,). Where every one is the same, those of a logistic regression without
+        privacy.
     arms
         The arms (m,), 0 or 1.
     """
@@ -79,7 +82,9 @@ def _balance_of_scores(
     own = score.at(score.universe, result.released)
     parts = own.parts(records, result.released)
     none = 0.0 * parts.e
-    residuals_alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.score_bound)
+    residuals_alone = parts._replace(
+        m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.score_bound
+    )
     weights = np.abs(own.score(residuals_alone))[inside]
     rows = np.column_stack([records.a - 0.5, np.ones(records.n_samples), records.covariates])
     line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
@@ -101,7 +106,9 @@ def _balance_of_scores(
 def _with_propensities(
     table: BalanceTable, propensity: Array, records: Records, inside: Array, *, weighted: bool
 ) -> tuple[BalanceTable, Array, Arms]:
-    """The table and the propensities of the records inside; a logistic regression's where all are one."""
+    """The table and the propensities of the records inside; a logistic regression's where all are
+    one.
+    """
     from sklearn.linear_model import LogisticRegression
 
     arms = records.a[inside]

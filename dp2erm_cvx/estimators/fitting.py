@@ -1,4 +1,6 @@
-"""Base of every private fit: check the data, charge the ledger, and keep private workings to itself."""
+"""Base of every private fit: check the data, charge the ledger, and keep private workings to
+itself.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,11 @@ from dp2erm_cvx.steps.execution import Execution, StepResult
 TOLERANCE = 1e-6
 #: What the grid of the weights and every solver leave room for.
 LEAST_TOLERANCE = 1e-8
-#: Numbers of records that stand for all: rules of use change at numbers a factor of 2 or more apart.
+#: Numbers of records that stand for all: rules of use change at numbers a factor of 2 or more
+#: apart.
 _NUMBERS = tuple(2**power for power in range(1, 54))
-#: What has settings of its own, which are reached as ``first_stage__ridge`` and ``budget__epsilon``.
+#: What has settings of its own, which are reached as ``first_stage__ridge`` and
+#: ``budget__epsilon``.
 _NESTED = ("domain", "budget", "first_stage", "second_stage", "weights")
 
 
@@ -70,7 +74,9 @@ class Answered:
     result: PlanResult
 
     def handed_on(self) -> dict[str, StepResult]:
-        """What later questions may take over: the results of its steps, without solutions and noise."""
+        """What later questions may take over: the results of its steps, without solutions and
+        noise.
+        """
         steps = self.result.steps.items()
         return {name: replace(step, solution=None, noise=None) for name, step in steps}
 
@@ -78,8 +84,9 @@ class Answered:
 class ConfiguredEstimator:
     """Settings by name, those of programs, domain and budget included, as scikit-learn has them.
 
-    Pipelines, ``clone`` and searches of scikit-learn take it for one of theirs. It is derived from none of
-    their classes, because scikit-learn takes longer to import than a small study takes to be answered.
+    Pipelines, ``clone`` and searches of scikit-learn take it for one of theirs. It is derived from
+    none of their classes, because scikit-learn takes longer to import than a small study takes to
+    be answered.
     """
 
     def __repr__(self) -> str:
@@ -96,13 +103,16 @@ class ConfiguredEstimator:
         return text
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of an estimator: it is no classifier, and is fitted before it predicts."""
+        """What scikit-learn asks of an estimator: it is no classifier, and is fitted before it
+        predicts.
+        """
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Settings by name; where ``deep``, those of programs, domain and budget as ``first_stage__ridge``.
+        """Settings by name; where ``deep``, those of programs, domain and budget as
+        ``first_stage__ridge``.
 
         A program that is given by its name has its default settings.
         """
@@ -115,20 +125,26 @@ class ConfiguredEstimator:
     def set_params(self, **params: Any) -> Self:
         """Change settings by name, ``first_stage__ridge`` and the like included.
 
-        Programs, domains and budgets are never changed in place: a new one takes the place of the old.
-        Raises DeclarationError for an unknown name or an invalid value; then nothing is changed.
+        Programs, domains and budgets are never changed in place: a new one takes the place of the
+        old. Raises DeclarationError for an unknown name or an invalid value; then nothing is
+        changed.
         """
         own = self.get_params(deep=False)
         # the outer one may be new as well
         whole = {name: params.get(name, own[name]) for name in _NESTED if name in own}
         changing = {name.partition("__")[0] for name in params if "__" in name}
         whole = {outer: built(outer, value) for outer, value in whole.items() if outer in changing}
-        known = [*own, *(f"{outer}__{name}" for outer, value in whole.items() for name in _settings(value))]
+        known = [
+            *own,
+            *(f"{outer}__{name}" for outer, value in whole.items() for name in _settings(value)),
+        ]
         changed, inner = dict[str, Any](), {outer: dict[str, Any]() for outer in whole}
         for name, value in params.items():
             if name not in known:
                 kind = type(self).__name__
-                raise DeclarationError(f"{kind} has no setting {name!r}; {known_names(name, sorted(known))}")
+                raise DeclarationError(
+                    f"{kind} has no setting {name!r}; {known_names(name, sorted(known))}"
+                )
             outer, _, setting = name.partition("__")
             (inner[outer] if setting else changed)[setting or outer] = value
         changed |= {outer: _with(whole[outer], values) for outer, values in inner.items()}
@@ -160,9 +176,9 @@ class ConfiguredEstimator:
     def _fitted_before(self) -> tuple[str, ...]:
         """Names of the steps that a Pipeline around this fit has fitted to the same records.
 
-        Steps of scikit-learn that learn nothing are none of them. A function counts unless it is a ufunc of
-        numpy, as another may read all rows; so do steps of others, and frozen ones: nobody knows what they
-        were fitted to. Only pipelines of scikit-learn are seen.
+        Steps of scikit-learn that learn nothing are none of them. A function counts unless it is a
+        ufunc of numpy, as another may read all rows; so do steps of others, and frozen ones: nobody
+        knows what they were fitted to. Only pipelines of scikit-learn are seen.
         """
         names: list[str] = []
         known: Any = sys.modules.get("sklearn.pipeline")
@@ -176,14 +192,25 @@ class ConfiguredEstimator:
 
 
 def built(outer: str, value: Any) -> Any:
-    """The program of a name; anything else as it stands. Raises ProgramError for an unknown name."""
-    known: dict[str, Any] = {"first_stage": registry.first_stages, "second_stage": registry.second_stages}
-    return registry.build(known[outer](), value) if isinstance(value, str) and outer in known else value
+    """The program of a name; anything else as it stands. Raises ProgramError for an unknown
+    name.
+    """
+    known: dict[str, Any] = {
+        "first_stage": registry.first_stages,
+        "second_stage": registry.second_stages,
+    }
+    return (
+        registry.build(known[outer](), value)
+        if isinstance(value, str) and outer in known
+        else value
+    )
 
 
 def _with(value: Any, changes: dict[str, Any]) -> Any:
     """A program, a domain or a budget with some of its settings changed."""
-    return value.with_settings(**changes) if isinstance(value, Program) else replace(value, **changes)
+    return (
+        value.with_settings(**changes) if isinstance(value, Program) else replace(value, **changes)
+    )
 
 
 def _settings(value: Any) -> dict[str, Any]:
@@ -191,7 +218,9 @@ def _settings(value: Any) -> dict[str, Any]:
         return {name: value.value(name) for name in value.setting_fields()}
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return {}
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    return {
+        field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init
+    }
 
 
 def _learns(step: Any) -> bool:
@@ -212,14 +241,18 @@ def _callers() -> Iterator[FrameType]:
 
 
 def covariates_known(n_features: int | Sequence[str]) -> Sequence[str] | range:
-    """The names of covariates, or their numbers where only how many is known. Raises DeclarationError."""
+    """The names of covariates, or their numbers where only how many is known. Raises
+    DeclarationError.
+    """
     if isinstance(n_features, Sequence) and not isinstance(n_features, str):
         return n_features
     return range(whole_number("n_features", n_features, at_least=1))
 
 
 def checked_domain(domain: object) -> Domain:
-    """Raise DeclarationError unless this is a Domain: a subclass could read its rules off the data."""
+    """Raise DeclarationError unless this is a Domain: a subclass could read its rules off the
+    data.
+    """
     if not isinstance(domain, Domain) or type(domain) is not Domain:
         raise DeclarationError(f"domain = {domain!r}: must be a Domain")
     return domain
@@ -236,24 +269,26 @@ class PrivateEstimator(ConfiguredEstimator):
     budget
         (epsilon, delta) of this release.
     noise
-        "gamma" (pure), "gaussian" (needs delta > 0) or "box" (pure, needs ranges); of effects and rules also
-        "auto", the shorter of gamma and box noise. Gaussian noise is pure in steps of these where that errs
-        less; box noise is less than gamma noise where records are at the corners of their ranges.
+        "gamma" (pure), "gaussian" (needs delta > 0) or "box" (pure, needs ranges); of effects and
+        rules also "auto", the shorter of gamma and box noise. Gaussian noise is pure in steps of
+        these where that errs less; box noise is less than gamma noise where records are at the
+        corners of their ranges.
     solver
-        Solver of every program: newton, projected_gradient, clarabel, scs, osqp, any other of CVXPY, or
-        first_certified. A name is followed by Newton and projected gradient where it does not certify, with
-        the same noise. Settings of your own are used alone: unless they reach as far, whether they certify
-        depends on the data, and the release says that it is conditional.
+        Solver of every program: newton, projected_gradient, clarabel, scs, osqp, any other of
+        CVXPY, or first_certified. A name is followed by Newton and projected gradient where it does
+        not certify, with the same noise. Settings of your own are used alone: unless they reach as
+        far, whether they certify depends on the data, and the release says that it is conditional.
     seed
         For tests and experiments only: a seeded fit is marked as not private, and charges nothing.
     arithmetic
-        "counted": the numerical error of what is released is covered by noise of its own (extra ``secure``);
-        "assumed": exact arithmetic is assumed, and the release says so; "auto": counted where it can be.
+        "counted": the numerical error of what is released is covered by noise of its own (extra
+        ``secure``); "assumed": exact arithmetic is assumed, and the release says so; "auto":
+        counted where it can be.
     numerical_share
         Share of epsilon that pays for counted arithmetic.
     ledger
-        The ledger to charge before noise is drawn. What the plan guarantees is on disk before the first of
-        it; ``dataset`` is declared too.
+        The ledger to charge before noise is drawn. What the plan guarantees is on disk before the
+        first of it; ``dataset`` is declared too.
     dataset
         As in :class:`~dp2erm_cvx.ledger.Account`.
     """
@@ -269,7 +304,8 @@ class PrivateEstimator(ConfiguredEstimator):
     numerical_share: float = NUMERICAL_SHARE
     ledger: Ledger | None = None
     dataset: str | None = None
-    #: Asked before every charge, once all that is declared has been judged: what it raises costs nothing.
+    #: Asked before every charge, once all that is declared has been judged: what it raises costs
+    #: nothing.
     before_charge: Callable[[], None] | None = field(default=None, init=False)
     #: Gets the plan and what its run found, where it is set: private, for the data holder alone.
     look: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
@@ -280,7 +316,9 @@ class PrivateEstimator(ConfiguredEstimator):
     tolerance = TOLERANCE
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> Pipeline:
-        """Study that is declared, for covariates of these names or numbers. Raises DeclarationError."""
+        """Study that is declared, for covariates of these names or numbers. Raises
+        DeclarationError.
+        """
         raise NotImplementedError
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
@@ -292,7 +330,9 @@ class PrivateEstimator(ConfiguredEstimator):
         raise NotImplementedError
 
     def _assumed(self, number: int | None) -> Sequence[str] | range:
-        """Covariates to judge a declaration for, where nobody names them, nor perhaps says their number."""
+        """Covariates to judge a declaration for, where nobody names them, nor perhaps says their
+        number.
+        """
         return range(number or 1)
 
     def advice(self, values: Sequence[float]) -> str:
@@ -303,13 +343,13 @@ class PrivateEstimator(ConfiguredEstimator):
     def score(self) -> NoReturn:
         """Always raises DeclarationError, which names what compares candidates.
 
-        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
-        has been spent.
+        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit,
+        and nothing has been spent.
         """
         raise DeclarationError(
-            f"{type(self).__name__} has no score: one of private records is not private, and every fit of a "
-            "search is a release that spends its budget again. Candidates are compared by a design "
-            "(dp2erm_cvx.design), which simulates records or reads public ones"
+            f"{type(self).__name__} has no score: one of private records is not private, and every "
+            "fit of a search is a release that spends its budget again. Candidates are compared "
+            "by a design (dp2erm_cvx.design), which simulates records or reads public ones"
         )
 
     def declared_budget(self) -> Budget:
@@ -323,16 +363,21 @@ class PrivateEstimator(ConfiguredEstimator):
         return checked_domain(self.domain)
 
     def execution(self) -> Execution:
-        """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
+        """How a plan is run. Raises DeclarationError or SolverError where something declared is
+        invalid.
+        """
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
-            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
+            raise DeclarationError(
+                f"seed = {self.seed!r}: must be a whole number of at least 0, or None"
+            )
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Any]:
-        """The calibrated steps for so many covariates, or those of these names, from public quantities alone.
+        """The calibrated steps for so many covariates, or those of these names, from public
+        quantities alone.
 
-        Raises DeclarationError or CalibrationError where something declared is invalid or not covered; the
-        latter also where records would have no declared weights.
+        Raises DeclarationError or CalibrationError where something declared is invalid or not
+        covered; the latter also where records would have no declared weights.
         """
         self.execution()
         return self._solved_here(make_plan(self._study(n_samples, covariates_known(n_features))))
@@ -346,9 +391,9 @@ class PrivateEstimator(ConfiguredEstimator):
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.
 
-        ``columns`` name the covariates of the data where that is known. What is not declared follows from the
-        number of records: what suits no propensity, say, may suit more of them. Raises DeclarationError or
-        SolverError where every fit does.
+        ``columns`` name the covariates of the data where that is known. What is not declared
+        follows from the number of records: what suits no propensity, say, may suit more of them.
+        Raises DeclarationError or SolverError where every fit does.
         """
         self.execution()
         public = self.public()
@@ -382,25 +427,28 @@ class PrivateEstimator(ConfiguredEstimator):
         a, y
             (n,) treatments in {0, 1} and outcomes; labels where a codebook is declared.
         accept
-            Whether to release all the same where a look at the records finds that they do not suit what is
-            declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where others submit what
-            is declared.
+            Whether to release all the same where a look at the records finds that they do not suit
+            what is declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where
+            others submit what is declared.
         conditional
             Whether to release what will not be private.
 
-        A release that will not be private by what is declared (``plan(...).standing``), or by the steps of a
-        Pipeline before, is refused before anything is spent; ``conditional=True`` consents to it. A seed is a
-        consent of its own: nothing is charged then.
+        A release that will not be private by what is declared (``plan(...).standing``), or by the
+        steps of a Pipeline before, is refused before anything is spent; ``conditional=True``
+        consents to it. A seed is a consent of its own: nothing is charged then.
 
-        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data and for
-        what the look finds (for the data holder: outside the guarantee), LedgerError where the ledger refuses
-        the charge, which depends on public numbers alone. A solution that could not be certified does not
-        raise; the release then says that its guarantee is conditional, unless that covers any weights. Warns
-        of a long solve, by public numbers, before anything is spent. For the data holder only, it warns of
-        what the look finds otherwise, and of weights 1 in place of those that were not found.
+        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid
+        data and for what the look finds (for the data holder: outside the guarantee), LedgerError
+        where the ledger refuses the charge, which depends on public numbers alone. A solution that
+        could not be certified does not raise; the release then says that its guarantee is
+        conditional, unless that covers any weights. Warns of a long solve, by public numbers,
+        before anything is spent. For the data holder only, it warns of what the look finds
+        otherwise, and of weights 1 in place of those that were not found.
         """
         if self.seed is None and isinstance(self.ledger, Ledger) and self.dataset is not None:
-            self.ledger.account(self.dataset)  # raises where there is none, before records are looked at
+            self.ledger.account(
+                self.dataset
+            )  # raises where there is none, before records are looked at
         with telling_charge(None):
             raw = self._data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
@@ -429,14 +477,17 @@ class PrivateEstimator(ConfiguredEstimator):
         data
             The records.
         plan
-            That of these settings for so many records with these columns, where it is known already.
+            That of these settings for so many records with these columns, where it is known
+            already.
         """
         with telling_charge(None):
             raw = self._data(data, None, None)
         return self._fitted(raw, self.plan(raw.n_samples, raw.columns) if plan is None else plan)
 
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
-        """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
+        """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan`
+        does.
+        """
         raw = Dataset.declared(self.public(), X, a, y)
         return self.plan(raw.n_samples, raw.columns), self._chosen(raw)
 
@@ -448,19 +499,27 @@ class PrivateEstimator(ConfiguredEstimator):
         if alone and (a is not None or y is not None):
             raise DataError("a dataset has its own treatments and outcomes: give no others")
         if not alone and (a is None or y is None):
-            raise DataError("a and y are missing: only a Dataset and a BlockedDataset come with their own")
+            raise DataError(
+                "a and y are missing: only a Dataset and a BlockedDataset come with their own"
+            )
         public = self.public()
-        return X.declared(public) if isinstance(X, BlockedDataset) else Dataset.declared(public, X, a, y)
+        return (
+            X.declared(public)
+            if isinstance(X, BlockedDataset)
+            else Dataset.declared(public, X, a, y)
+        )
 
     def _refuse_weaker(self, plan: Plan[Any]) -> None:
-        """Raise DeclarationError where a release will not be private, unless its noise is seeded."""
+        """Raise DeclarationError where a release will not be private, unless its noise is
+        seeded.
+        """
         if plan.seeded:
             return
         weaker = weaker_standings({"": plan})
         if learned := self._fitted_before():
             weaker.append(
-                f"its release will be {CONDITIONAL} (step {', '.join(learned)} of this Pipeline read all of "
-                "these records before)"
+                f"its release will be {CONDITIONAL} (step {', '.join(learned)} of this Pipeline "
+                "read all of these records before)"
             )
         if weaker:
             text = "; ".join(weaker)
@@ -473,10 +532,11 @@ class PrivateEstimator(ConfiguredEstimator):
         return raw
 
     def before_run(self, plan: Plan[Any], raw: Dataset | BlockedDataset) -> None:
-        """Refuse a plan that cannot be run on such records, before it is paid for, by public numbers.
+        """Refuse a plan that cannot be run on such records, before it is paid for, by public
+        numbers.
 
-        Warns of one that takes long. Raises ProgramError; WorkerError and FileError where workers of a
-        cluster differ or do not reach the files.
+        Warns of one that takes long. Raises ProgramError; WorkerError and FileError where workers
+        of a cluster differ or do not reach the files.
         """
         in_blocks(plan, raw, self.execution())
         if isinstance(raw, BlockedDataset):
@@ -488,7 +548,8 @@ class PrivateEstimator(ConfiguredEstimator):
         raw: Dataset | BlockedDataset,
         earlier: Mapping[str, StepResult] = MappingProxyType({}),
     ) -> Answered:
-        """Draw the noise of a plan and state what was released. It charges nothing and changes nothing here.
+        """Draw the noise of a plan and state what was released. It charges nothing and changes
+        nothing here.
 
         Parameters
         ----------
@@ -497,18 +558,19 @@ class PrivateEstimator(ConfiguredEstimator):
         raw
             Checked records, in memory or in blocks.
         earlier
-            Results of the steps that an earlier question released, by name: those that ``plan.study.before``
-            names. They have to be of the same records.
+            Results of the steps that an earlier question released, by name: those that
+            ``plan.study.before`` names. They have to be of the same records.
 
-        Raises DeclarationError where the plan is for other numbers of records or covariates, and DataError
-        where the records are not of the declared domain.
+        Raises DeclarationError where the plan is for other numbers of records or covariates, and
+        DataError where the records are not of the declared domain.
         """
         data = self._chosen(raw)
         universe = plan.study.universe
         if (universe.n_samples, universe.n_features) != (data.n_samples, len(data.columns)):
             raise DeclarationError(
-                f"the plan is for {universe.n_samples} records of {universe.n_features} covariates, and "
-                f"these are {data.n_samples} of {len(data.columns)}: plan for the records that you have"
+                f"the plan is for {universe.n_samples} records of {universe.n_features} "
+                f"covariates, and these are {data.n_samples} of {len(data.columns)}: plan for the "
+                "records that you have"
             )
         execution = in_blocks(plan, data, self.execution())
         result = plan.run(data, execution, earlier)
@@ -546,20 +608,27 @@ class PrivateEstimator(ConfiguredEstimator):
         if self.before_charge is not None:
             self.before_charge()
         modules = [str(frame.f_globals.get("__name__")) for frame in _callers()]
-        if self.seed is None and any(name.startswith("sklearn.model_selection.") for name in modules):
+        if self.seed is None and any(
+            name.startswith("sklearn.model_selection.") for name in modules
+        ):
             PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
         if learned := self._fitted_before():
             warnings.warn(
-                f"step {', '.join(learned)} of this Pipeline read all of these records before: that is not "
-                "covered by the guarantee. Declare ranges in the Domain, which scales every record by itself",
+                f"step {', '.join(learned)} of this Pipeline read all of these records before: "
+                "that is not covered by the guarantee. Declare ranges in the Domain, which "
+                "scales every record by itself",
                 stacklevel=4,
             )
         if self.ledger is None and self.dataset is None:
             return None
         if not isinstance(self.ledger, Ledger) or self.dataset is None:
-            raise DeclarationError("ledger and dataset go together: a Ledger and the name of the data set")
+            raise DeclarationError(
+                "ledger and dataset go together: a Ledger and the name of the data set"
+            )
         if self.seed is not None:
-            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=4)
+            warnings.warn(
+                "seeded, hence not private: nothing is charged to the ledger", stacklevel=4
+            )
             return None
         book, what = self.public().codebook, self._note(plan)
         treatment = (None if book is None else book.treatment.column) or data.treatment
@@ -568,16 +637,21 @@ class PrivateEstimator(ConfiguredEstimator):
         return charge(self.ledger, self.dataset, {what: plan}, plan.guarantee, note)
 
     def _stated(self, release: BaseRelease) -> BaseRelease:
-        """The release, with its study, and what it rests on where a Pipeline has read the records before."""
+        """The release, with its study, and what it rests on where a Pipeline has read the records
+        before.
+        """
         if not (learned := self._fitted_before()):
             return release
         guarantee = release.guarantee
         assumptions = (*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}")
         standing = Standing.FITTED_BEFORE if guarantee.private else guarantee.standing
-        return replace(release, guarantee=replace(guarantee, assumptions=assumptions, standing=standing))
+        return replace(
+            release, guarantee=replace(guarantee, assumptions=assumptions, standing=standing)
+        )
 
     def __dir__(self) -> list[str]:
-        # whoever looks an estimator over, as shells do for completion, would raise what score raises
+        # whoever looks an estimator over, as shells do for completion, would raise what score
+        # raises
         refused = type(self).score is PrivateEstimator.score
         names = [name for name in object.__dir__(self) if not (refused and name == "score")]
         return [name for name in names if hasattr(self, name)]
@@ -588,11 +662,13 @@ class PrivateEstimator(ConfiguredEstimator):
         return {name: value for name, value in vars(self).items() if name not in left}
 
 
-def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: Budget, note: str) -> Receipt:
+def charge(
+    ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: Budget, note: str
+) -> Receipt:
     """Charge what ``plans`` by name spend, ``total``, all at once and before any noise.
 
-    Whatever happens later, a release that could be shown has been paid for. Raises CalibrationError where a
-    plan is not proven, LedgerError where the total does not fit; nothing is charged then.
+    Whatever happens later, a release that could be shown has been paid for. Raises CalibrationError
+    where a plan is not proven, LedgerError where the total does not fit; nothing is charged then.
     """
     for name, plan in plans.items():
         if not plan.proven:
@@ -600,9 +676,13 @@ def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: 
             raise CalibrationError(f"{name}: is not proven{why}: no charge to the ledger covers it")
     (first, *rest) = plans.values()
     domain, curve = first.study.universe.domain, None if rest else first.curve
-    line = "".join(one if one.isprintable() else "?" for one in note).strip()  # as a ledger takes it
+    line = "".join(
+        one if one.isprintable() else "?" for one in note
+    ).strip()  # as a ledger takes it
     line = line if len(line) <= 200 else f"{line[:197]}..."
-    return ledger.charge(dataset, total, line, relation=domain.relation, unit=domain.protected, curve=curve)
+    return ledger.charge(
+        dataset, total, line, relation=domain.relation, unit=domain.protected, curve=curve
+    )
 
 
 @contextmanager
@@ -619,7 +699,10 @@ def telling_charge(receipt: Receipt | None) -> Iterator[None]:
     except WorkerError as error:
         told = "Nothing was charged"
         if receipt is not None:
-            told = f"{receipt.dataset!r} was charged {receipt}, which stays: another run is charged again"
+            told = (
+                f"{receipt.dataset!r} was charged {receipt}, which stays: another run is charged "
+                "again"
+            )
         raise WorkerError(f"{error}. {told}") from None
 
 
@@ -641,10 +724,11 @@ def weaker_standings(plans: Mapping[str, Plan[Any]]) -> list[str]:
 
 
 def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execution) -> Execution:
-    """How the plan is run on records in blocks: without the solvers that need all of them, tried last.
+    """How the plan is run on records in blocks: without the solvers that need all of them, tried
+    last.
 
-    Raises ProgramError where a program needs all records at once, or the solver that is asked for: by what is
-    declared and by n, before anything is spent.
+    Raises ProgramError where a program needs all records at once, or the solver that is asked for:
+    by what is declared and by n, before anything is spent.
     """
     if isinstance(data, Dataset):
         return execution
@@ -655,9 +739,13 @@ def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execut
     if whole:
         size = size_text(8 * data.n_samples * (universe.n_features + 2))
         raise ProgramError(
-            f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
-            "dataset is read in blocks: choose a program of sums over records with newton or "
-            "projected_gradient, or fit to a Dataset"
+            f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, "
+            "and this dataset is read in blocks: choose a program of sums over records with "
+            "newton or projected_gradient, or fit to a Dataset"
         )
     left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
-    return replace(execution, solver=FirstCertified(left)) if isinstance(first, FirstCertified) else execution
+    return (
+        replace(execution, solver=FirstCertified(left))
+        if isinstance(first, FirstCertified)
+        else execution
+    )

@@ -30,9 +30,9 @@ from dp2erm_cvx.release.rule import RuleRelease, effects, make_rule, recommend
 class PrivateEffect(PrivateEstimator):
     """A differentially private average treatment effect, doubly robust, with an interval.
 
-    An outcome regression and a propensity are released first, by the perturbed programs of this library at
-    weights 1. Given them every record has one score, whose mean and second moment are released together
-    (Theorems 10 and 12).
+    An outcome regression and a propensity are released first, by the perturbed programs of this
+    library at weights 1. Given them every record has one score, whose mean and second moment are
+    released together (Theorems 10 and 12).
 
     Parameters
     ----------
@@ -42,56 +42,58 @@ class PrivateEffect(PrivateEstimator):
     budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     estimand
-        "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
-        likely; "risks", those of an event, an outcome that is 0 or 1, under both treatments, with their
-        difference, their ratio and the odds ratio.
+        "ate", the average effect; "att", that among the treated; "overlap", that where either
+        treatment is likely; "risks", those of an event, an outcome that is 0 or 1, under both
+        treatments, with their difference, their ratio and the odds ratio.
     prognostic
-        Covariates to adjust for, a public choice: all where none are named. By names, or column numbers; the
-        name of a column with levels stands for all of them. Fewer mean less noise; leaving a confounder out
-        means bias.
+        Covariates to adjust for, a public choice: all where none are named. By names, or column
+        numbers; the name of a column with levels stands for all of them. Fewer mean less noise;
+        leaving a confounder out means bias.
     where
-        Levels of declared columns: the effect is that among their records alone. Such as ``{"sex": "F"}``.
-        All others count 0, in the nuisances as well. The noise is that of one effect.
+        Levels of declared columns: the effect is that among their records alone. Such as ``{"sex":
+        "F"}``. All others count 0, in the nuisances as well. The noise is that of one effect.
     by
-        A declared column with levels: the effect in each of them, with contrasts to the first. From common
-        regressions, which should adjust for the column itself; the noise of each is 5/4 of that of one
-        effect, over the share of its records. For ``estimand="ate"``.
+        A declared column with levels: the effect in each of them, with contrasts to the first. From
+        common regressions, which should adjust for the column itself; the noise of each is 5/4 of
+        that of one effect, over the share of its records. For ``estimand="ate"``.
     residual_scale
-        Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
-        Without one that of the outcome itself is released first, for 3 to 10 % of epsilon (Theorem 31), and
-        clips follow it; below n epsilon = 1,000 half of the outcome bound stands for it. Of an event of
-        probability q it is ``sqrt(q (1 - q))``: .3 for one in ten, and without one the largest, .5.
+        Public guess of the standard deviation of the outcome given the covariates, in units of the
+        outcome. Without one that of the outcome itself is released first, for 3 to 10 % of epsilon
+        (Theorem 31), and clips follow it; below n epsilon = 1,000 half of the outcome bound stands
+        for it. Of an event of probability q it is ``sqrt(q (1 - q))``: .3 for one in ten, and
+        without one the largest, .5.
     curved
-        At most three of the covariates whose squares and products are adjusted for as well. By name, or their
-        numbers among those adjusted for. Where a square drives treatment and outcome no line is enough.
+        At most three of the covariates whose squares and products are adjusted for as well. By
+        name, or their numbers among those adjusted for. Where a square drives treatment and outcome
+        no line is enough.
     confounding
-        Public guess: how many standard deviations the arms' means lie apart at most, in any combination of
-        covariates. The interval allows for it; it is not used where the propensity is public. From 1.2 on a
-        regression alone answers by default, but for outcomes of two values. Of more than two arms it is
-        where the released distance of every arm starts from.
+        Public guess: how many standard deviations the arms' means lie apart at most, in any
+        combination of covariates. The interval allows for it; it is not used where the propensity
+        is public. From 1.2 on a regression alone answers by default, but for outcomes of two
+        values. Of more than two arms it is where the released distance of every arm starts from.
     collinearity
-        Public guess: the least variance of a combination of standardized covariates, 1 where they are
-        independent. Less makes the interval wider.
+        Public guess: the least variance of a combination of standardized covariates, 1 where they
+        are independent. Less makes the interval wider.
     heterogeneity
-        Public guess: the standard deviation of effects given the covariates, in that of residuals; 0 where
-        all effects are equal. More makes the interval wider, unless half are treated.
+        Public guess: the standard deviation of effects given the covariates, in that of residuals;
+        0 where all effects are equal. More makes the interval wider, unless half are treated.
     effect_center
-        Public guess of the effect, from which estimates of single records are measured: that where all scaled
-        covariates are 0, released, if there is none.
+        Public guess of the effect, from which estimates of single records are measured: that where
+        all scaled covariates are 0, released, if there is none.
     level
         Coverage of the interval.
     interval
-        "effect": for the effect, allowing for the confounding that the released regressions leave; "score":
-        for the population mean of the records' estimates at these regressions, whatever they are. Risks
-        have the second alone.
+        "effect": for the effect, allowing for the confounding that the released regressions leave;
+        "score": for the population mean of the records' estimates at these regressions, whatever
+        they are. Risks have the second alone.
     settings
-        What replaces the public rule of use, such as a propensity of 0.5 for a randomized trial. By the names
-        of :class:`~dp2erm_cvx.plan.EffectSettings`.
+        What replaces the public rule of use, such as a propensity of 0.5 for a randomized trial. By
+        the names of :class:`~dp2erm_cvx.plan.EffectSettings`.
     weights
-        A scheme of balancing weights, or its registered name, whose weighted residuals answer in place of
-        inverse propensities (Theorem 28); for ``estimand="ate"``. "entropy_balancing" by its name has a rule
-        of use; a setting ``treated`` of a scheme becomes the released share of the treated. For whoever has
-        a scheme to answer for: without one errors are no larger.
+        A scheme of balancing weights, or its registered name, whose weighted residuals answer in
+        place of inverse propensities (Theorem 28); for ``estimand="ate"``. "entropy_balancing" by
+        its name has a rule of use; a setting ``treated`` of a scheme becomes the released share of
+        the treated. For whoever has a scheme to answer for: without one errors are no larger.
 
     Attributes
     ----------
@@ -130,7 +132,10 @@ class PrivateEffect(PrivateEstimator):
     weights: str | FirstStage | None = None
 
     def plan_after(
-        self, n_samples: int, n_features: int | Sequence[str], before: Mapping[str, Mapping[str, Any]]
+        self,
+        n_samples: int,
+        n_features: int | Sequence[str],
+        before: Mapping[str, Mapping[str, Any]],
     ) -> Plan[EffectStudy]:
         """The plan where an earlier question of a study has released some of its steps.
 
@@ -154,7 +159,9 @@ class PrivateEffect(PrivateEstimator):
         before: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> EffectStudy:
         if self.interval not in TARGETS:
-            raise DeclarationError(f"interval = {brief(self.interval)}: must be one of {', '.join(TARGETS)}")
+            raise DeclarationError(
+                f"interval = {brief(self.interval)}: must be one of {', '.join(TARGETS)}"
+            )
         misses(self.level)  # a level that is none is refused before any data are read
         if isinstance(known, range):
             known = self.public().columns or known
@@ -186,7 +193,9 @@ class PrivateEffect(PrivateEstimator):
         if not self.where and self.by is None:
             return public
         if (book := public.codebook) is None:
-            raise DeclarationError("where and by: need a codebook that declares the levels of their columns")
+            raise DeclarationError(
+                "where and by: need a codebook that declares the levels of their columns"
+            )
         group, alone = book.group if self.by is None else self.by, self.where or book.where
         return replace(public, codebook=replace(book, where=alone, group=group))
 
@@ -194,8 +203,12 @@ class PrivateEffect(PrivateEstimator):
         columns = self._columns(raw.columns)
         return raw.restricted(columns, self._curves(columns))
 
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> EffectRelease:
-        return make_effect(plan, result.released, data.columns, guarantee, self.level, self.interval)
+    def _answer(
+        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
+    ) -> EffectRelease:
+        return make_effect(
+            plan, result.released, data.columns, guarantee, self.level, self.interval
+        )
 
     @property
     def effect_(self) -> float:
@@ -217,8 +230,9 @@ class PrivateEffect(PrivateEstimator):
             return ""
         middle, half = 0.5 * values[0] + 0.5 * values[1], 0.5 * values[1] - 0.5 * values[0]
         return (
-            f"the outcome is {values[0]:g} or {values[1]:g}, nothing else: declare binary_outcome = true, "
-            f"outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is biased"
+            f"the outcome is {values[0]:g} or {values[1]:g}, nothing else: declare binary_outcome "
+            f"= true, outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is "
+            "biased"
         )
 
     def asked(self, columns: Sequence[str]) -> AskedAbout:
@@ -244,10 +258,14 @@ class PrivateEffect(PrivateEstimator):
         return Curves.of(self.public().restricted(columns), self.curved)
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
-        """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""
+        """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated
+        one.
+        """
         ranges = self.public().ranges
         if isinstance(ranges, tuple) and len(ranges) != len(known):
-            raise DeclarationError(f"ranges: {len(ranges)} are declared for {len(known)} covariates")
+            raise DeclarationError(
+                f"ranges: {len(ranges)} are declared for {len(known)} covariates"
+            )
         if self.prognostic is None:
             return list(range(len(known)))
         names, book = [name for name in known if isinstance(name, str)], self.public().codebook
@@ -259,28 +277,28 @@ class PrivateEffect(PrivateEstimator):
 class PrivateRule(PrivateEstimator):
     """A differentially private linear treatment rule, which treats where that raises the outcome.
 
-    Where a smaller outcome is better treat whom it leaves out: it is the same rule, and the two gains that a
-    ``value_share`` releases change places.
+    Where a smaller outcome is better treat whom it leaves out: it is the same rule, and the two
+    gains that a ``value_share`` releases change places.
 
-    Where records, epsilon and covariates leave room, a regression of the outcome on the covariates is
-    released first and subtracted, and a propensity by which records are matched. A public rule of use decides
-    before the data are read. The rule is fitted by a loss of bounded slope, whose whole epsilon buys noise
-    (Theorems 10, 13, 15 and 20).
+    Where records, epsilon and covariates leave room, a regression of the outcome on the covariates
+    is released first and subtracted, and a propensity by which records are matched. A public rule
+    of use decides before the data are read. The rule is fitted by a loss of bounded slope, whose
+    whole epsilon buys noise (Theorems 10, 13, 15 and 20).
 
     Parameters
     ----------
     domain, budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     outcome_scale
-        Public guess of the standard deviation of the outcome, in its units. Without one losses follow the
-        outcome bound, for more noise where that is generous.
+        Public guess of the standard deviation of the outcome, in its units. Without one losses
+        follow the outcome bound, for more noise where that is generous.
     expected
-        "main effect" where covariates move the outcome, "confounding" where they decide on the treatment.
-        One of them or both, as is expected of the population in advance.
+        "main effect" where covariates move the outcome, "confounding" where they decide on the
+        treatment. One of them or both, as is expected of the population in advance.
     settings
-        What replaces the public rule of use: a propensity of 0.5 for a randomized trial, or a value_share of
-        0.2 to release what the rule is worth. By the names of :class:`~dp2erm_cvx.plan.RuleSettings`;
-        ``{"center_share": None}`` for no center.
+        What replaces the public rule of use: a propensity of 0.5 for a randomized trial, or a
+        value_share of 0.2 to release what the rule is worth. By the names of
+        :class:`~dp2erm_cvx.plan.RuleSettings`; ``{"center_share": None}`` for no center.
 
     Attributes
     ----------
@@ -329,7 +347,9 @@ class PrivateRule(PrivateEstimator):
     def _note(self, plan: Any) -> str:
         return "treatment rule"
 
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> RuleRelease:
+    def _answer(
+        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
+    ) -> RuleRelease:
         return make_rule(plan, result.released, data.columns, guarantee)
 
     @property
@@ -340,8 +360,8 @@ class PrivateRule(PrivateEstimator):
     def decision_function(self, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
-        Covariates are scaled and clipped as in the fit; those of a data frame are found by name. Raises
-        DataError on a missing column or a wrong shape.
+        Covariates are scaled and clipped as in the fit; those of a data frame are found by name.
+        Raises DataError on a missing column or a wrong shape.
         """
         self._refuse_unfitted()
         return effects(self.release_, X)

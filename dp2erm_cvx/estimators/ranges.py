@@ -33,8 +33,8 @@ class PrivateRanges(PrivateEstimator):
     budget, seed, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`. No delta is spent.
     noise, solver, arithmetic, numerical_share
-        Of other estimators: nothing is solved here, and private choices draw whole numbers alone. They need
-        the extra ``secure``.
+        Of other estimators: nothing is solved here, and private choices draw whole numbers alone.
+        They need the extra ``secure``.
 
     Attributes
     ----------
@@ -59,7 +59,9 @@ class PrivateRanges(PrivateEstimator):
     domain: OpenDomain
 
     def public(self) -> Public:
-        """Declaration about the records. Raises DeclarationError, also where OpenDP is not installed."""
+        """Declaration about the records. Raises DeclarationError, also where OpenDP is not
+        installed.
+        """
         if not isinstance(self.domain, OpenDomain) or type(self.domain) is not OpenDomain:
             raise DeclarationError(f"domain = {brief(self.domain)}: must be an OpenDomain")
         if self.seed is None:
@@ -73,9 +75,13 @@ class PrivateRanges(PrivateEstimator):
             )
         self.public()
         universe = Universe(self.domain.universe(), n_samples, len(known))
-        return RangesStudy(universe, self.declared_budget(), self.domain, **self.shared(RangesStudy))
+        return RangesStudy(
+            universe, self.declared_budget(), self.domain, **self.shared(RangesStudy)
+        )
 
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> RangesRelease:
+    def _answer(
+        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
+    ) -> RangesRelease:
         return make_ranges(plan, result.released, (*data.columns, data.outcome), guarantee)
 
     def asked(self, columns: Sequence[str]) -> AskedAbout:

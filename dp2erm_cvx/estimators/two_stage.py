@@ -1,4 +1,6 @@
-"""The two-stage estimator, private and not: public calibration, two certified solves, one release."""
+"""The two-stage estimator, private and not: public calibration, two certified solves, one
+release.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ Stage = TypeVar("Stage", FirstStage, SecondStage)
 
 @dataclass(frozen=True, repr=False)
 class PrivateWorkings:
-    """Private quantities of a fit: for the data holder only, never to be shared or stored with it."""
+    """Private quantities of a fit: for the data holder only, never to be shared or stored with
+    it.
+    """
 
     dataset: Dataset | BlockedDataset
     records: Records
@@ -79,8 +83,8 @@ class TwoStageBase(ConfiguredEstimator):
     def predict_effect(self, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
-        Covariates are scaled and clipped as in the fit; those of a data frame are found by name. Raises
-        DataError on a missing column, a wrong shape, nan, inf or text.
+        Covariates are scaled and clipped as in the fit; those of a data frame are found by name.
+        Raises DataError on a missing column, a wrong shape, nan, inf or text.
         """
         table = self._table(X)
         return self.resolved_second_stage().effect(self._theta(), self.domain.space, table)
@@ -110,7 +114,9 @@ class TwoStageBase(ConfiguredEstimator):
     def _stage(self, outer: str, kind: type[Stage]) -> Stage:
         program = built(outer, getattr(self, outer))
         if not isinstance(program, kind):
-            raise ProgramError(f"{outer} = {brief(program)}: must be a program of this stage, or its name")
+            raise ProgramError(
+                f"{outer} = {brief(program)}: must be a program of this stage, or its name"
+            )
         refuse_patched(program)
         return program.resolve(self.domain.space)
 
@@ -146,16 +152,19 @@ class TwoStageERM(TwoStageBase):
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
         """Fit without privacy; ``gamma`` > 0 keeps theta unique.
 
-        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the records are
-        like, so a solution that is not certified to ``tolerance`` is refused. Raises InfeasibleError where no
-        weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
-        that they can be met within. Raises SolverError where no point was found, else CertificateError.
+        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the
+        records are like, so a solution that is not certified to ``tolerance`` is refused. Raises
+        InfeasibleError where no weights meet the constraints, with the covariates in the way and
+        the smallest tolerance of the program that they can be met within. Raises SolverError where
+        no point was found, else CertificateError.
         """
         refuse(self.domain.codebook, "a fit with the weights of a first stage", *KINDS)
         dataset = Dataset.declared(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
-        weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)
+        weights = solve_weights(
+            self.resolved_first_stage().instance(records), self.solver, tolerance
+        )
         instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
         theta = solve(instance, solver=self.solver, tolerance=attainable(instance, tolerance))
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
@@ -181,9 +190,9 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     split
         Share of the epsilon of theta that pays for its noise; without one it is chosen in public.
     tolerance
-        Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the bound on V,
-        public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
-        That of theta too where exact arithmetic is assumed.
+        Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the
+        bound on V, public, and looser than what the solvers reach, so that whether it is met does
+        not depend on the data. That of theta too where exact arithmetic is assumed.
 
     Attributes
     ----------
@@ -220,7 +229,9 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
             (self.resolved_first_stage(), self.resolved_second_stage()),
             Universe(domain, n_samples, len(known)),
         )
-        return Study(*stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance"))
+        return Study(
+            *stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance")
+        )
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
         """The calibrated steps, as :class:`~dp2erm_cvx.estimators.PrivateEffect` has them.

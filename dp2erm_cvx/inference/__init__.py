@@ -1,1 +1,3 @@
-"""Intervals, ratios and errors of nuisances: from released and public numbers, whatever plan they are of."""
+"""Intervals, ratios and errors of nuisances: from released and public numbers, whatever plan they
+are of.
+"""

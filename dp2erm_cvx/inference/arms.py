@@ -1,4 +1,6 @@
-"""Mean outcomes of more than two arms: intervals of their sums, and what nuisances leave in them."""
+"""Mean outcomes of more than two arms: intervals of their sums, and what nuisances leave in
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.score import ArmScores
 from dp2erm_cvx.steps.step import Step
 
-#: Part of the confounding that a regression of two values may leave which is not unbent, at a slope of twice
-#: the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
+#: Part of the confounding that a regression of two values may leave which is not unbent, at a slope
+#: of twice the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
 BENT = 0.2
-#: The squared distance of an arm from all that is expected before its mean is released, over the declared one
-#: squared, and the standard deviation of that expectation.
+#: The squared distance of an arm from all that is expected before its mean is released, over the
+#: declared one squared, and the standard deviation of that expectation.
 EXPECTED, UNSURE = 0.75, 0.5
 #: Standard deviations of the squared distance that are added to it, so that half widths hold.
 ADDED = 0.5
@@ -41,12 +43,13 @@ ADDED = 0.5
 def arm_intervals(
     facts: EffectFacts, released: Mapping[str, Array], missed: float, *, predicted: bool
 ) -> tuple[Callable[[Array, float], ScoreInterval], tuple[float, ...]]:
-    """Intervals of sums of weights (K,) times the mean outcomes, at a level; then the shares of the arms.
+    """Intervals of sums of weights (K,) times the mean outcomes, at a level; then the shares of the
+    arms.
 
-    Bounds of moments miss with a tenth of the probability ``missed``. Sums of arms are of different records:
-    their errors are uncorrelated; of persons, who may be in several arms, they may not be, nor with what the
-    mean covariate varies by. All that is divided by the released size has its noise; where persons count by
-    their numbers of records, the size varies as well.
+    Bounds of moments miss with a tenth of the probability ``missed``. Sums of arms are of different
+    records: their errors are uncorrelated; of persons, who may be in several arms, they may not be,
+    nor with what the mean covariate varies by. All that is divided by the released size has its
+    noise; where persons count by their numbers of records, the size varies as well.
     """
     step, universe, average = facts.score, facts.universe, facts.average
     domain = universe.domain
@@ -58,7 +61,9 @@ def arm_intervals(
     n, widenings = universe.n_samples, np.array(score.widenings)
     n_arms, k = len(widenings), universe.n_features
     *sums, number = (int(one) for one in released[step.name])
-    table = np.array([noise.means((*pair, number)) for pair in np.reshape(sums, (n_arms, 2)).tolist()])
+    table = np.array(
+        [noise.means((*pair, number)) for pair in np.reshape(sums, (n_arms, 2)).tolist()]
+    )
     tail = 0.1 * missed / (2 * n_arms)
     margin = noise.margin(tail, 1)
     squares = np.clip(table[:, 1] + margin, 0.0, noise.bound**2) * widenings**2
@@ -66,7 +71,9 @@ def arm_intervals(
     size = min(max(float(table[0, 2]), 1.0 / n), 1.0)
     # intercepts and slopes (K, 1 + k) of the regressions of all arms, as scores subtract them
     points, arms = np.vstack([np.zeros((1, k)), np.eye(k)]), range(n_arms)
-    lines = np.array([nuisances.outcome(points, np.full(1 + k, float(arm)), released) for arm in arms])
+    lines = np.array(
+        [nuisances.outcome(points, np.full(1 + k, float(arm)), released) for arm in arms]
+    )
     lines[:, 1:] -= lines[:, :1]
     # no direction varies by more than all variances together, and their sum alone was released
     spread = float(np.linalg.norm(nuisances.spreads)) / math.sqrt(size)
@@ -81,7 +88,11 @@ def arm_intervals(
         # what noise may hide of the mean square of all arms is less than that of each
         parts = widenings**2 * nuisances.shares / n_arms
         hidden = sum_quantile(noise.noise, tail, 0.0, *(noise.scales[1] * parts))
-        pooled = float(parts @ table[:, 1]) + hidden + noise.coupling * noise.units[1] * float(np.sum(parts))
+        pooled = (
+            float(parts @ table[:, 1])
+            + hidden
+            + noise.coupling * noise.units[1] * float(np.sum(parts))
+        )
         pooled = min(max(pooled, 0.0), float(np.mean(squares * nuisances.shares)))
         residual = residual_deviation(math.sqrt(pooled / size), facts.residuals.bound, half)
         # that of a record: a person's mean may vary by any part of it
@@ -113,7 +124,9 @@ def arm_intervals(
 
 
 def _rare(facts: EffectFacts, released: Mapping[str, Array]) -> NDArray[np.bool_]:
-    """The arms (K,) that may be too rare; of many of them the noise of a share is counted up to half."""
+    """The arms (K,) that may be too rare; of many of them the noise of a share is counted up to
+    half.
+    """
     step = facts.rate
     if step is None:
         return np.zeros(len(facts.universe.domain.arms), dtype=bool)
@@ -126,12 +139,13 @@ def _rare(facts: EffectFacts, released: Mapping[str, Array]) -> NDArray[np.bool_
 def arm_errors(
     facts: EffectFacts, released: Mapping[str, Array], deviation: float
 ) -> tuple[list[NuisanceError], float]:
-    """Errors that nuisances leave in every arm's mean outcome, at residuals of this standard ``deviation``.
+    """Errors that nuisances leave in every arm's mean outcome, at residuals of this standard
+    ``deviation``.
 
-    In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is the
-    second number that counts, the standard deviation of what their noise and sampling adds to any contrast.
-    How far every arm lies from all is as :func:`arm_distances` has it. Nothing where the propensity is
-    public.
+    In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is
+    the second number that counts, the standard deviation of what their noise and sampling adds to
+    any contrast. How far every arm lies from all is as :func:`arm_distances` has it. Nothing where
+    the propensity is public.
     """
     score, assumed = facts.score, facts.assumed
     nuisances = score.at(score.universe, released).nuisances
@@ -155,7 +169,8 @@ def arm_errors(
     stays = np.linalg.norm(left * sizes, axis=1)
     n = fit.mass * fit.n_samples
     heavier = HEAVIER / (n * within)
-    # an intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a wrong rate
+    # an intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a
+    # wrong rate
     curvature, rate = np.maximum(fit.curvature(deviation, nuisances.shares), 1e-12), facts.rate
     off = (fit.noise / (fit.n_samples * (curvature + fit.gamma))) ** 2
     off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
@@ -164,10 +179,14 @@ def arm_errors(
     apart, log_noise = distances, np.zeros(len(shares))
     propensity = facts.propensity
     if propensity is not None:
-        apart, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, distances)
+        apart, log_noise = _left_by(
+            propensity, shares, nuisances.spreads, fit.mass * within, distances
+        )
     reaches = np.hypot(apart, math.sqrt(k) * log_noise)
     varying, common = 0.0, 0.0
-    if term.rows is Rows.COMMON:  # slopes of an arm differ from those in common by what effects vary by
+    if (
+        term.rows is Rows.COMMON
+    ):  # slopes of an arm differ from those in common by what effects vary by
         varying = assumed.heterogeneity * deviation
         common = min(away, 2.0 * max(reaches.tolist()))
         common *= math.hypot(float(noise[0]), deviation * math.sqrt(heavier))
@@ -187,10 +206,11 @@ def arm_errors(
 def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Array) -> Array:
     """How far the covariates of every arm lie from those of all, in their standard deviations.
 
-    Of arms that lie at most D apart, an arm with the share s lies at most ``(1 - s) D`` from all. Where the
-    means by arm were released (Theorem 30), the square of that is a guess: ``EXPECTED`` of it, give or take
-    ``UNSURE`` of it. The released squared distance, less what its noise adds to it on average, is weighed
-    with the guess by their variances, and ``ADDED`` deviations of the result are added.
+    Of arms that lie at most D apart, an arm with the share s lies at most ``(1 - s) D`` from all.
+    Where the means by arm were released (Theorem 30), the square of that is a guess: ``EXPECTED``
+    of it, give or take ``UNSURE`` of it. The released squared distance, less what its noise adds to
+    it on average, is weighed with the guess by their variances, and ``ADDED`` deviations of the
+    result are added.
 
     Parameters
     ----------
@@ -219,7 +239,9 @@ def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Arr
 
 
 def _expected_distance(difference: Array, noise: Array, at_most: float) -> float:
-    """Distance of an arm from all, by a released ``difference`` (k,) and its noise's mean squares (k,)."""
+    """Distance of an arm from all, by a released ``difference`` (k,) and its noise's mean squares
+    (k,).
+    """
     total = float(np.sum(noise))
     true_squares = np.maximum(difference**2 - noise, 0.0)
     variance = fourth_moment(np.diag(noise)) - total**2 + 4.0 * float(np.sum(true_squares * noise))
@@ -234,11 +256,13 @@ def _expected_distance(difference: Array, noise: Array, at_most: float) -> float
 def _left_by(
     step: Step, shares: Array, spreads: tuple[float, ...], within: float, distances: Array
 ) -> tuple[Array, Array]:
-    """Distance of every arm (K,) from all that a multinomial regression leaves, and its noise there.
+    """Distance of every arm (K,) from all that a multinomial regression leaves, and its noise
+    there.
 
-    To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms at their
-    ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is its row of that
-    times ``pi_b d_b / pi_a`` at most, d the ``distances`` that there were, and at most its own.
+    To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms
+    at their ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is
+    its row of that times ``pi_b d_b / pi_a`` at most, d the ``distances`` that there were, and at
+    most its own.
     """
     calibration, universe = step.calibration, step.universe
     square = float(np.mean(np.square(spreads)))

@@ -1,4 +1,6 @@
-"""How far both arms lie apart, from released means by arm: what alarms, and what widens an interval."""
+"""How far both arms lie apart, from released means by arm: what alarms, and what widens an
+interval.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from dp2erm_cvx.inference.nuisances import EffectFacts
 from dp2erm_cvx.steps.covariates import ArmMeans
 from dp2erm_cvx.steps.score import Released
 
-#: Deviations of the noise that the lower end of a distance lies off what was released: of a normal one nine
-#: in ten ends are below.
+#: Deviations of the noise that the lower end of a distance lies off what was released: of a normal
+#: one nine in ten ends are below.
 LOWER = 1.28
-#: Arms whose means lie farther apart, in standard deviations within them, hardly overlap: formulas of first
-#: order end there.
+#: Arms whose means lie farther apart, in standard deviations within them, hardly overlap: formulas
+#: of first order end there.
 OVERLAP_ENDS = 2.0
 #: The least mean square along a difference that is not taken for its noise.
 LEAST_SQUARE = 0.25
@@ -32,10 +34,11 @@ def deviations_of(facts: EffectFacts, released: Released) -> Array:
 
 
 def fourth_moment(covariance: Array) -> float:
-    """Mean fourth power of the length of the noise of one block, of which this is the covariance (k, k).
+    """Mean fourth power of the length of the noise of one block, of which this is the covariance
+    (k, k).
 
-    The noise of a block of q = 1 + k numbers is ``R U`` with U uniform in the cube, so that the fourth moment
-    of R is ``(q + 3) (q + 4) / ((q + 1) (q + 2))`` times its squared second one.
+    The noise of a block of q = 1 + k numbers is ``R U`` with U uniform in the cube, so that the
+    fourth moment of R is ``(q + 3) (q + 4) / ((q + 1) (q + 2))`` times its squared second one.
     """
     q = 1 + len(covariance)
     ratio = (q + 3) * (q + 4) / ((q + 1) * (q + 2))
@@ -63,9 +66,9 @@ class Distance(Stated):
 def released_distance(facts: EffectFacts, released: Released) -> Distance | None:
     """The distance of both arms along the difference of their released means.
 
-    Its square is the squared length of that difference in released deviations, less what its noise adds to it
-    on average, over the mean square of the covariates along it. At the lower end it is less by ``LOWER``
-    deviations of what the noises of both add to it.
+    Its square is the squared length of that difference in released deviations, less what its noise
+    adds to it on average, over the mean square of the covariates along it. At the lower end it is
+    less by ``LOWER`` deviations of what the noises of both add to it.
 
     Parameters
     ----------
@@ -96,7 +99,8 @@ def released_distance(facts: EffectFacts, released: Released) -> Distance | None
 
 
 def _squared_length(mean: ArmMeans, deviations: Array, released: Released) -> tuple[float, float]:
-    """Squared length of the released difference in ``deviations`` (k,), less that of its noise; its variance.
+    """Squared length of the released difference in ``deviations`` (k,), less that of its noise; its
+    variance.
 
     The length is without bias; its variance counts the noise of both arms, which is independent.
     """
@@ -115,10 +119,12 @@ def _squared_length(mean: ArmMeans, deviations: Array, released: Released) -> tu
 
 
 def hardly_overlap(declared: float, distance: Distance | None, rate: float) -> bool:
-    """Whether released means lie so far apart that arms of this ``rate`` of treatment hardly overlap.
+    """Whether released means lie so far apart that arms of this ``rate`` of treatment hardly
+    overlap.
 
-    Of the variance along the difference, ``rate (1 - rate)`` times its square lies between the arms; the rest
-    is within them. Where released numbers do not say more than is declared, their lower end counts.
+    Of the variance along the difference, ``rate (1 - rate)`` times its square lies between the
+    arms; the rest is within them. Where released numbers do not say more than is declared, their
+    lower end counts.
     """
     if distance is None:
         return False
@@ -128,7 +134,9 @@ def hardly_overlap(declared: float, distance: Distance | None, rate: float) -> b
 
 
 def at_released_distance(facts: EffectFacts, distance: Distance | None) -> EffectFacts:
-    """The facts with arms as far apart as was released, where that is surely more than is declared."""
+    """The facts with arms as far apart as was released, where that is surely more than is
+    declared.
+    """
     if distance is None or not surely_more(distance.least, facts.assumed.distance):
         return facts
     return replace(facts, assumed=replace(facts.assumed, distance=distance.estimate))

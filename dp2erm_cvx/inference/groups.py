@@ -25,9 +25,10 @@ FEW = 0.005
 class GroupMean:
     """Released sums of one of several groups, and what its interval allows for.
 
-    ``released`` are three integers with the ``noise`` of all groups, ``center`` the public c_0, ``widening``
-    what scores were divided by, ``treated`` the released rate of treatment, and ``error`` what nuisances add.
-    ``persons`` may have records in several groups: what is sampled in two of these may have any correlation.
+    ``released`` are three integers with the ``noise`` of all groups, ``center`` the public c_0,
+    ``widening`` what scores were divided by, ``treated`` the released rate of treatment, and
+    ``error`` what nuisances add. ``persons`` may have records in several groups: what is sampled in
+    two of these may have any correlation.
     """
 
     noise: GridSums
@@ -56,18 +57,22 @@ class GroupMean:
 
     def interval(self, level: float) -> ScoreInterval:
         """The effect in the group: infinite where its size is within the noise."""
-        return part_interval(self.noise, self.released, self.center, level, self.widening, self.error)
+        return part_interval(
+            self.noise, self.released, self.center, level, self.widening, self.error
+        )
 
     def parts(self, share: float, psi: float, size: float) -> tuple[float, Sequence[float], float]:
-        """Parts of an estimate that is ``psi`` above the center, by a released ``size`` of the denominator.
+        """Parts of an estimate that is ``psi`` above the center, by a released ``size`` of the
+        denominator.
 
-        The standard deviation of sampling but with probability ``share``, the scales of both noises, and what
-        rounding adds; all in units of the outcome.
+        The standard deviation of sampling but with probability ``share``, the scales of both
+        noises, and what rounding adds; all in units of the outcome.
         """
         own, factor = psi / self.widening, self.widening / (0.5 * size)
         test = part_test(self.noise, self.released, share)
         scales, roundings = (
-            [factor * one, factor * abs(own) * other] for one, other in (test.scales, test.roundings)
+            [factor * one, factor * abs(own) * other]
+            for one, other in (test.scales, test.roundings)
         )
         return factor * test.deviation(own), scales, sum(roundings)
 
@@ -81,7 +86,8 @@ def _combined(
 ) -> ScoreInterval:
     """Interval of a sum of ``parts`` of groups, to which their errors are added by ``weights``.
 
-    Noise and sampling of the scores are independent between groups; what the common regressions add is not.
+    Noise and sampling of the scores are independent between groups; what the common regressions add
+    is not.
     """
     deviations, scales, roundings = zip(*parts, strict=True)
     errors = [(one.error.bias, one.error.noise, one.error.sampling) for one in groups]
@@ -94,9 +100,9 @@ def _combined(
 def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> ScoreInterval:
     """The effect in a group less that in the reference, from what was released of both.
 
-    What the common regressions add is taken to be of opposite sign. Ratios are linearized: the part of either
-    group is enlarged by what its own interval exceeds the linear one. Raises DeclarationError unless ``1/2 <=
-    level < 1``.
+    What the common regressions add is taken to be of opposite sign. Ratios are linearized: the part
+    of either group is enlarged by what its own interval exceeds the linear one. Raises
+    DeclarationError unless ``1/2 <= level < 1``.
     """
     (share, _), pair, parts = misses(level), (group, reference), []
     intervals = [one.interval(level) for one in pair]
@@ -106,7 +112,9 @@ def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> Scor
         linear = linear_interval(one.noise, level, 0.0, own, one.error).high
         more = max(1.0, half / linear) if math.isfinite(half) else 1.0
         parts.append((more * own[0], [more * scale for scale in own[1]], own[2]))
-    result = _combined(pair, level, intervals[0].estimate - intervals[1].estimate, parts, (1.0, 1.0))
+    result = _combined(
+        pair, level, intervals[0].estimate - intervals[1].estimate, parts, (1.0, 1.0)
+    )
     return replace(result, low=-math.inf, high=math.inf) if math.inf in halves else result
 
 
@@ -124,11 +132,15 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     parts = (one.parts(share / len(groups), psi, size) for one in groups)
     center = float(weights @ [one.center for one in groups])
     result = _combined(groups, level, center + psi, parts, weights)
-    within = total <= 2.0 * sum_quantile(noise.noise, tail, 0.0, *[2.0 * noise.scales[1]] * len(groups))
+    within = total <= 2.0 * sum_quantile(
+        noise.noise, tail, 0.0, *[2.0 * noise.scales[1]] * len(groups)
+    )
     return replace(result, low=-math.inf, high=math.inf) if within else result
 
 
-def group_means(facts: EffectFacts, released: Mapping[str, Array], *, predicted: bool) -> list[GroupMean]:
+def group_means(
+    facts: EffectFacts, released: Mapping[str, Array], *, predicted: bool
+) -> list[GroupMean]:
     """Means of every group; where ``predicted``, with what the nuisances add to its effect."""
     score = facts.score
     universe, noise = score.universe, score.calibration
@@ -154,12 +166,16 @@ def group_means(facts: EffectFacts, released: Mapping[str, Array], *, predicted:
 
 
 def _residual_deviation(groups: Sequence[GroupMean]) -> float:
-    """At least the standard deviation of clipped residuals in all groups, but with probability ``FEW``.
+    """At least the standard deviation of clipped residuals in all groups, but with probability
+    ``FEW``.
 
     The noise of a sum of squares in all groups is less, beside the sum, than that in one of them.
     """
     noise, factors = groups[0].noise, [4.0 * one.variance * one.widening**2 for one in groups]
-    squares = (factor * one.noise.means(one.released)[2] for factor, one in zip(factors, groups, strict=True))
+    squares = (
+        factor * one.noise.means(one.released)[2]
+        for factor, one in zip(factors, groups, strict=True)
+    )
     margin = sum_quantile(noise.noise, FEW, 0.0, *(factor * noise.scales[2] for factor in factors))
     total, size = sum(squares) + margin, sum(one.size for one in groups)
     most = max(factors) * noise.bound**2

@@ -12,7 +12,8 @@ from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError
 
-#: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
+#: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the
+#: estimate.
 _MOMENTS_SHARE = 0.1
 _ROUND_UP = 1.0 + 1e-12
 
@@ -26,15 +27,16 @@ class ScoreInterval:
     estimate, low, high
         The released mean and the ends of the interval around it.
     level
-        Its probability to cover the population mean of the score at the released nuisances: asymptotic in n,
-        exact in the noise.
+        Its probability to cover the population mean of the score at the released nuisances:
+        asymptotic in n, exact in the noise.
     standard_deviation
         Upper bound on that of the clipped score, from what was released; at most its bound B.
     noise_half_width, sampling_half_width
-        Half widths that noise alone and sampling alone would leave. Their sum is at least the half width less
-        the bias.
+        Half widths that noise alone and sampling alone would leave. Their sum is at least the half
+        width less the bias.
     bias
-        What the half width allows for bias by released nuisances; 0 in the interval of a score's mean.
+        What the half width allows for bias by released nuisances; 0 in the interval of a score's
+        mean.
 
     The last four are infinite where they are not known, as for a ratio of risks.
     """
@@ -59,14 +61,17 @@ def score_interval(
 ) -> ScoreInterval:
     """The interval of Theorem 12 from the two ``released`` integers and public numbers alone.
 
-    ``center`` is the public c_0 that the score was measured from, ``widening`` what the score was divided by.
-    A tenth of ``1 - level`` pays for the standard deviation, half of it for either noise; the rest is the two
-    tails of sampling error plus noise. Half a step of the score's grid is added for its rounding. The
-    ``error`` is what the nuisances leave of the confounding in an effect, for which the interval is then.
+    ``center`` is the public c_0 that the score was measured from, ``widening`` what the score was
+    divided by. A tenth of ``1 - level`` pays for the standard deviation, half of it for either
+    noise; the rest is the two tails of sampling error plus noise. Half a step of the score's grid
+    is added for its rounding. The ``error`` is what the nuisances leave of the confounding in an
+    effect, for which the interval is then.
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
-    deviation = widening * _deviation(noise, released, misses(level)[0]) / math.sqrt(noise.n_samples)
+    deviation = (
+        widening * _deviation(noise, released, misses(level)[0]) / math.sqrt(noise.n_samples)
+    )
     rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
     estimate, scales = center + widening * noise.means(released)[0], (widening * noise.scales[0],)
     return linear_interval(noise, level, estimate, (deviation, scales, rounding), error)
@@ -79,11 +84,12 @@ def linear_interval(
     parts: tuple[float, Sequence[float], float],
     error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
-    """Interval of a sum: ``parts`` are its deviation of sampling, scales of noise, and what rounding adds.
+    """Interval of a sum: ``parts`` are its deviation of sampling, scales of noise, and what
+    rounding adds.
 
-    Its half width less the rounding is the q with ``P(N + L > q - b) + P(N + L > q + b) = 2 tail``: b the
-    bias, N normal with the deviations of sampling and nuisances, L the noise. Raises DeclarationError unless
-    ``1/2 <= level < 1``.
+    Its half width less the rounding is the q with ``P(N + L > q - b) + P(N + L > q + b) = 2 tail``:
+    b the bias, N normal with the deviations of sampling and nuisances, L the noise. Raises
+    DeclarationError unless ``1/2 <= level < 1``.
     """
     (_, tail), (deviation, scales, rounding) = misses(level), parts
     sampling = math.hypot(deviation, error.sampling)
@@ -101,18 +107,26 @@ def linear_interval(
     )
 
 
-def biased_quantile(noise: Noise, tail: float, bias: float, deviation: float, *scales: float) -> float:
-    """The q with ``P(X > q - bias) + P(X > q + bias) = 2 tail`` of a symmetric sum X, rounded up."""
+def biased_quantile(
+    noise: Noise, tail: float, bias: float, deviation: float, *scales: float
+) -> float:
+    """The q with ``P(X > q - bias) + P(X > q + bias) = 2 tail`` of a symmetric sum X, rounded
+    up.
+    """
     high = bias + sum_quantile(noise, tail, deviation, *scales)
 
     def within(q: float) -> bool:
-        return sum(sum_tail(noise, end, deviation, *scales) for end in (q - bias, q + bias)) <= 2.0 * tail
+        return (
+            sum(sum_tail(noise, end, deviation, *scales) for end in (q - bias, q + bias))
+            <= 2.0 * tail
+        )
 
     return bracketed(within, high * _ROUND_UP)
 
 
 def misses(level: float) -> tuple[float, float]:
-    """Parts of ``1 - level``: that which bounds of the moments may miss, and each of two tails of the rest.
+    """Parts of ``1 - level``: that which bounds of the moments may miss, and each of two tails of
+    the rest.
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
@@ -125,8 +139,8 @@ def misses(level: float) -> tuple[float, float]:
 def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
     """At least the sample standard deviation of the clipped score, but with probability ``share``.
 
-    The noise lowers the second moment by more than its margin, and moves the mean by more than its own
-    either way, with half of that each.
+    The noise lowers the second moment by more than its margin, and moves the mean by more than its
+    own either way, with half of that each.
     """
     mean, second_moment = noise.means(released)
     least = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
@@ -137,9 +151,9 @@ def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
 def e_value(low: float, high: float | None = None) -> float:
     """``RR + sqrt(RR (RR - 1))`` of a risk ratio, or of its inverse if that is larger.
 
-    The least risk ratio that an unmeasured confounder has with both treatment and outcome, given covariates,
-    if it alone explains the ratio ``low``; with ``high``, the end of that interval nearer to 1, or 1 in it.
-    VanderWeele and Ding, Ann. Intern. Med. 167 (2017) 268.
+    The least risk ratio that an unmeasured confounder has with both treatment and outcome, given
+    covariates, if it alone explains the ratio ``low``; with ``high``, the end of that interval
+    nearer to 1, or 1 in it. VanderWeele and Ding, Ann. Intern. Med. 167 (2017) 268.
 
     Raises DeclarationError unless the ratio is above 0.
     """

@@ -1,11 +1,15 @@
-"""Limits that plans and releases both go by. It imports nothing, so that a ledger reads releases at once."""
+"""Limits that plans and releases both go by. It imports nothing, so that a ledger reads releases at
+once.
+"""
 
-#: From this declared distance of the arms on, in standard deviations, a constant propensity and a better
-#: outcome regression err less than a logistic propensity, whose inverses are large there (measured:
-#: docs/experiments/far_arms.py).
+#: From this declared distance of the arms on, in standard deviations, a constant propensity and a
+#: better outcome regression err less than a logistic propensity, whose inverses are large there
+#: (measured: docs/experiments/far_arms.py).
 FAR = 1.2
 
 
 def surely_more(least: float, declared: float) -> bool:
-    """Whether even the lower end of a released distance of the arms is more than the declared one."""
+    """Whether even the lower end of a released distance of the arms is more than the declared
+    one.
+    """
     return least > declared

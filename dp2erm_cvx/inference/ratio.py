@@ -1,4 +1,6 @@
-"""Ratios of two private means, by inverting tests of every ratio (Fieller 1954), and risks of both arms."""
+"""Ratios of two private means, by inverting tests of every ratio (Fieller 1954), and risks of both
+arms.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,12 @@ class Fieller:
     shared: tuple[tuple[float, float], ...] = ()
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """The least and the largest rho that no test rejects, each test missing by ``tail`` either way.
+        """The least and the largest rho that no test rejects, each test missing by ``tail`` either
+        way.
 
-        A test on the left rejects where ``A - rho D`` exceeds a quantile that is convex in rho (page "Private
-        effects"). Where the denominator is significant it rejects far out, hence everywhere from the end on.
-        Else both ends are infinite.
+        A test on the left rejects where ``A - rho D`` exceeds a quantile that is convex in rho
+        (page "Private effects"). Where the denominator is significant it rejects far out, hence
+        everywhere from the end on. Else both ends are infinite.
         """
         if not self._rejected(self.denominator, self.slope, 0.0, 1.0, tail):
             return -math.inf, math.inf
@@ -76,7 +79,9 @@ class Fieller:
                 return side * math.inf
         return bracketed(rejects, middle + side * reach, middle)
 
-    def _rejected(self, gap: float, deviation: float, first: float, rho: float, tail: float) -> bool:
+    def _rejected(
+        self, gap: float, deviation: float, first: float, rho: float, tail: float
+    ) -> bool:
         second = abs(rho)
         left = gap - first * self.roundings[0] - second * self.roundings[1]
         if not left > 0.0:
@@ -85,7 +90,8 @@ class Fieller:
         scales = first * self.scales[0], second * self.scales[1], *both
         bias = first * self.biases[0] + second * self.biases[1]
         ends = (
-            sum_tail(self.noise, one, deviation * _ROUND_UP, *scales) for one in (left - bias, left + bias)
+            sum_tail(self.noise, one, deviation * _ROUND_UP, *scales)
+            for one in (left - bias, left + bias)
         )
         return 0.5 * sum(ends) < tail
 
@@ -93,18 +99,21 @@ class Fieller:
 def quadratic_norm(
     first: float, second: float, cross: tuple[float, float]
 ) -> Callable[[float, float], float]:
-    """``(u, v) -> sqrt(u^2 E x^2 + v^2 E y^2 + 2 u v E x y)`` at the worst moments within their bounds.
+    """``(u, v) -> sqrt(u^2 E x^2 + v^2 E y^2 + 2 u v E x y)`` at the worst moments within their
+    bounds.
 
-    ``first`` and ``second`` are upper bounds of ``E x^2`` and ``E y^2``, ``cross`` bounds of ``E x y`` from
-    below and above. They are clipped by the inequality of Cauchy and Schwarz, so that this is the larger of
-    two norms of (u, v).
+    ``first`` and ``second`` are upper bounds of ``E x^2`` and ``E y^2``, ``cross`` bounds of ``E x
+    y`` from below and above. They are clipped by the inequality of Cauchy and Schwarz, so that this
+    is the larger of two norms of (u, v).
     """
     most = math.sqrt(first * second)
     low, high = (min(max(value, -most), most) for value in cross)
 
     def norm(u: float, v: float) -> float:
         product = 2.0 * u * v
-        return math.sqrt(max(u * u * first + v * v * second + max(product * low, product * high), 0.0))
+        return math.sqrt(
+            max(u * u * first + v * v * second + max(product * low, product * high), 0.0)
+        )
 
     return norm
 
@@ -117,19 +126,27 @@ def part_interval(
     widening: float = 1.0,
     error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
-    """The effect in a part of the population from the ``released`` integers and public numbers alone.
+    """The effect in a part of the population from the ``released`` integers and public numbers
+    alone.
 
-    That is the treated, or where either treatment is likely. ``center`` is the public c_0 whose multiple
-    ``c_0 h`` was taken off the score, h what a record counts. Where the size of that part is within its noise
-    the interval is infinite. ``widening`` is what the score was divided by, ``error`` what the interval
-    allows for beside noise and sampling. Raises DeclarationError unless ``1/2 <= level < 1``.
+    That is the treated, or where either treatment is likely. ``center`` is the public c_0 whose
+    multiple ``c_0 h`` was taken off the score, h what a record counts. Where the size of that part
+    is within its noise the interval is infinite. ``widening`` is what the score was divided by,
+    ``error`` what the interval allows for beside noise and sampling. Raises DeclarationError unless
+    ``1/2 <= level < 1``.
     """
     share, tail = misses(level)
-    test, largest, n = part_test(noise, released, share), 0.5 if noise.law.counts else 1.0, noise.n_samples
+    test, largest, n = (
+        part_test(noise, released, share),
+        0.5 if noise.law.counts else 1.0,
+        noise.n_samples,
+    )
     size, of = min(max(test.denominator, 0.0), largest) / widening, test.deviation
 
     def allowed(deviation: Callable[[float], float], more: float, **changes: Any) -> Fieller:
-        return replace(test, deviation=lambda psi: math.hypot(deviation(psi), size * more), **changes)
+        return replace(
+            test, deviation=lambda psi: math.hypot(deviation(psi), size * more), **changes
+        )
 
     whole = allowed(of, math.hypot(error.noise, error.sampling), biases=(size * error.bias, 0.0))
     low, high = whole.ends(tail)
@@ -138,7 +155,9 @@ def part_interval(
         allowed(lambda _: 0.0, error.noise, slope=0.0),
         allowed(of, error.sampling, scales=(0.0, 0.0), shared=()),
     )
-    noise_half, sampling_half = (0.5 * (end - start) for start, end in (one.ends(tail) for one in alone))
+    noise_half, sampling_half = (
+        0.5 * (end - start) for start, end in (one.ends(tail) for one in alone)
+    )
     return ScoreInterval(
         estimate=center + widening * estimate,
         # a denominator beyond its largest value is cut for the estimate alone
@@ -153,12 +172,13 @@ def part_interval(
 
 
 def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
-    """The ratio of the means of phi and h, with the spread of ``phi - psi h`` but with probability ``share``.
+    """The ratio of the means of phi and h, with the spread of ``phi - psi h`` but with probability
+    ``share``.
 
-    Where either treatment is likely that is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h <= 1/2``.
-    Of both arms phi is their difference, which is ``phi h``. Where records are whole ``phi h = phi / 2`` and
-    ``h^2 = h / 2``, so that its square is ``E phi^2 - psi E phi + psi^2 E h / 2``. Among the treated h is 0
-    or 1, and the mean of ``phi h`` half of two sums.
+    Where either treatment is likely that is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h
+    <= 1/2``. Of both arms phi is their difference, which is ``phi h``. Where records are whole
+    ``phi h = phi / 2`` and ``h^2 = h / 2``, so that its square is ``E phi^2 - psi E phi + psi^2 E h
+    / 2``. Among the treated h is 0 or 1, and the mean of ``phi h`` half of two sums.
     """
     score, size, square, *more = noise.means(released)
     law, place, half, units = noise.law, 1, 0.5 * noise.step, noise.units[:2]
@@ -176,9 +196,15 @@ def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller
     if law.counts and not law.whole:
         most = math.sqrt(min(max(square + noise.margin(0.5 * share, 2), 0.0), noise.bound**2))
         spread = math.sqrt(0.5 * min(max(size + noise.margin(0.5 * share, place), 0.0), 0.5))
-        deviation, slope = (lambda psi: (most + abs(psi) * spread) * _MOMENT_UP / root), spread / root
-        grid = math.ldexp(0.5, -SHARE_BITS)  # a share that is no whole number is rounded to its grid
-    else:  # three events miss: the noise of both second moments, and that of ``cross`` in both directions
+        deviation, slope = (
+            (lambda psi: (most + abs(psi) * spread) * _MOMENT_UP / root),
+            spread / root,
+        )
+        grid = math.ldexp(
+            0.5, -SHARE_BITS
+        )  # a share that is no whole number is rounded to its grid
+    # three events miss: the noise of both second moments, and that of ``cross`` in both directions
+    else:
         third = share / 3.0
         most = max(square + noise.margin(third, 2), 0.0)
         most = min(most, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
@@ -220,7 +246,9 @@ class ArmRisks:
     @property
     def risks(self) -> tuple[float, float]:
         """Released means, treated first; they may lie beyond 0 and 1."""
-        first, second, *_ = (self.widening * mean / self.size for mean in self.noise.means(self.released))
+        first, second, *_ = (
+            self.widening * mean / self.size for mean in self.noise.means(self.released)
+        )
         return self.centers[0] + first, self.centers[1] + second
 
     @property
@@ -244,7 +272,8 @@ class ArmRisks:
         return linear_interval(self.noise, level, self.risks[0] - self.risks[1], parts, error)
 
     def ratio(self, level: float = 0.95) -> ScoreInterval | None:
-        """The risk ratio, treated over untreated; None where the untreated risk is within its error.
+        """The risk ratio, treated over untreated; None where the untreated risk is within its
+        error.
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
@@ -253,9 +282,11 @@ class ArmRisks:
         return _stated(risk_1 / risk_0, ends, level)
 
     def odds_ratio(self, level: float = 0.95) -> ScoreInterval | None:
-        """The odds ratio: the ratio of risks over the ratio of their complements, half of the misses each.
+        """The odds ratio: the ratio of risks over the ratio of their complements, half of the
+        misses each.
 
-        None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level < 1``.
+        None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level
+        < 1``.
         """
         share, tail = misses(level)
         ends, odds = (self._ends(share, 0.5 * tail, complement=which) for which in (False, True))
@@ -267,7 +298,9 @@ class ArmRisks:
 
     @property
     def _noises(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Scales of the noise of either risk; half a step of the grid, and what noise may be off its law."""
+        """Scales of the noise of either risk; half a step of the grid, and what noise may be off
+        its law.
+        """
         W, half = self.widening, 0.5 * self.noise.step
         scales, units = self.noise.scales[:2], self.noise.units[:2]
         return tuple(W * one for one in scales), tuple(
@@ -282,10 +315,11 @@ class ArmRisks:
         return first, second
 
     def _norm(self, share: float) -> Callable[[float, float], float]:
-        """Standard deviation at most of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``, but with ``share``.
+        """Standard deviation at most of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``, but with
+        ``share``.
 
-        Five events miss, a fifth of it each: the noise of either second moment, of either mean and of the
-        product, the last three in both directions.
+        Five events miss, a fifth of it each: the noise of either second moment, of either mean and
+        of the product, the last three in both directions.
         """
         noise, fifth = self.noise, 0.2 * share
         first, second, *moments, product = noise.means(self.released)
@@ -304,10 +338,11 @@ class ArmRisks:
     def _counted_norm(
         self, share: float, sign: float, first: float, second: float
     ) -> Callable[[float, float], float]:
-        """The root of the mean square of ``u A + v B``, but with ``share``: that of a mean which is 0.
+        """The root of the mean square of ``u A + v B``, but with ``share``: that of a mean which is
+        0.
 
-        A and B are difference and sum of ``sign phi_a + c_a h``, c_a the ``first`` and the ``second`` center.
-        Six events miss: those of ``_norm``, and the noise of the mean of h.
+        A and B are difference and sum of ``sign phi_a + c_a h``, c_a the ``first`` and the
+        ``second`` center. Six events miss: those of ``_norm``, and the noise of the mean of h.
         """
         noise, sixth, W = self.noise, share / 6.0, self.widening
         treated, untreated, *moments, product, size = noise.means(self.released)
@@ -317,7 +352,11 @@ class ArmRisks:
         d, s, reach = first - second, first + second, W * (noise.bound + noise.other_bound)
         squares = []
         for square, mean, c in ((moments[0], apart, d), (moments[1], both, s)):
-            most = W * W * (square + above) + 2.0 * W * (c * mean + abs(c) * aside) + c * c * (size + more)
+            most = (
+                W * W * (square + above)
+                + 2.0 * W * (c * mean + abs(c) * aside)
+                + c * c * (size + more)
+            )
             squares.append(min(max(most, 0.0), (reach + abs(c)) ** 2) * _MOMENT_UP)
         middle = W * W * product + W * (d * both + s * apart) + d * s * size
         off = W * W * off + W * (abs(d) + abs(s)) * aside + abs(d * s) * more
@@ -326,7 +365,8 @@ class ArmRisks:
     def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float] | None:
         """Interval of the ratio of the risks, or of their complements; no ratio is negative.
 
-        None where the untreated one is not significantly above 0: no ratio is then rejected far out.
+        None where the untreated one is not significantly above 0: no ratio is then rejected far
+        out.
         """
         size, root = self.size, math.sqrt(self.noise.n_samples)
         treated, untreated = (size * math.hypot(one.noise, one.sampling) for one in self.errors)
@@ -361,7 +401,9 @@ class ArmRisks:
         return max(low, 0.0), max(high, 0.0)
 
 
-def _stated(estimate: float, ends: tuple[float, float] | None, level: float) -> ScoreInterval | None:
+def _stated(
+    estimate: float, ends: tuple[float, float] | None, level: float
+) -> ScoreInterval | None:
     """Ratio with its ends: risks beyond 0 and 1 are cut for the estimate alone."""
     if ends is None:
         return None

@@ -1,7 +1,8 @@
 """What the weights of a scheme leave of a distance between the arms: a rehearsal on public records.
 
-Nothing private enters: the scheme is solved on records that are made of the released rate and spreads and of
-the declared distance. ``docs/theory/scheme_effects.md`` says what they have to have in common with the own.
+Nothing private enters: the scheme is solved on records that are made of the released rate and
+spreads and of the declared distance. ``docs/theory/scheme_effects.md`` says what they have to have
+in common with the own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _RECORDS, _MOST, _EACH = 2000, 20_000, 3.0
 RATE_SCALES = 3.0
 #: Records that a scheme is rehearsed on where they tell as much as n do.
 REHEARSED = 4_000
-#: The part of normal covariates that is within the bound on their norm, where no ranges are declared.
+#: The part of normal covariates that is within the bound on their norm, where no ranges are
+#: declared.
 _INSIDE = 0.95
 #: A declared range is so many standard deviations wide.
 _WIDE = 6.0
@@ -49,8 +51,8 @@ class Rehearsal:
     inflation
         ``sum w^2`` over that of the base weights, at least 1.
     mass
-        ``|m_1 - m_0| / n``, m_a the sum of the weights of arm a: the largest of rates that the noise of the
-        released one may hide.
+        ``|m_1 - m_0| / n``, m_a the sum of the weights of arm a: the largest of rates that the
+        noise of the released one may hide.
     """
 
     left: float
@@ -83,7 +85,8 @@ class Public:
 
 @lru_cache(maxsize=64)
 def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
-    """Solve the scheme on public records of normal covariates whose arms lie apart along one direction.
+    """Solve the scheme on public records of normal covariates whose arms lie apart along one
+    direction.
 
     Parameters
     ----------
@@ -117,11 +120,14 @@ def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
     return Rehearsal(left, max(inflation, 1.0), max(masses))
 
 
-def normal_arms(n: int, columns: int, treated: float, distance: float) -> tuple[Array, NDArray[np.int64]]:
-    """Normal covariates of two arms that lie apart along the sum of all columns, the same in every call.
+def normal_arms(
+    n: int, columns: int, treated: float, distance: float
+) -> tuple[Array, NDArray[np.int64]]:
+    """Normal covariates of two arms that lie apart along the sum of all columns, the same in every
+    call.
 
-    Along the difference the variance within arms is ``1 - treated (1 - treated) distance^2``, so that every
-    covariate has the standard deviation 1 over both arms.
+    Along the difference the variance within arms is ``1 - treated (1 - treated) distance^2``, so
+    that every covariate has the standard deviation 1 over both arms.
 
     Parameters
     ----------
@@ -155,8 +161,9 @@ def normal_arms(n: int, columns: int, treated: float, distance: float) -> tuple[
 def normal_records(universe: Universe, size: int, treated: float, distance: float) -> Records:
     """Public records of a universe: normal covariates of two arms.
 
-    A declared range is ``_WIDE`` standard deviations wide, around what scales to 0. Without ranges a part
-    ``_INSIDE`` of the records is within the bound on the norm, to which the others are shrunk.
+    A declared range is ``_WIDE`` standard deviations wide, around what scales to 0. Without ranges
+    a part ``_INSIDE`` of the records is within the bound on the norm, to which the others are
+    shrunk.
 
     Parameters
     ----------
@@ -181,14 +188,18 @@ def normal_records(universe: Universe, size: int, treated: float, distance: floa
 
 
 def resized(domain: Domain, n: int, size: int) -> Domain:
-    """The domain for ``size`` records in the place of n: an arm floor stays the share that it is."""
+    """The domain for ``size`` records in the place of n: an arm floor stays the share that it
+    is.
+    """
     if domain.arm_floor is None or size == n:
         return domain
     return replace(domain, arm_floor=max(1, math.floor(domain.arm_floor * size / n)))
 
 
 def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:
-    """Public records, and where each lies along the difference of the arms (n,), in standard deviations."""
+    """Public records, and where each lies along the difference of the arms (n,), in standard
+    deviations.
+    """
     k = len(public.spreads)
     spreads = np.array(public.spreads)
     direction = np.full(k, 1.0 / math.sqrt(k))
@@ -198,7 +209,10 @@ def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:
         X = np.hstack([np.full((n, 1), public.space.intercept), covariates])
     else:
         X = covariates
-    where = np.divide(covariates, spreads, out=np.zeros_like(covariates), where=spreads > 0.0) @ direction
+    where = (
+        np.divide(covariates, spreads, out=np.zeros_like(covariates), where=spreads > 0.0)
+        @ direction
+    )
     return Records(X, arms, np.zeros(n), public.space), where
 
 
@@ -213,7 +227,8 @@ def _across(k: int) -> Array:
 
 
 def _normal_scores(size: int, k: int) -> Array:
-    """Fixed numbers (size, k) like independent normal ones, with mean 0 and covariance 1 but for rounding.
+    """Fixed numbers (size, k) like independent normal ones, with mean 0 and covariance 1 but for
+    rounding.
 
     The first column holds normal quantiles; others follow multiples of roots of primes, modulo 1.
     """

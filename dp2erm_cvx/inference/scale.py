@@ -1,8 +1,9 @@
 """Whether the declared scale of residuals fits, from what was released (page "Private effects").
 
-Residuals of the declared scale s are clipped at a bound M of three or four times s, so that their mean
-square is at most about M^2 / 9. A mean square near M^2 says that most residuals reach the bound: then their
-mean is no estimate of the mean of whole residuals, and the interval of the effect holds nothing.
+Residuals of the declared scale s are clipped at a bound M of three or four times s, so that their
+mean square is at most about M^2 / 9. A mean square near M^2 says that most residuals reach the
+bound: then their mean is no estimate of the mean of whole residuals, and the interval of the effect
+holds nothing.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ from dp2erm_cvx.steps.weighted_residuals import ResidualSquares
 
 #: Probability that the noise of a sum alone makes a mean square look larger than it is.
 _FALSE = 0.0005
-#: A declared scale is said to be too small where residuals of this many times that scale would be clipped as
-#: those that were released were (measured: page "Private effects").
+#: A declared scale is said to be too small where residuals of this many times that scale would be
+#: clipped as those that were released were (measured: page "Private effects").
 TOO_LARGE = 2.0
 
 
 def clipped_residuals(facts: EffectFacts, released: Released) -> float:
     """Mean square of clipped residuals as a share of their squared bound, from below.
 
-    The released second moment of the scores, less the margins of its noise, is divided by the mean square of
-    what scores multiply residuals by: the mean of ``1 / (e (1 - e))`` for an average effect.
+    The released second moment of the scores, less the margins of its noise, is divided by the mean
+    square of what scores multiply residuals by: the mean of ``1 / (e (1 - e))`` for an average
+    effect.
 
     Parameters
     ----------
@@ -52,8 +54,8 @@ def clipped_residuals(facts: EffectFacts, released: Released) -> float:
     Returns
     -------
     float
-        From 0 to 1. But for a probability of a thousandth the noise makes it no larger than it is. It is 0
-        where no sum tells: for risks, for regressions by arm of two arms, and for an event.
+        From 0 to 1. But for a probability of a thousandth the noise makes it no larger than it is.
+        It is 0 where no sum tells: for risks, for regressions by arm of two arms, and for an event.
     """
     score = facts.score.at(facts.score.universe, released)
     if facts.two_values is not None or isinstance(score, RiskScores):
@@ -71,7 +73,8 @@ def clipped_residuals(facts: EffectFacts, released: Released) -> float:
 
 
 def clipped_weighted(squares: ResidualSquares, released: Released) -> float:
-    """The same share of an effect by the weights of a scheme, which releases the sum of squared residuals.
+    """The same share of an effect by the weights of a scheme, which releases the sum of squared
+    residuals.
 
     Parameters
     ----------
@@ -81,16 +84,20 @@ def clipped_weighted(squares: ResidualSquares, released: Released) -> float:
         Numbers by the names of the steps.
     """
     noise = squares.calibration
-    margin = sum_quantile(noise.noise, _FALSE, 0.0, noise.unit * noise.scale) + noise.unit * noise.coupling
+    margin = (
+        sum_quantile(noise.noise, _FALSE, 0.0, noise.unit * noise.scale)
+        + noise.unit * noise.coupling
+    )
     return squares.mean_square(released, -margin) / squares.lines.bound**2
 
 
 def too_large(share: float, residuals: Residuals, nuisances: LinearNuisances) -> float:
-    """The share of clipped residuals where it says that the declared scale is too small; 0 where it does not.
+    """The share of clipped residuals where it says that the declared scale is too small; 0 where it
+    does not.
 
     It says so where it is at least that of normal residuals, clipped at the same bound, of
-    :data:`TOO_LARGE` times what is expected: the scale, and twice the predicted noise of the regression.
-    Where no residual reaches the bound there is nothing to say.
+    :data:`TOO_LARGE` times what is expected: the scale, and twice the predicted noise of the
+    regression. Where no residual reaches the bound there is nothing to say.
 
     Parameters
     ----------
@@ -111,13 +118,17 @@ def too_large(share: float, residuals: Residuals, nuisances: LinearNuisances) ->
 
 
 def _counted(noise: GridSums, sums: Sequence[int]) -> float:
-    """Share of all n that the records count, from above; records add half of what they count to their sum."""
+    """Share of all n that the records count, from above; records add half of what they count to
+    their sum.
+    """
     most = 2.0 * (noise.means(sums)[1] + noise.margin(_FALSE, 1))
     return min(max(most, 1.0 / noise.n_samples), 1.0)
 
 
 def _variance(noise: GridSums, sums: Sequence[int], counted: float = 1.0) -> float:
-    """Variance of what records add to the first sum, over the share of them that is counted, from below."""
+    """Variance of what records add to the first sum, over the share of them that is counted, from
+    below.
+    """
     place = noise.law.degrees.index(2)
     means = noise.means(sums)
     second = means[place] - noise.margin(_FALSE, place)
@@ -126,12 +137,16 @@ def _variance(noise: GridSums, sums: Sequence[int], counted: float = 1.0) -> flo
 
 
 def _score_variance(score: EffectScore, sums: Sequence[int]) -> float:
-    """Variance of the score over the records that count, from below, in squared units of the outcome."""
+    """Variance of the score over the records that count, from below, in squared units of the
+    outcome.
+    """
     noise = score.calibration
     if not noise.law.counts:
         return score.widening**2 * _variance(noise, sums)
     counted = 1.0
-    if not isinstance(score, OverlapScore | TreatedScore):  # whose counts are of a part of those with a score
+    if not isinstance(
+        score, OverlapScore | TreatedScore
+    ):  # whose counts are of a part of those with a score
         counted = _counted(noise, sums)
     return (score.widening / score.part) ** 2 * _variance(noise, sums, counted)
 

@@ -22,7 +22,8 @@ from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, 
 
 #: The rehearsal is within this factor of what weights leave of a distance.
 _MORE = 1.1
-#: Share of residuals beyond their bound, which the errors of the intercepts stay in: at two deviations .046.
+#: Share of residuals beyond their bound, which the errors of the intercepts stay in: at two
+#: deviations .046.
 _BEYOND = 0.1
 #: The least distance that is rehearsed, in standard deviations.
 _LEAST = 0.01
@@ -66,8 +67,8 @@ class WeightedFacts:
     Parameters
     ----------
     effect
-        As of every effect. Its score is the planned sum of weighted residuals, in units of the outcome once
-        it is multiplied by what a released rate makes of it.
+        As of every effect. Its score is the planned sum of weighted residuals, in units of the
+        outcome once it is multiplied by what a released rate makes of it.
     squares
         The planned sum of squared residuals.
     """
@@ -86,11 +87,13 @@ class WeightedFacts:
 def weighted_interval(
     facts: WeightedFacts, released: Mapping[str, Array], level: float
 ) -> tuple[ScoreInterval, Weighting]:
-    """The estimate with its interval at a ``level``, and what is public of the weights (Theorem 28).
+    """The estimate with its interval at a ``level``, and what is public of the weights (Theorem
+    28).
 
-    Its half width is the q with ``P(N + L > q - B) + P(N + L > q + B) = 2 tail``: L the noise of the weighted
-    sum, N normal with the deviations of sampling and of the regression, and B the allowed bias, of which the
-    rehearsed share is left. The same whether numbers were released or are expected to be.
+    Its half width is the q with ``P(N + L > q - B) + P(N + L > q + B) = 2 tail``: L the noise of
+    the weighted sum, N normal with the deviations of sampling and of the regression, and B the
+    allowed bias, of which the rehearsed share is left. The same whether numbers were released or
+    are expected to be.
 
     Parameters
     ----------
@@ -160,19 +163,21 @@ def weighted_interval(
 
 
 def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]:
-    """What an effect by weights is expected to release: every step without its noise, from public records.
+    """What an effect by weights is expected to release: every step without its noise, from public
+    records.
 
-    The rate, the mean and the spread are those of the records, times n over their number. The regression has
-    intercepts of 0, and slopes by which outcomes spread as far as their residuals do, less what its ridge
-    takes, and the root mean square of their noise beside. Squares are those of normal residuals, and the
-    weighted sum is 0.
+    The rate, the mean and the spread are those of the records, times n over their number. The
+    regression has intercepts of 0, and slopes by which outcomes spread as far as their residuals
+    do, less what its ridge takes, and the root mean square of their noise beside. Squares are those
+    of normal residuals, and the weighted sum is 0.
 
     Parameters
     ----------
     facts
         What is public of an effect by the weights of a scheme.
     records
-        Public records of the universe that the first step finds its records in. Their outcomes are not used.
+        Public records of the universe that the first step finds its records in. Their outcomes are
+        not used.
 
     Returns
     -------
@@ -187,7 +192,9 @@ def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]
     here = records
     for step in (effect.rate, effect.mean, effect.spread):
         if step is not None:
-            released[step.name] = times * np.array(step.exact_sums(here, released), dtype=np.float64)
+            released[step.name] = times * np.array(
+                step.exact_sums(here, released), dtype=np.float64
+            )
             here = step.mapped(here, released)
     constants = score.nuisances.term.rows.constants(effect.universe.n_features)
     center = str(score.nuisances.term.source)
@@ -196,7 +203,8 @@ def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]
     nuisances = score.lines.at(released, n).nuisances
     spreads = np.array(nuisances.spreads)
     shrunk, noise = nuisances.shrinkage(nuisances.deviation)
-    # per standard deviation of a covariate: together as large as residuals, and then as their noise is
+    # per standard deviation of a covariate: together as large as residuals, and then as their noise
+    # is
     slopes = np.full(len(spreads), residuals.scale / math.sqrt(len(spreads)))
     slopes = np.hypot(slopes * (1.0 - shrunk[0]), noise[0])
     theta[~constants] = np.divide(slopes, spreads, where=spreads > 0.0, out=np.zeros(len(spreads)))
@@ -236,8 +244,12 @@ def _public(effect: EffectFacts, lines: ReleasedLines) -> Public:
     return Public(effect.score.universe.space, lines.rate, noise, spreads, distance)
 
 
-def _intercept_error(lines: ReleasedLines, released: Mapping[str, Array], deviation: float) -> float:
-    """Root mean square of the errors of both intercepts together, by noise and ridge of the regression."""
+def _intercept_error(
+    lines: ReleasedLines, released: Mapping[str, Array], deviation: float
+) -> float:
+    """Root mean square of the errors of both intercepts together, by noise and ridge of the
+    regression.
+    """
     fit, nuisances = lines.nuisances.fit, lines.nuisances
     curvature = np.maximum(fit.curvature(deviation, lines.rate), 1e-12)
     theta = np.asarray(released[str(nuisances.term.source)], dtype=np.float64)

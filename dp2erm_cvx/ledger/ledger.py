@@ -71,10 +71,13 @@ def decode(text: object) -> RenyiCurve | None:
         raise ValueError("a curve is kept as its orders and divergences") from None
     if plain or not (isinstance(orders, list) and isinstance(bounds, list)):
         raise ValueError("a curve is kept as two lists: its orders and divergences")
-    return RenyiCurve(tuple(orders), tuple(math.inf if bound is None else bound for bound in bounds))
+    return RenyiCurve(
+        tuple(orders), tuple(math.inf if bound is None else bound for bound in bounds)
+    )
 
 
-#: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe side.
+#: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe
+#: side.
 _STEPS = 20_000
 
 #: Taken off delta for the rounding of its convolutions, which was measured below 1e-14.
@@ -85,22 +88,30 @@ _LARGEST_TOTAL, _LARGEST_SUM = 50.0, 500.0
 
 
 def by_loss_distribution(releases: Sequence[Budget], total: Budget) -> float | None:
-    """Epsilon of all releases at the delta of ``total``; None where there is no finite one, or no package.
+    """Epsilon of all releases at the delta of ``total``; None where there is no finite one, or no
+    package.
 
-    ``from_privacy_parameters`` knows (epsilon, delta) alone, so the figure is for the relation under which
-    the releases were stated.
+    ``from_privacy_parameters`` knows (epsilon, delta) alone, so the figure is for the relation
+    under which the releases were stated.
     """
     delta = total.delta * (1.0 - 1e-9) - _SLACK
-    if not releases or delta <= 0.0 or total.epsilon > _LARGEST_TOTAL or sums(releases)[0] > _LARGEST_SUM:
+    if (
+        not releases
+        or delta <= 0.0
+        or total.epsilon > _LARGEST_TOTAL
+        or sums(releases)[0] > _LARGEST_SUM
+    ):
         return None
     try:
         from dp_accounting.pld import common, privacy_loss_distribution
     except ImportError:
         return None
-    # its accountant takes no (epsilon, delta) event, and counts randomized responses once however often they
-    # are repeated; so the distributions are composed directly
+    # its accountant takes no (epsilon, delta) event, and counts randomized responses once however
+    # often they are repeated; so the distributions are composed directly
     composed = None
-    for (epsilon, failure), count in sorted(Counter((one.epsilon, one.delta) for one in releases).items()):
+    for (epsilon, failure), count in sorted(
+        Counter((one.epsilon, one.delta) for one in releases).items()
+    ):
         pure = common.DifferentialPrivacyParameters(epsilon, failure)
         one = privacy_loss_distribution.from_privacy_parameters(pure, total.epsilon / _STEPS)
         several = one.self_compose(count) if count > 1 else one
@@ -111,7 +122,8 @@ def by_loss_distribution(releases: Sequence[Budget], total: Budget) -> float | N
 
 
 #: Part of delta that is not converted. It pays for rounding, and for what a release that counts its
-#: arithmetic sets aside: Gaussian noise too long for its numerical error, of probability below exp(-1800).
+#: arithmetic sets aside: Gaussian noise too long for its numerical error, of probability below
+#: exp(-1800).
 _SET_ASIDE = 1e-9
 
 #: Between these exp(epsilon) times such a probability is nothing beside the part set aside.
@@ -121,8 +133,8 @@ _LARGEST_CONVERTED, _LEAST_DELTA = 500.0, 1e-300
 def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
     """Epsilon of all releases at the delta of ``total``, or None where there is no finite one.
 
-    Releases with a curve, and pure ones, add their divergences at each order. The sum is converted at the
-    delta that the others leave, by the best order, and their epsilons are added on top.
+    Releases with a curve, and pure ones, add their divergences at each order. The sum is converted
+    at the delta that the others leave, by the best order, and their epsilons are added on top.
     """
     plain = [r.budget for r in releases if r.curve is None and r.budget.delta > 0.0]
     if len(plain) == len(releases) or total.epsilon > _LARGEST_CONVERTED:
@@ -147,12 +159,12 @@ _ROUNDING = Fraction(1, 10**9)
 class Composition(enum.StrEnum):
     """How releases add up.
 
-    ``BASIC``: the epsilons add up and the deltas add up (Dwork et al. 2006). It holds whatever later releases
-    are made to depend on, their budgets included (Rogers et al. 2016).
-    ``PLD``: the composed privacy loss distribution, where it gives less, by the package ``dp-accounting``.
-    ``RENYI``: the sum of the Renyi curves (Mironov 2017), where it gives less.
-    The last two hold where no budget, no curve, and no number of releases but an earlier stop, was chosen
-    after seeing a result.
+    ``BASIC``: the epsilons add up and the deltas add up (Dwork et al. 2006). It holds whatever
+    later releases are made to depend on, their budgets included (Rogers et al. 2016). ``PLD``: the
+    composed privacy loss distribution, where it gives less, by the package ``dp-accounting``.
+    ``RENYI``: the sum of the Renyi curves (Mironov 2017), where it gives less. The last two hold
+    where no budget, no curve, and no number of releases but an earlier stop, was chosen after
+    seeing a result.
     """
 
     BASIC = "basic"
@@ -162,11 +174,12 @@ class Composition(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Spent:
-    """The (epsilon, delta) that releases spent together, and what is certainly left of the declared total.
+    """The (epsilon, delta) that releases spent together, and what is certainly left of the declared
+    total.
 
-    ``composition`` is the one the figures follow from, ``relation`` the neighbors they are for. Tighter
-    figures than those of basic composition are read off at the whole declared delta, so that none of it is
-    left.
+    ``composition`` is the one the figures follow from, ``relation`` the neighbors they are for.
+    Tighter figures than those of basic composition are read off at the whole declared delta, so
+    that none of it is left.
     """
 
     epsilon: float
@@ -204,7 +217,9 @@ def spent(
 
 
 def _tighter(releases: Sequence[Receipt], total: Budget, composition: Composition) -> float | None:
-    """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic one."""
+    """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic
+    one.
+    """
     if composition is Composition.PLD:
         return by_loss_distribution([r.budget for r in releases], total)
     return by_curves(releases, total) if composition is Composition.RENYI else None
@@ -214,7 +229,8 @@ def _tighter(releases: Sequence[Receipt], total: Budget, composition: Compositio
 class Receipt:
     """One committed charge: ``number`` is unique in its file, ``charged_at`` is UTC in ISO 8601.
 
-    ``curve`` bounds the Renyi divergences of the release, where it stated them. ``unit`` is who is protected.
+    ``curve`` bounds the Renyi divergences of the release, where it stated them. ``unit`` is who is
+    protected.
     """
 
     number: str
@@ -242,7 +258,8 @@ class Account:
     relation
         Neighbors that every figure is for.
     composition
-        How releases add up, as it was declared: basic; pld or renyi where budgets do not depend on results.
+        How releases add up, as it was declared: basic; pld or renyi where budgets do not depend on
+        results.
     receipts
         Every charge in its order.
     spent
@@ -258,7 +275,9 @@ class Account:
 
     @property
     def unit(self) -> str | None:
-        """Who is protected: "records" or "persons by COLUMN", by the first charge; None before it."""
+        """Who is protected: "records" or "persons by COLUMN", by the first charge; None before
+        it.
+        """
         return self.receipts[0].unit if self.receipts else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -273,7 +292,8 @@ class Account:
 class Ledger:
     """The budgets of data sets, in one SQLite file that several processes may use at once.
 
-    ``path`` is made absolute. Nothing is opened before the first operation, and nothing stays open after it.
+    ``path`` is made absolute. Nothing is opened before the first operation, and nothing stays open
+    after it.
     """
 
     path: Path
@@ -293,18 +313,20 @@ class Ledger:
     ) -> Account:
         """Open the account of a data set; the file is made if it is missing.
 
-        The total is for all releases together, under ``relation``. It is declared once: to declare the same
-        again changes nothing.
+        The total is for all releases together, under ``relation``. It is declared once: to declare
+        the same again changes nothing.
 
-        Raises DeclarationError for an invalid argument, LedgerError where something else was declared before
-        or the file cannot be used.
+        Raises DeclarationError for an invalid argument, LedgerError where something else was
+        declared before or the file cannot be used.
         """
         one_line("dataset", dataset)
         _budget(total)
         related = one_of("relation", relation, Neighboring)
         composed = one_of("composition", composition, Composition)
         if composed is not Composition.BASIC and not total.delta > 0.0:
-            raise DeclarationError(f"composition = {composed.value!r}: needs a total with delta > 0")
+            raise DeclarationError(
+                f"composition = {composed.value!r}: needs a total with delta > 0"
+            )
         row = (dataset, repr(total.epsilon), repr(total.delta), related.value, composed.value)
         with transaction(self.path, create=True) as db:
             db.execute("INSERT OR IGNORE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
@@ -329,12 +351,11 @@ class Ledger:
     ) -> Receipt:
         """Charge a release before its noise is drawn; the receipt is on disk when this returns.
 
-        ``relation`` and ``unit`` are those of a ``Budget``; a ``Guarantee`` states its own. The unit says who
-        is protected: records, or persons by a column; the first charge of an account decides. ``curve``
-        bounds Renyi divergences of the same release, for the composition ``renyi``; all others use the
-        (epsilon, delta).
-        Raises DeclarationError for what is no known guarantee, LedgerError where the charge does not fit;
-        then nothing was changed.
+        ``relation`` and ``unit`` are those of a ``Budget``; a ``Guarantee`` states its own. The
+        unit says who is protected: records, or persons by a column; the first charge of an account
+        decides. ``curve`` bounds Renyi divergences of the same release, for the composition
+        ``renyi``; all others use the (epsilon, delta). Raises DeclarationError for what is no known
+        guarantee, LedgerError where the charge does not fit; then nothing was changed.
         """
         one_line("dataset", dataset)
         one_line("note", note, empty=True)
@@ -355,13 +376,13 @@ class Ledger:
             account = self._account(db, dataset)
             if account.relation is not related and account.relation is Neighboring.REPLACE_ONE:
                 raise LedgerError(
-                    f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
-                    f"{related} only: release under {account.relation}"
+                    f"data set {dataset!r} counts neighbors as {account.relation}, and this "
+                    f"release protects {related} only: release under {account.relation}"
                 )
             if account.unit not in (None, unit):
                 raise LedgerError(
-                    f"data set {dataset!r} protects {account.unit}, and this release {unit}: epsilon for "
-                    "the one is none for the other, so give it an account of its own"
+                    f"data set {dataset!r} protects {account.unit}, and this release {unit}: "
+                    "epsilon for the one is none for the other, so give it an account of its own"
                 )
             if not fits([*account.receipts, receipt], account.total, account.composition):
                 left, total = account.spent, account.total
@@ -374,8 +395,8 @@ class Ledger:
                 )
             row = (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now)
             db.execute(
-                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve, unit) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve, "
+                "unit) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (*row, encode(curve), unit),
             )
         return receipt
@@ -388,18 +409,23 @@ class Ledger:
     def accounts(self) -> list[Account]:
         """All accounts, by name. Raises LedgerError where the file is no ledger."""
         with transaction(self.path) as db:
-            names = [name for (name,) in db.execute("SELECT dataset FROM accounts ORDER BY dataset")]
+            names = [
+                name for (name,) in db.execute("SELECT dataset FROM accounts ORDER BY dataset")
+            ]
             return [self._account(db, name) for name in names]
 
     def _account(self, db: sqlite3.Connection, dataset: str) -> Account:
         row = db.execute(
-            "SELECT epsilon, delta, relation, composition FROM accounts WHERE dataset = ?", (dataset,)
+            "SELECT epsilon, delta, relation, composition FROM accounts WHERE dataset = ?",
+            (dataset,),
         ).fetchone()
         if row is None:
-            raise LedgerError(f"data set {dataset!r} has no declared total in {self.path}: declare one first")
+            raise LedgerError(
+                f"data set {dataset!r} has no declared total in {self.path}: declare one first"
+            )
         rows = db.execute(
-            "SELECT number, epsilon, delta, note, charged_at, curve, unit FROM charges WHERE dataset = ? "
-            "ORDER BY place",
+            "SELECT number, epsilon, delta, note, charged_at, curve, unit FROM charges WHERE "
+            "dataset = ? ORDER BY place",
             (dataset,),
         )
         try:
@@ -416,12 +442,16 @@ class Ledger:
 
 
 def _stored(epsilon: object, delta: object) -> Budget:
-    """The budget of a row, whose numbers are decimal texts. Raises ValueError where they are none."""
+    """The budget of a row, whose numbers are decimal texts. Raises ValueError where they are
+    none.
+    """
     numbers = [float(text) if isinstance(text, str) else text for text in (epsilon, delta)]
     return Budget(*numbers)  # type: ignore[arg-type]
 
 
 def _budget(value: object) -> Budget:
     if not isinstance(value, Budget):
-        raise DeclarationError(f"{value!r}: the ledger adds up a Budget or the Guarantee of a release")
+        raise DeclarationError(
+            f"{value!r}: the ledger adds up a Budget or the Guarantee of a release"
+        )
     return value

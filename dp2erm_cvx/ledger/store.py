@@ -34,22 +34,27 @@ _SCHEMA = (
 
 @contextmanager
 def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-    """A transaction that no other writer can interleave: on disk when the block has ended, or undone.
+    """A transaction that no other writer can interleave: on disk when the block has ended, or
+    undone.
 
-    Raises LedgerError where the file is missing (unless ``create``), is no ledger, has a hard link, stays
-    locked or cannot be written. Warns, by the name of the file, that it waits.
+    Raises LedgerError where the file is missing (unless ``create``), is no ledger, has a hard link,
+    stays locked or cannot be written. Warns, by the name of the file, that it waits.
     """
     if not create and not os.path.isfile(path):
         raise LedgerError(f"{path}: there is no such ledger: declare a total first")
     if os.path.isfile(path) and os.stat(path).st_nlink > 1:
-        # SQLite's journal has the name of the file: the other name does not see, or later undoes, it
-        raise LedgerError(f"{path}: has another name (a hard link), so that charges get lost: leave one")
+        # SQLite's journal has the name of the file: the other name does not see, or later undoes,
+        # it
+        raise LedgerError(
+            f"{path}: has another name (a hard link), so that charges get lost: leave one"
+        )
     mode = "rwc" if create else "rw"
     try:
         address = f"{path.as_uri()}?mode={mode}"
         opened = sqlite3.connect(address, timeout=_PATIENCE, uri=True, isolation_level=None)
         with closing(opened) as db:
-            # EXTRA is FULL and also syncs the folder, without which a loss of power could undo a commit
+            # EXTRA is FULL and also syncs the folder, without which a loss of power could undo a
+            # commit
             db.execute("PRAGMA synchronous = EXTRA")
             db.execute("PRAGMA fullfsync = ON")
             db.execute("PRAGMA foreign_keys = ON")
@@ -63,7 +68,9 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
                     db.execute("ROLLBACK")
                 raise
     except sqlite3.Error as error:
-        raise LedgerError(f"{path}: the ledger cannot be used, so nothing is released: {error}") from None
+        raise LedgerError(
+            f"{path}: the ledger cannot be used, so nothing is released: {error}"
+        ) from None
 
 
 def _begin(db: sqlite3.Connection, path: Path) -> None:
@@ -92,4 +99,6 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(f"{path}: is a database of something else: name another file")
     elif version != _SCHEMA_VERSION:
         known = f"{_SCHEMA_VERSION} is known here (older ones do not say who is protected)"
-        raise LedgerError(f"{path}: is a ledger of version {version}, and {known}: declare what is left anew")
+        raise LedgerError(
+            f"{path}: is a ledger of version {version}, and {known}: declare what is left anew"
+        )

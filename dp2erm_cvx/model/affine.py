@@ -1,8 +1,9 @@
-"""Affine functions of variables and data as CVXPY's tree holds them, with bounds of their rounding (Lemma B).
+"""Affine functions of variables and data as CVXPY's tree holds them, with bounds of their rounding
+(Lemma B).
 
-Every coefficient carries a majorant, the same products of absolute values, and a count K of operations: a
-computed one is within ``gamma_K`` majorants of the exact one (Higham, Accuracy and Stability of Numerical
-Algorithms, 3.1 and 3.5; page on solving).
+Every coefficient carries a majorant, the same products of absolute values, and a count K of
+operations: a computed one is within ``gamma_K`` majorants of the exact one (Higham, Accuracy and
+Stability of Numerical Algorithms, 3.1 and 3.5; page on solving).
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ def gamma(k: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Entries ``(row, col, datum): value``, sorted and unique, of an expression affine in columns and data.
+    """Entries ``(row, col, datum): value``, sorted and unique, of an expression affine in columns
+    and data.
 
-    Column -1 is the offset, datum 0 the number 1. ``major`` bounds what ``value`` sums, ``count`` is K.
+    Column -1 is the offset, datum 0 the number 1. ``major`` bounds what ``value`` sums, ``count``
+    is K.
     """
 
     size: int
@@ -56,7 +59,9 @@ class Affine:
     count: int
 
     def pick(self, rows: Index) -> tuple[Index, Index]:
-        """Entries of ``rows`` (t,), one row after the other: the place in ``rows``, and the entry."""
+        """Entries of ``rows`` (t,), one row after the other: the place in ``rows``, and the
+        entry.
+        """
         begin, end = np.searchsorted(self.row, rows), np.searchsorted(self.row, rows, side="right")
         number = end - begin
         place = np.repeat(np.arange(len(rows)), number)
@@ -79,10 +84,16 @@ def merged(size: int, row: Any, col: Any, data: Any, value: Any, major: Any, cou
 
 
 class Sums:
-    """A plan of the sums of chosen entries of an expression by their ``place``, at whatever data."""
+    """A plan of the sums of chosen entries of an expression by their ``place``, at whatever
+    data.
+    """
 
     def __init__(self, affine: Affine, chosen: Any, place: Index, size: int) -> None:
-        self.datum, self.value, self.major = affine.datum[chosen], affine.value[chosen], affine.major[chosen]
+        self.datum, self.value, self.major = (
+            affine.datum[chosen],
+            affine.value[chosen],
+            affine.major[chosen],
+        )
         self.place, self.size = place[chosen], size
         self.most = int(np.max(np.bincount(self.place), initial=0)) if len(self.place) else 0
 
@@ -103,7 +114,8 @@ class Sums:
 
 
 class AffineWalk(abc.ABC):
-    """A walk over an expression of a variable (d,): affine functions of it, of data and of outputs of terms.
+    """A walk over an expression of a variable (d,): affine functions of it, of data and of outputs
+    of terms.
 
     Parameters
     ----------
@@ -156,7 +168,9 @@ def _dense(value: Any) -> Array:
 
 
 def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
-    """An affine node of its arguments: its Jacobian by CVXPY, whose entries are the node's own constants."""
+    """An affine node of its arguments: its Jacobian by CVXPY, whose entries are the node's own
+    constants.
+    """
     count, loaded = max(kid.count for kid in kids), None
     fixed: list[Any] = [None] * len(kids)
     if kind_of(e) == "DivExpression":
@@ -191,14 +205,17 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
         own = kid.value[entry]
         products = (np.abs(weight) == 1.0) | (np.abs(own) == 1.0) | (_whole(weight) & _whole(own))
         exact = exact and bool(np.all(products))
-        parts.append((row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy))
+        parts.append(
+            (row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy)
+        )
         count += int(np.max(np.bincount(J.row, minlength=1)))
     row, col, datum, value, major = (np.concatenate(column) for column in zip(*parts, strict=True))
     combined = merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
     alone = len(combined.row) == len(row)
     small = bool(np.all(combined.major <= _WHOLE))
     if exact and small and (alone or bool(np.all(_whole(value)))):
-        # nothing rounds: products by 1 or of whole numbers, and sums of one term or of whole numbers
+        # nothing rounds: products by 1 or of whole numbers, and sums of one term or of whole
+        # numbers
         return replace(combined, count=before)
     return combined
 
@@ -214,6 +231,8 @@ def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:
     numbers = [cp.Constant(v) if f is None else f for v, f in zip(fixed, free, strict=True)]
     jacobians = e.copy(numbers)._grad([np.zeros(a.shape) for a in e.args])
     return [
-        None if f is None else sp.coo_array(sp.csr_array(np.atleast_2d(J) if np.isscalar(J) else J).T)
+        None
+        if f is None
+        else sp.coo_array(sp.csr_array(np.atleast_2d(J) if np.isscalar(J) else J).T)
         for f, J in zip(free, jacobians, strict=True)
     ]

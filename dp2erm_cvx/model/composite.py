@@ -1,4 +1,6 @@
-"""A smooth function plus a prox-friendly term, how near its minimizer solves come; a multinomial loss."""
+"""A smooth function plus a prox-friendly term, how near its minimizer solves come; a multinomial
+loss.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from dp2erm_cvx.model.sums import blocked_rmatvec, product_error, sum_error
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """``h(v) = sum_k l1_k |v_k| + indicator(v in set)``; ``l1`` is one price, or one for each (d,)."""
+    """``h(v) = sum_k l1_k |v_k| + indicator(v in set)``; ``l1`` is one price, or one for each
+    (d,).
+    """
 
     set: ConvexSet | Simplices = WholeSpace()
     l1: float | Array = 0.0
@@ -59,7 +63,8 @@ class Penalty:
 
 @dataclass(frozen=True)
 class LocalError:
-    """The error of a point as ``e + s``: ``e'He <= energy^2`` for a Hessian H, and ``||s|| <= step``.
+    """The error of a point as ``e + s``: ``e'He <= energy^2`` for a Hessian H, and ``||s|| <=
+    step``.
 
     ``inverse_root`` (d, d) is ``H^(-1/2)``, not smaller than the exact one.
     """
@@ -85,10 +90,11 @@ class PointClaim(NamedTuple):
     residual
         What the point misses, in the model's own measure.
     found
-        False where the records admit no solution, and nothing is proved of what stands in its place.
+        False where the records admit no solution, and nothing is proved of what stands in its
+        place.
     backward
-        Under constraints of the imbalance, what part of n the point may be off to solve exactly a problem
-        whose targets and sums are off by as much; None where a distance is proved.
+        Under constraints of the imbalance, what part of n the point may be off to solve exactly a
+        problem whose targets and sums are off by as much; None where a distance is proved.
     """
 
     two: float
@@ -101,9 +107,9 @@ class PointClaim(NamedTuple):
 class Composite(abc.ABC):
     """minimize f(v) + h(v) over R^d, d the ``dimension``, f smooth and convex, h the ``penalty``.
 
-    ``ridge`` is the declared m with ``f - m/2 ||.||^2`` convex, ``smoothness`` an upper bound on the
-    Lipschitz constant of the gradient of f, ``self_concordance`` c with ``|D^3 f[u, u, v]| <= c ||v|| D^2
-    f[u, u]`` (0 for a quadratic, ``inf`` where the Hessian jumps).
+    ``ridge`` is the declared m with ``f - m/2 ||.||^2`` convex, ``smoothness`` an upper bound on
+    the Lipschitz constant of the gradient of f, ``self_concordance`` c with ``|D^3 f[u, u, v]| <= c
+    ||v|| D^2 f[u, u]`` (0 for a quadratic, ``inf`` where the Hessian jumps).
     """
 
     dimension: int
@@ -113,7 +119,9 @@ class Composite(abc.ABC):
     penalty: Penalty = Penalty()
 
     def look(self, v: Array) -> None:  # noqa: B027
-        """Hint that value, gradient and Hessian at ``v`` will be asked for: one pass may find all of them."""
+        """Hint that value, gradient and Hessian at ``v`` will be asked for: one pass may find all
+        of them.
+        """
 
     @abc.abstractmethod
     def value(self, v: Array) -> float:
@@ -138,11 +146,15 @@ class Composite(abc.ABC):
         return float(eigenvalues[0]) - error, float(eigenvalues[-1]) + error
 
     def lowest_within(self, v: Array, distance: float) -> float:
-        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``; here the ridge."""
+        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``; here the
+        ridge.
+        """
         return self.ridge
 
     def hessian_rounding(self, v: Array) -> float:
-        """Bound on the spectral norm of the error of :meth:`hessian`, here a few units of its trace."""
+        """Bound on the spectral norm of the error of :meth:`hessian`, here a few units of its
+        trace.
+        """
         return 64 * UNIT * float(np.trace(self.hessian(v)))
 
     @abc.abstractmethod
@@ -159,7 +171,9 @@ class Composite(abc.ABC):
 
     @property
     def solves_itself(self) -> bool:
-        """Whether it has methods and a certificate of its own, in place of gradient steps and a residual."""
+        """Whether it has methods and a certificate of its own, in place of gradient steps and a
+        residual.
+        """
         return False
 
     @property
@@ -176,11 +190,15 @@ class Composite(abc.ABC):
         """Raise InfeasibleError where it is proved that no point meets the constraints."""
 
     def claimed(self, point: Array) -> PointClaim | None:
-        """Its own certificate of a point (d,), the distance to the set included; None without one."""
+        """Its own certificate of a point (d,), the distance to the set included; None without
+        one.
+        """
         return None
 
     def minimized(self, start: Array, limit: int) -> tuple[Array, int] | None:
-        """The point (d,) of its own Newton method in at most ``limit`` steps, and their number; or None."""
+        """The point (d,) of its own Newton method in at most ``limit`` steps, and their number; or
+        None.
+        """
         return None
 
     def by_gradient(self, start: Array) -> tuple[Array, int] | None:
@@ -202,7 +220,9 @@ class Composite(abc.ABC):
 
 
 class SimplexModel(Composite):
-    """A program over a product of simplices, weights ``scale * v``: by itself nothing but its set."""
+    """A program over a product of simplices, weights ``scale * v``: by itself nothing but its
+    set.
+    """
 
     ridge, smoothness, self_concordance = 0.0, 1.0, 0.0
     scale = 1.0
@@ -240,7 +260,8 @@ class SimplexModel(Composite):
         return float(self.n)
 
 
-#: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.
+#: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L *
+#: ||v||``.
 FLOOR = 8.0
 FLOOR_RELATIVE = 1e-13
 
@@ -250,12 +271,14 @@ _SLACK = 1.0 + 1e-6
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bounds on one solve that hold for every dataset of the universe and every noise within its bound.
+    """Bounds on one solve that hold for every dataset of the universe and every noise within its
+    bound.
 
-    ``strong_convexity`` m > 0; ``smoothness`` L, the largest eigenvalue of any Hessian; ``slope`` the norm of
-    the gradient of f at 0; the error of a computed gradient at v is at most ``rounding + rounding_growth *
-    ||v||``; the norms are those of the minimizer and of every feasible point; ``set_rounding`` is the error
-    of a projection, in units of roundoff times the norm of what is projected.
+    ``strong_convexity`` m > 0; ``smoothness`` L, the largest eigenvalue of any Hessian; ``slope``
+    the norm of the gradient of f at 0; the error of a computed gradient at v is at most ``rounding
+    + rounding_growth * ||v||``; the norms are those of the minimizer and of every feasible point;
+      ``set_rounding`` is the error of a projection, in units of roundoff times the norm of what is
+      projected.
     """
 
     strong_convexity: float
@@ -268,10 +291,12 @@ class Sizes:
     set_rounding: float
 
     def radius(self) -> float | None:
-        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord (page on solving).
+        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord (page on
+        solving).
 
-        ``(26 rho + 9 pi + 2e-13 L a) / m``, rho and pi the rounding of a gradient and of a projection and a
-        the norm of the point. None where the rounding is not small against m, so that nothing is known.
+        ``(26 rho + 9 pi + 2e-13 L a) / m``, rho and pi the rounding of a gradient and of a
+        projection and a the norm of the point. None where the rounding is not small against m, so
+        that nothing is known.
         """
         m, L = self.strong_convexity, self.smoothness
         if not m > 0:
@@ -284,7 +309,9 @@ class Sizes:
         growing += 2 * FLOOR_RELATIVE * L + 9 * projection * (1 + 1 / 0.95) * L
         if not growing <= 0.5 * m:
             return None
-        norm = min((self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9))
+        norm = min(
+            (self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9)
+        )
         radius = (fixed + growing * norm) / m * _SLACK
         return radius if math.isfinite(radius) else None
 
@@ -293,7 +320,9 @@ _ROOT_2 = math.sqrt(2.0)
 
 
 def contrasts(n_arms: int) -> Array:
-    """Orthonormal columns (K, K - 1) that are each orthogonal to ones: arms in the order of their numbers."""
+    """Orthonormal columns (K, K - 1) that are each orthogonal to ones: arms in the order of their
+    numbers.
+    """
     basis = np.zeros((n_arms, n_arms - 1))
     for j in range(n_arms - 1):
         basis[: j + 1, j], basis[j + 1, j] = 1.0, -(j + 1.0)
@@ -302,14 +331,17 @@ def contrasts(n_arms: int) -> Array:
 
 
 class MultinomialModel(Composite):
-    """``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise, v>``.
+    """``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise,
+    v>``.
 
-    ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm is that of v.
-    Rows z (p,) of records have at most the norm ``row_bound``, their counts w lie in [0, 1]. Sums over
-    blocks of records are added in a tree.
+    ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm is that
+    of v. Rows z (p,) of records have at most the norm ``row_bound``, their counts w lie in [0, 1].
+    Sums over blocks of records are added in a tree.
     """
 
-    def __init__(self, blocks: Blocks[Records], p: int, ridge: float, noise: Array, row_bound: float) -> None:
+    def __init__(
+        self, blocks: Blocks[Records], p: int, ridge: float, noise: Array, row_bound: float
+    ) -> None:
         self.blocks, self.p, self.ridge, self.noise = blocks, p, ridge, noise
         self.dimension, self.row_bound = len(noise), row_bound
         self.basis = contrasts(self.dimension // p + 1)
@@ -339,7 +371,9 @@ class MultinomialModel(Composite):
 
     def rounding(self, v: Array) -> float:
         norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
-        fixed, growing = rounding_of(self.blocks.n_samples, self.p, n_arms, self.row_bound, self.mass)
+        fixed, growing = rounding_of(
+            self.blocks.n_samples, self.p, n_arms, self.row_bound, self.mass
+        )
         linear = self.ridge * norm + float(np.linalg.norm(self.noise))
         return fixed + growing * norm + 4.0 * UNIT * linear
 
@@ -395,9 +429,9 @@ def _curvature(block: Records, theta: Array, basis: Array) -> Array:
 def rounding_of(n: int, p: int, n_arms: int, row_bound: float, mass: float) -> tuple[float, float]:
     """Bound on the rounding of a gradient: what is fixed, and what grows with the norm of v.
 
-    A logit is off by at most ``delta = (dot_error + (K + 2) u) M ||v||``, so a probability by at most ``4
-    delta + (K + 16) u`` of itself; pulls of norm at most the root of 2 are summed in blocks and turned into
-    contrasts.
+    A logit is off by at most ``delta = (dot_error + (K + 2) u) M ||v||``, so a probability by at
+    most ``4 delta + (K + 16) u`` of itself; pulls of norm at most the root of 2 are summed in
+    blocks and turned into contrasts.
     """
     sums = _ROOT_2 * (sum_error(n) + (2 * n_arms + 8) * UNIT)
     fixed = mass * row_bound * ((n_arms + 16) * UNIT + sums)

@@ -44,7 +44,9 @@ class Quadratic:
 
     @property
     def strong_convexity(self) -> float:
-        """Lower bound on the least eigenvalue of the exact P: the computed one less every rounding, or 0."""
+        """Lower bound on the least eigenvalue of the exact P: the computed one less every rounding,
+        or 0.
+        """
         if self.least is not None:
             return self.least
         if not np.any(self.matrix):
@@ -70,8 +72,8 @@ class Quadratic:
     def times(self, factor: float) -> Quadratic:
         """The terms times a number >= 0, with the rounding of the products.
 
-        The least eigenvalue is multiplied, and not computed anew: with every factor it is the same but for
-        its own rounding, however small it is beside the largest.
+        The least eigenvalue is multiplied, and not computed anew: with every factor it is the same
+        but for its own rounding, however small it is beside the largest.
         """
         linear_error = self.linear_error + UNIT * float(np.linalg.norm(self.linear))
         matrix_error = self.matrix_error + UNIT * self.size
@@ -104,7 +106,9 @@ class Quadratic:
 
     @property
     def _rounding(self) -> tuple[float, float]:
-        """What bounds the error of :meth:`gradient` at 0, and what is added for every unit of length of v."""
+        """What bounds the error of :meth:`gradient` at 0, and what is added for every unit of
+        length of v.
+        """
         fixed = self.linear_error + 2 * UNIT * float(np.linalg.norm(self.linear))
         growing = self.matrix_error + (dot_error(len(self.linear)) + 2 * UNIT) * self.size
         return fixed, growing
@@ -115,8 +119,8 @@ class Quadratic:
         Parameters
         ----------
         sizes
-            Those of the sum without these terms, but for its strong convexity and the norm of its minimizer,
-            which count them.
+            Those of the sum without these terms, but for its strong convexity and the norm of its
+            minimizer, which count them.
 
         Returns
         -------
@@ -169,7 +173,10 @@ class WithQuadratic(Composite):
 
     def spectrum(self, v: Array) -> tuple[float, float]:
         if math.isinf(self.self_concordance):
-            return self.ridge, self.smoothness  # the Hessian at one point says nothing about the next
+            return (
+                self.ridge,
+                self.smoothness,
+            )  # the Hessian at one point says nothing about the next
         return super().spectrum(v)
 
     def lowest_within(self, v: Array, distance: float) -> float:

@@ -24,8 +24,8 @@ class ConvexSet(Written, abc.ABC):
     parameters: ClassVar[tuple[str, ...]] = ("radius",)
     #: Order of the norm.
     order: ClassVar[Any] = 2
-    #: Whether a computed projection is as near to the exact one as ``rounding`` times its own norm: it is a
-    #: multiple of what is projected, or a copy of coordinates, and nothing cancels.
+    #: Whether a computed projection is as near to the exact one as ``rounding`` times its own norm:
+    #: it is a multiple of what is projected, or a copy of coordinates, and nothing cancels.
     scales: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -48,7 +48,9 @@ class ConvexSet(Written, abc.ABC):
         return {"ball": cp.norm(v, self.order) <= bounds[0]} if bounds else {}
 
     def rounding(self, dimension: int) -> float:
-        """Error of a computed projection, in units of roundoff times the norm of what is projected."""
+        """Error of a computed projection, in units of roundoff times the norm of what is
+        projected.
+        """
         return 8.0 + 2.0 * dimension
 
     def bounds(self) -> dict[str, float]:
@@ -108,10 +110,11 @@ class L1Ball(ConvexSet):
         return self.radius
 
     def _shrunk(self, v: Array) -> Array:
-        """``|v|`` less the soft threshold whose result has l1 norm ``radius`` (Held, Wolfe & Crowder 1974).
+        """``|v|`` less the soft threshold whose result has l1 norm ``radius`` (Held, Wolfe &
+        Crowder 1974).
 
-        The threshold is stated from the smallest coordinate that stays, so that a point far outside does
-        not swallow the radius in rounding.
+        The threshold is stated from the smallest coordinate that stays, so that a point far outside
+        does not swallow the radius in rounding.
         """
         size = np.sort(np.abs(v))[::-1]
         count = np.arange(1, len(v) + 1)
@@ -133,7 +136,9 @@ class L1Ball(ConvexSet):
         if np.sum(np.abs(v)) <= self.radius:
             return np.eye(len(v))
         sign = np.sign(v) * (self._shrunk(v) > 0)
-        tangent: Array = np.diag(np.abs(sign)) - np.outer(sign, sign) / max(np.sum(np.abs(sign)), 1.0)
+        tangent: Array = np.diag(np.abs(sign)) - np.outer(sign, sign) / max(
+            np.sum(np.abs(sign)), 1.0
+        )
         return tangent
 
 
@@ -158,10 +163,11 @@ class Box(ConvexSet):
 
 @dataclass(frozen=True, eq=False)
 class Simplices:
-    """``v >= floor``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has members.
+    """``v >= floor``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has
+    members.
 
-    ``group`` (n,) numbers the group of every coordinate. Raises InfeasibleError where the cap leaves too
-    little room for the total.
+    ``group`` (n,) numbers the group of every coordinate. Raises InfeasibleError where the cap
+    leaves too little room for the total.
     """
 
     group: NDArray[np.int64]
@@ -196,7 +202,11 @@ class Simplices:
     def _shift(self, v: Array) -> float:
         """The tau with ``sum clip(v - tau, floor, cap) = total``, linear between breakpoints."""
         above = v - self.floor
-        breaks = np.sort(above) if math.isinf(self.cap) else np.sort(np.concatenate([above, v - self.cap]))
+        breaks = (
+            np.sort(above)
+            if math.isinf(self.cap)
+            else np.sort(np.concatenate([above, v - self.cap]))
+        )
 
         def filled(tau: float) -> float:
             return float(np.sum(np.clip(v - tau, self.floor, self.cap)))
@@ -208,7 +218,8 @@ class Simplices:
         anchor = float(breaks[high])
         inside = (above >= anchor) & (v - self.cap < anchor)
         count = int(np.sum(inside)) or 1
-        # on the stretch just below the anchor exactly the coordinates in ``inside`` move, each with slope -1
+        # on the stretch just below the anchor exactly the coordinates in ``inside`` move, each with
+        # slope -1
         return anchor - (self.total - filled(anchor)) / count
 
     def free(self, v: Array) -> NDArray[np.bool_]:

@@ -1,9 +1,10 @@
-"""Convex functions with kinks, bounded from below by supporting planes whose every error is counted.
+"""Convex functions with kinks, bounded from below by supporting planes whose every error is
+counted.
 
-A function is read off its CVXPY expression as terms: norms, absolute values, maxima, squares and Huber's
-function, each of an affine function of the variable and of the outputs of terms before it. A slope for every
-term gives a plane below the function (page on solving, Theorem E): no solver is believed, because any slopes
-of the right size do.
+A function is read off its CVXPY expression as terms: norms, absolute values, maxima, squares and
+Huber's function, each of an affine function of the variable and of the outputs of terms before it.
+A slope for every term gives a plane below the function (page on solving, Theorem E): no solver is
+believed, because any slopes of the right size do.
 """
 
 from __future__ import annotations
@@ -134,7 +135,9 @@ class _NestedWalk(AffineWalk):
 
 
 def _number(value: Any, e: Any) -> float:
-    """A public number that an atom takes beside its argument. Raises ProgramError for one of the data."""
+    """A public number that an atom takes beside its argument. Raises ProgramError for one of the
+    data.
+    """
     if isinstance(value, cp.Expression) and (value.parameters() or not value.is_constant()):
         raise ProgramError(f"a number of {kind_of(e)} depends on data: state it as a setting")
     return float(np.ravel(getattr(value, "value", value))[0])
@@ -159,7 +162,9 @@ def _summed(entries: Affine, groups: Index, share: float) -> Affine:
     value = entries.value * share
     longest = int(np.max(np.bincount(groups, minlength=1)))
     count = entries.count + longest + rounded
-    return merged(size, groups[entries.row], entries.col, entries.datum, value, np.abs(value), count)
+    return merged(
+        size, groups[entries.row], entries.col, entries.datum, value, np.abs(value), count
+    )
 
 
 class SupportedFunction:
@@ -210,7 +215,10 @@ class SupportedFunction:
         return self._without_data
 
     def _loaded(self, data: Mapping[str, Any], factor: float) -> LoadedFunction:
-        parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.parameters]
+        parts = [
+            np.ravel(np.asarray(data[name], dtype=np.float64), order="F")
+            for name in self.parameters
+        ]
         vector = np.concatenate([np.ones(1), *parts])
         terms = [LoadedTerm(term, self.dimension, self.columns, vector) for term in self.terms]
         outer = LoadedAffine(self.outer, self.columns, vector, factor)
@@ -244,7 +252,9 @@ class LoadedAffine:
         self.tallest = int(np.max(np.bincount(column, minlength=1)))
 
     def forward(self, v: Array, error: Array) -> tuple[Array, Array]:
-        """``A v + b`` (rows,), and a bound of its distance to that of any columns within ``error`` of v."""
+        """``A v + b`` (rows,), and a bound of its distance to that of any columns within ``error``
+        of v.
+        """
         value = np.asarray(self.A @ v + self.b, dtype=np.float64)
         size = self.M @ np.abs(v) + self.c
         moved = np.asarray(self.M @ error, dtype=np.float64)
@@ -283,7 +293,8 @@ class LoadedTerm:
         self.n_outputs = term.outputs
         self.matrix = LoadedAffine(term.argument, columns, data)
         self.kink = term.kind in ("abs", "norm", "max")
-        # an argument that holds outputs of other terms may be raised (1) or lowered (-1) by them alone
+        # an argument that holds outputs of other terms may be raised (1) or lowered (-1) by them
+        # alone
         inner = self.matrix.A[:, dimension:]
         self.direction = np.sign(np.asarray(inner.sum(axis=1)).ravel())
         self.alone = inner.nnz == 0
@@ -308,7 +319,9 @@ class LoadedTerm:
         return self.norm(error) + _TINY * math.sqrt(len(error))
 
     def value(self, a: Array, error: Array) -> tuple[Array, Array]:
-        """The outputs at an argument, and a bound of their distance to those of any within ``error``."""
+        """The outputs at an argument, and a bound of their distance to those of any within
+        ``error``.
+        """
         size = np.abs(a) + error
         if self.kink:
             value = self._largest(a) if self.kind == "max" else self.norm(a)
@@ -323,7 +336,8 @@ class LoadedTerm:
     def unit_slope(self, v: Array) -> Array:
         """The point (rows,) next to ``v`` among the slopes that a kink has: a ball or simplexes.
 
-        A slope on an argument that holds outputs of other terms keeps the sign in which these may act.
+        A slope on an argument that holds outputs of other terms keeps the sign in which these may
+        act.
         """
         v = np.where(np.isfinite(v), v, 0.0)
         if self.kind == "max":
@@ -342,14 +356,18 @@ class LoadedTerm:
         return np.where(total[self.group] > 0, u / divisor[self.group], even[self.group])
 
     def support(self, a: Array, error: Array, u: Array | None) -> tuple[Array, Array, Array]:
-        """Slope (rows,) per unit of an output's coefficient, its error, and what it leaves out (outputs,).
+        """Slope (rows,) per unit of an output's coefficient, its error, and what it leaves out
+        (outputs,).
 
-        ``a`` is the argument, known within ``error``. A kink takes ``u``, a result of :meth:`unit_slope`.
+        ``a`` is the argument, known within ``error``. A kink takes ``u``, a result of
+        :meth:`unit_slope`.
         """
         if not self.kink:
             # the tangent at a point that may act in the direction of the outputs inside
             near = np.where(self.direction * a < 0, 0.0, a)
-            slope = 2 * near if self.kind == "square" else 2 * np.clip(near, -self.bound, self.bound)
+            slope = (
+                2 * near if self.kind == "square" else 2 * np.clip(near, -self.bound, self.bound)
+            )
             return slope, np.zeros_like(a), ((np.abs(a - near) + error) ** 2 + _TINY) * UP
         assert u is not None
         value = self._largest(a) if self.kind == "max" else self.norm(a)
@@ -361,11 +379,15 @@ class LoadedTerm:
             self._sharpen(a, error, u, slope_error, left_out)
         return u, slope_error, left_out * UP
 
-    def _sharpen(self, a: Array, error: Array, u: Array, slope_error: Array, left_out: Array) -> None:
-        """Where the exact slope is known near u the plane of that is meant, and nothing is left out.
+    def _sharpen(
+        self, a: Array, error: Array, u: Array, slope_error: Array, left_out: Array
+    ) -> None:
+        """Where the exact slope is known near u the plane of that is meant, and nothing is left
+        out.
 
-        An absolute value off 0 by more than its error has its sign as the only slope. A norm has the exact
-        direction, within ``2 ||error|| / ||a||`` of the computed one, and u is within its distance of that.
+        An absolute value off 0 by more than its error has its sign as the only slope. A norm has
+        the exact direction, within ``2 ||error|| / ||a||`` of the computed one, and u is within its
+        distance of that.
         """
         if self.kind == "abs":
             left_out[(np.abs(a) > error) & (u == np.sign(a))] = 0.0
@@ -402,7 +424,9 @@ class Plane(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoadedFunction:
-    """A :class:`SupportedFunction` at data: values and planes below it, with bounds of all errors."""
+    """A :class:`SupportedFunction` at data: values and planes below it, with bounds of all
+    errors.
+    """
 
     dimension: int
     columns: int
@@ -411,7 +435,9 @@ class LoadedFunction:
 
     @property
     def stands_alone(self) -> bool:
-        """True if no term is of another one and none is a maximum, so that a point can stand at its kinks."""
+        """True if no term is of another one and none is a maximum, so that a point can stand at its
+        kinks.
+        """
         return all(term.kind != "max" and term.alone for term in self.terms)
 
     def coefficients(self) -> Array:
@@ -424,7 +450,9 @@ class LoadedFunction:
         return [a for a, _ in arguments]
 
     def _forward(self, x: Array, moved: Array) -> tuple[Array, Array, list[tuple[Array, Array]]]:
-        """All columns at ``x``, bounds of their errors at every point within ``moved``, and the arguments."""
+        """All columns at ``x``, bounds of their errors at every point within ``moved``, and the
+        arguments.
+        """
         values = np.concatenate([x, np.zeros(self.columns - self.dimension)])
         errors = np.concatenate([moved, np.zeros(self.columns - self.dimension)])
         arguments = []
@@ -435,7 +463,9 @@ class LoadedFunction:
         return values, errors, arguments
 
     def values(self, x: Array, moved: Array) -> tuple[Array, Array]:
-        """Values (k,) at ``x`` (d,), and bounds of their distance to those of any point within ``moved``."""
+        """Values (k,) at ``x`` (d,), and bounds of their distance to those of any point within
+        ``moved``.
+        """
         values, errors, _ = self._forward(x, moved)
         return self.outer.forward(values, errors)
 
@@ -447,13 +477,18 @@ class LoadedFunction:
             if not term.kink:
                 slopes.append(None)
             elif term.kind == "max":
-                slopes.append(term.unit_slope((a == term._largest(a)[term.group]).astype(np.float64)))
+                slopes.append(
+                    term.unit_slope((a == term._largest(a)[term.group]).astype(np.float64))
+                )
             else:
                 slopes.append(term.unit_slope(a / (term.norm(a) + _TINY)[term.group]))
         return slopes
 
-    def plane(self, x: Array, moved: Array, slopes: Sequence[Array | None], multipliers: Array) -> Plane:
-        """A plane below ``<multipliers, function>`` by Theorem E, for every point within ``moved`` of ``x``.
+    def plane(
+        self, x: Array, moved: Array, slopes: Sequence[Array | None], multipliers: Array
+    ) -> Plane:
+        """A plane below ``<multipliers, function>`` by Theorem E, for every point within ``moved``
+        of ``x``.
 
         Parameters
         ----------
@@ -462,8 +497,8 @@ class LoadedFunction:
         moved
             How far (d,) the exact point may be from it.
         slopes
-            One result of :meth:`~dp2erm_cvx.model.supports.LoadedTerm.unit_slope` for every kink, None for
-            every other term.
+            One result of :meth:`~dp2erm_cvx.model.supports.LoadedTerm.unit_slope` for every kink,
+            None for every other term.
         multipliers
             Numbers (k,) >= 0 of the values, exact.
         """
@@ -478,7 +513,10 @@ class LoadedFunction:
             slope, slope_error, beside = term.support(a, error, u)
             left_out += float(np.sum((coefficient + off) * beside))
             h = coefficient[term.group] * slope
-            h_error = off[term.group] * (np.abs(slope) + slope_error) + coefficient[term.group] * slope_error
+            h_error = (
+                off[term.group] * (np.abs(slope) + slope_error)
+                + coefficient[term.group] * slope_error
+            )
             part, part_error = term.matrix.back(h, h_error + 2 * UNIT * np.abs(h))
             pull = pull + part
             total = total + np.abs(part)
@@ -499,4 +537,6 @@ def refuse_other_values(
         own, _ = function.values(np.ravel(point), np.zeros(np.size(point)))
         apart = float(np.max(np.abs(own - theirs), initial=0.0))
         if not apart <= 1e-9 * (1.0 + float(np.max(np.abs(theirs), initial=0.0))):
-            raise DeclarationError("an expression was read as something with other values: please report it")
+            raise DeclarationError(
+                "an expression was read as something with other values: please report it"
+            )

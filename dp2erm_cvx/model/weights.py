@@ -1,4 +1,6 @@
-"""Weights that are the variable of a read problem: solved in its dual, and certified by it at any point."""
+"""Weights that are the variable of a read problem: solved in its dual, and certified by it at any
+point.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from dp2erm_cvx.weighting.solving.dual import DualProblem, DualSolution
 from dp2erm_cvx.weighting.solving.multipliers import nearest_weights
 from dp2erm_cvx.weighting.solving.separation import refuse_separated
 
-#: A residual of constraints, as a part of n, up to which nobody asks for a proof that there are no weights.
+#: A residual of constraints, as a part of n, up to which nobody asks for a proof that there are no
+#: weights.
 SMALL_RESIDUAL = 1e-9
 
 
@@ -36,8 +39,8 @@ class WeightsModel(Composite):
     steps
         Public constants of the steps that reach the public radius.
     radius
-        Public bound of ``||w_hat - w||_1`` after those steps, as they are solved for; None where none is
-        proved.
+        Public bound of ``||w_hat - w||_1`` after those steps, as they are solved for; None where
+        none is proved.
     convexity
         Strong convexity of the objective in every weight, 0 where it is not known.
     """
@@ -100,7 +103,8 @@ class WeightsModel(Composite):
     def clipped(self, point: Array) -> Array:
         """The nearest weights in their boxes, which have the sums of their blocks.
 
-        A point of a solver misses both by its own tolerance. Weights that meet their sums stay as they are.
+        A point of a solver misses both by its own tolerance. Weights that meet their sums stay as
+        they are.
         """
         inside = np.clip(point, self.low, self.cap)
         if self.dual is None or not np.all(np.isfinite(inside)):
@@ -134,7 +138,8 @@ class WeightsModel(Composite):
 
     @cached_property
     def anchor(self) -> DualSolution:
-        """Weights by Newton's method in the dual; by public steps where those are not within the radius.
+        """Weights by Newton's method in the dual; by public steps where those are not within the
+        radius.
 
         Weights 1, of which nothing is proved, where the records admit no others.
         """

@@ -1,4 +1,6 @@
-"""How far the weights of one dataset move to those of its neighbors, with what is proved about it."""
+"""How far the weights of one dataset move to those of its neighbors, with what is proved about
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,13 @@ class NeighborMovements:
     own
         These two weights, before and after, (m, 2).
     error
-        Proved bounds (m,) of the distance of S and V to those of the exact weights; infinite where nothing
-        was proved.
+        Proved bounds (m,) of the distance of S and V to those of the exact weights; infinite where
+        nothing was proved.
     certified
         Whether the weights of a neighbor (m,) are proved to be within the tolerance.
     alone
-        Whether a neighbor (m,) was solved by itself, as its program has no common steps, or they failed.
+        Whether a neighbor (m,) was solved by itself, as its program has no common steps, or they
+        failed.
     weights
         Weights (m, n), where they were asked for.
     """
@@ -96,7 +99,8 @@ def movements_of(
     index
         Numbers (m,) of the replaced records.
     chunks
-        Solutions of the neighbors: of weights where they are ``held``, else of :class:`OthersMoved`.
+        Solutions of the neighbors: of weights where they are ``held``, else of
+        :class:`OthersMoved`.
     held
         Whether weights are kept.
     """

@@ -29,17 +29,20 @@ __all__ = ["NeighborMovements", "NeighborSolutions", "Neighborhood", "Reading", 
 _CHUNK = 2**18
 #: The most weights that one chunk may hold.
 _LARGEST_CHUNK = 2 * 10**7
-#: A fast path aims below the tolerance by this factor, which its last step nearly always gains for nothing.
+#: A fast path aims below the tolerance by this factor, which its last step nearly always gains for
+#: nothing.
 _AIM = 0.1
 
 
 class Neighborhood:
-    """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
+    """The neighbors of one dataset, with what their solves share: made once, by the first that
+    asks.
 
-    Programs that are the weights of a form, separable first stages and functions of one record have steps
-    that all neighbors share; any other, and every neighbor that these steps do not certify, is solved and
-    certified by itself, and marked. Common steps are not trusted: the first solution that they certify must
-    be certified by the judge of single instances, or they are not used at all.
+    Programs that are the weights of a form, separable first stages and functions of one record have
+    steps that all neighbors share; any other, and every neighbor that these steps do not certify,
+    is solved and certified by itself, and marked. Common steps are not trusted: the first solution
+    that they certify must be certified by the judge of single instances, or they are not used at
+    all.
 
     Parameters
     ----------
@@ -59,7 +62,8 @@ class Neighborhood:
 
     @property
     def shares(self) -> bool:
-        """Whether the neighbors have common steps; without them each is solved and certified by itself.
+        """Whether the neighbors have common steps; without them each is solved and certified by
+        itself.
 
         Raises InfeasibleError where the dataset has no weights.
         """
@@ -120,12 +124,14 @@ class Neighborhood:
         tolerance: float = TOLERANCE,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[NeighborSolutions]:
-        """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a time.
+        """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a
+        time.
 
-        Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error of at most
-        ``tolerance * n``. Once ``stopped`` says so, neighbors that would each be solved alone are left with
-        an infinite bound, but for the first one. Raises DeclarationError for an invalid ``tolerance`` and for
-        replacements of other records; InfeasibleError where the base problem has no solution.
+        Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error
+        of at most ``tolerance * n``. Once ``stopped`` says so, neighbors that would each be solved
+        alone are left with an infinite bound, but for the first one. Raises DeclarationError for an
+        invalid ``tolerance`` and for replacements of other records; InfeasibleError where the base
+        problem has no solution.
         """
         if replacements.base is not self.records:
             raise DeclarationError("replacements: made for other records")
@@ -162,11 +168,15 @@ class Neighborhood:
     def _parts(
         self, replacements: Replacements, tolerance: float
     ) -> Iterator[tuple[int, Replacements, Claims]]:
-        """The number of the first of a chunk, the chunk, whose weights stay in a cache, and its claims."""
+        """The number of the first of a chunk, the chunk, whose weights stay in a cache, and its
+        claims.
+        """
         n, first = self.records.n_samples, 0
         while first < len(replacements):
             path, size = self._path, min(max(_CHUNK // n, 128), 1024)
-            if not (isinstance(path, partial) and path.func is minimize_together):  # which holds weights
+            if not (
+                isinstance(path, partial) and path.func is minimize_together
+            ):  # which holds weights
                 size = max(min(size, _LARGEST_CHUNK // n), 1)
             part = replacements.take(first, first + size)
             fast = Claims.nothing(part) if path is None else path(part, _AIM * tolerance * n)
@@ -181,7 +191,9 @@ class Neighborhood:
     def _alone(self, part: Replacements, k: int, tolerance: float) -> tuple[Array, float, int]:
         """Weights (n,) of neighbor k, their l1 radius, and iterations."""
         try:
-            solution = solve(self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False)
+            solution = solve(
+                self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False
+            )
         except InfeasibleError:
             return np.full(part.base.n_samples, np.nan), np.inf, 0
         if solution.substituted:
@@ -190,7 +202,9 @@ class Neighborhood:
 
 
 def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
-    """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types only."""
+    """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types
+    only.
+    """
     program, model = instance.program, instance.model
     assert isinstance(program, FirstStage)
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
@@ -209,8 +223,12 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     return partial(minimize_together, batch) if batch.usable else None
 
 
-def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, goal: float) -> Claims:
-    """Weights ``n f_i / sum f`` with f_i a function of record i, ``base`` (n,): one replaced f each."""
+def _closed_form(
+    program: ClosedFormWeights, base: Array, part: Replacements, goal: float
+) -> Claims:
+    """Weights ``n f_i / sum f`` with f_i a function of record i, ``base`` (n,): one replaced f
+    each.
+    """
     m, n = len(part), len(base)
     weights = np.tile(base, (m, 1))
     new = program.unnormalized(part.records())
@@ -219,12 +237,15 @@ def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, go
     weights /= largest
     total = weights.sum(axis=1)
     weights *= (n / total)[:, None]
-    # f is exact by declaration, but may round differently when other records are asked for along with it
+    # f is exact by declaration, but may round differently when other records are asked for along
+    # with it
     radius, points = np.full(m, 1e-11 * n), (2 * n / total)[:, None]
     return Claims.held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
 
 
-def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:
+def _confirmed(
+    program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float
+) -> bool:
     """True if the judge of single instances agrees on the solution that the fast path certified."""
     instance, point = program.instance(part.neighbor(k)), fast.points[k]
     model = instance.composite

@@ -1,4 +1,6 @@
-"""Neighbors of a model that is a sum over rows: gradients and bounds of many points, steps, certificates."""
+"""Neighbors of a model that is a sum over rows: gradients and bounds of many points, steps,
+certificates.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,12 @@ from dp2erm_cvx.program.stage import RowNeighbors
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Members(Batch):
-    """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
+    """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m,
+    d).
 
-    ``target`` is (m, d); ``spread`` (m,) bounds the norms of all rows, ``reach`` (m,) those in the metric of
-    the base Hessian H; a neighbor's Hessian at the base solution is at least ``least`` (m,) times H.
+    ``target`` is (m, d); ``spread`` (m,) bounds the norms of all rows, ``reach`` (m,) those in the
+    metric of the base Hessian H; a neighbor's Hessian at the base solution is at least ``least``
+    (m,) times H.
     """
 
     old: Array
@@ -47,7 +51,9 @@ class Members(Batch):
 
 
 class _Metric:
-    """The Hessian of the base model at its solution: preconditioner, and yardstick of every neighbor."""
+    """The Hessian of the base model at its solution: preconditioner, and yardstick of every
+    neighbor.
+    """
 
     def __init__(self, model: Composite, point: Array) -> None:
         values, self.vectors = np.linalg.eigh(model.hessian(point))
@@ -69,7 +75,8 @@ class _Metric:
 
 
 class RowBatch:
-    """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the base model.
+    """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the
+    base model.
 
     f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2.
 
@@ -98,14 +105,18 @@ class RowBatch:
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.metric = _Metric(model, point)
         #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
-        self.reach, self.longest, self.first, self.second = self.shared.extent(self.metric.inverse_root)
+        self.reach, self.longest, self.first, self.second = self.shared.extent(
+            self.metric.inverse_root
+        )
         with np.errstate(all="ignore"):  # what overflows is not usable
             moment, _ = self.shared.sums(point[None, :], np.array([-1]))
         self.base_moment = moment[0]
 
     @staticmethod
     def knows(model: MarginModel) -> bool:
-        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or box."""
+        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or
+        box.
+        """
         if not isinstance(model.loss, Curve) or not isinstance(model.weight, LogWeight):
             return False
         if (
@@ -152,7 +163,9 @@ class RowBatch:
         return self.terms.own(np.broadcast_to(self.point, rows.shape), rows)[0]
 
     def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
-        """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,) each."""
+        """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,)
+        each.
+        """
         return self.terms.own(V, members.rows)[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
@@ -162,18 +175,24 @@ class RowBatch:
         steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
         first, second = self.first + length, self.second + length**2
         # a loss without a form in exp(-s) takes its margin from there
-        margin = 1.1 * steep * ((dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first)
+        margin = (
+            1.1 * steep * ((dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first)
+        )
         terms = margin + (8 * UNIT + self.shared.sum_error()) * slope * first
         linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
     def least(self, old: Array) -> Array:
-        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive."""
+        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not
+        positive.
+        """
         curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
         return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
-        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's, nearly."""
+        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's,
+        nearly.
+        """
         old = self._curvature(members.old)
         new = self._curvature(members.rows)
         return [(members.rows, new), (members.old, -old)]
@@ -184,13 +203,17 @@ class RowBatch:
 
     def smoothness(self, members: Members) -> Array:
         """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
-        steep = self.loss.largest_curvature(float(np.max(members.spread)) * self.radius * (1 + 1e-9))
+        steep = self.loss.largest_curvature(
+            float(np.max(members.spread)) * self.radius * (1 + 1e-9)
+        )
         return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
 
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
-        """Bound on the l1 error of weights by the tilt lemma: points err by ``radius``, scores by ``kappa``.
+        """Bound on the l1 error of weights by the tilt lemma: points err by ``radius``, scores by
+        ``kappa``.
 
-        What f is divided by was added up in another pass, where each f was computed anew, to the same error.
+        What f is divided by was added up in another pass, where each f was computed anew, to the
+        same error.
         """
         steep = self.terms.weight.lipschitz
         kappa = steep * np.minimum(kappa, members.spread * radius)
@@ -203,17 +226,23 @@ class RowBatch:
 
 def _plain(rows: MarginRows) -> bool:
     """True for rows without offsets and factors, of which weights are read at themselves."""
-    return rows.offset is None and rows.factor is None and rows.weight_rows is None and rows.arm is None
+    return (
+        rows.offset is None
+        and rows.factor is None
+        and rows.weight_rows is None
+        and rows.arm is None
+    )
 
 
 _MAX_SWEEPS = 24
 
 
 def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
-    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
+    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a
+    member.
 
-    By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved for along
-    with the point. Weights are made, and read, in one more pass over the records.
+    By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved
+    for along with the point. Weights are made, and read, in one more pass over the records.
     """
     members, m = batch.members(replaced), len(replaced)
     V: Array = np.tile(batch.point, (m, 1))
@@ -264,16 +293,18 @@ def judge(
 ) -> tuple[Array, Mask]:
     """Bounds (m,) on the errors of the weights of points V (m, d), and whether rounding rules.
 
-    ``gradient + multiplier v`` is an element of the subdifferential. The error of v follows from the declared
-    ridge, or from the base Hessian H: a neighbor's is at least ``least * H`` at the base solution and falls
-    by ``exp(-c t)`` over a length t. Scores err by ``max ||z_i||`` times that, in the metric of H if less.
+    ``gradient + multiplier v`` is an element of the subdifferential. The error of v follows from
+    the declared ridge, or from the base Hessian H: a neighbor's is at least ``least * H`` at the
+    base solution and falls by ``exp(-c t)`` over a length t. Scores err by ``max ||z_i||`` times
+    that, in the metric of H if less.
     """
     metric = batch.metric
     residual: Array = gradient + multiplier[:, None] * V
     rounding = batch.rounding(V, members)
     step = np.zeros(len(V))
     if np.isfinite(batch.radius):
-        # a point of the sphere is one only up to rounding: the bounds are about the exact one next to it
+        # a point of the sphere is one only up to rounding: the bounds are about the exact one next
+        # to it
         step = np.where(norms(V) >= batch.radius * (1 - 1e-9), 16 * UNIT * batch.radius, 0.0)
         curvature = batch.smoothness(members) + multiplier
         rounding = rounding + curvature * step + 8 * UNIT * multiplier * batch.radius
@@ -288,7 +319,9 @@ def judge(
             radius = np.minimum(radius, size / batch.ridge)
         along = share * np.exp(-c * radius)
         energy = (metric.lengths(residual) + rounding / np.sqrt(metric.values[0])) / along
-        kappa = np.where(along > 0, members.reach * energy * (1 + 1e-9) + members.spread * step, np.inf)
+        kappa = np.where(
+            along > 0, members.reach * energy * (1 + 1e-9) + members.spread * step, np.inf
+        )
         output = batch.output_radius(V, members, (radius + step) * (1 + 1e-9), kappa)
     sound = np.isfinite(output) & (members.spread * norms(V) <= LARGEST_SCORE)
     return np.where(sound, output, np.inf), norms(residual) <= rounding
@@ -299,16 +332,20 @@ _Updates = list[tuple[Array, Array, Array]]
 
 
 def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
-    """Updates from the inverse of the base Hessian plus ``shift`` (m,) I to those of the members, nearly.
+    """Updates from the inverse of the base Hessian plus ``shift`` (m,) I to those of the members,
+    nearly.
 
-    By Sherman and Morrison's formula for the record that left and the one that came, one after the other.
+    By Sherman and Morrison's formula for the record that left and the one that came, one after the
+    other.
     """
     updates: _Updates = []
     for u, c in batch.updates(members):
         solved = _applied(batch, updates, u, shift)
         scale = 1 + c * dot(u, solved)
         # an update that would leave no curvature is left out
-        updates.append((u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0)))
+        updates.append(
+            (u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0))
+        )
     return updates
 
 

@@ -1,4 +1,6 @@
-"""Neighbors of one dataset, what is asked of their weights, and passes over the rows that they share."""
+"""Neighbors of one dataset, what is asked of their weights, and passes over the rows that they
+share.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Part = Index | slice
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """m neighbors, numbered by the record ``index`` (m,) that is replaced; every field has m rows."""
+    """m neighbors, numbered by the record ``index`` (m,) that is replaced; every field has m
+    rows.
+    """
 
     index: Index
 
@@ -54,7 +58,8 @@ class Replacements:
     index
         Number of the record that is replaced, (m,) in 0..n-1.
     X
-        Its new covariates (m, p) as in ``Records.X``, with the intercept; within the bound of the domain.
+        Its new covariates (m, p) as in ``Records.X``, with the intercept; within the bound of the
+        domain.
     a
         Its new treatment (m,), 0 or 1.
 
@@ -72,7 +77,9 @@ class Replacements:
     def __post_init__(self) -> None:
         m, n, space, X = len(self.index), self.base.n_samples, self.base.space, self.X
         columns = self.base.n_features + (1 if space.intercept else 0)
-        whole = all(np.issubdtype(v.dtype, np.integer) and v.shape == (m,) for v in (self.index, self.a))
+        whole = all(
+            np.issubdtype(v.dtype, np.integer) and v.shape == (m,) for v in (self.index, self.a)
+        )
         if not (
             whole
             and X.shape == (m, columns)
@@ -81,8 +88,9 @@ class Replacements:
             and not (space.intercept and np.any(X[:, 0] != space.intercept))
         ):
             raise DeclarationError(
-                f"replacements: index must be (m,) from 0 to {n - 1}, a (m,) 0 or 1, X (m, {columns}) rows "
-                f"of norm at most {space.covariate_bound:g} that begin with the intercept, if any"
+                f"replacements: index must be (m,) from 0 to {n - 1}, a (m,) 0 or 1, X (m, "
+                f"{columns}) rows of norm at most {space.covariate_bound:g} that begin with the "
+                "intercept, if any"
             )
 
     @classmethod
@@ -109,7 +117,9 @@ class Replacements:
 
     @property
     def admitted(self) -> Mask:
-        """Whether a neighbor (m,) is one of the domain: it keeps the arm floor, and what is not protected."""
+        """Whether a neighbor (m,) is one of the domain: it keeps the arm floor, and what is not
+        protected.
+        """
         base = self.base
         universe = MappedUniverse(base.space, base.n_samples, base.n_features)
         floor = base.space.arm_floor or 0
@@ -153,17 +163,20 @@ def _n_treated(records: Records) -> int:
 
 
 class Reading(abc.ABC):
-    """Sums and maxima over the weights of a neighbor, of which records in any order make up the whole.
+    """Sums and maxima over the weights of a neighbor, of which records in any order make up the
+    whole.
 
-    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights. A reading
-    has to be picklable.
+    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights.
+    A reading has to be picklable.
     """
 
     beside: tuple[Array, ...] = ()
 
     @abc.abstractmethod
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
-        """Sums (m, s) and maxima (m, t) of weights (m, k) of some records; neither reads ``self.beside``."""
+        """Sums (m, s) and maxima (m, t) of weights (m, k) of some records; neither reads
+        ``self.beside``.
+        """
 
     def alone(self) -> Self:
         """A copy without the arrays beside it, which is sent to whoever makes the pass."""
@@ -174,12 +187,13 @@ class Reading(abc.ABC):
 
 @dataclass(frozen=True, eq=False)
 class NeighborSolutions:
-    """A chunk of m neighbors, the first of them number ``first`` among all. Private where the records are.
+    """A chunk of m neighbors, the first of them number ``first`` among all. Private where the
+    records are.
 
-    ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says whether it is
-    within ``tolerance * n``; ``by_single`` marks what was solved alone. ``values`` are the weights (m, n),
-    nan where a neighbor has no solution; or of a reading the sums (m, s), the maxima (m, t) and the weights
-    of the replaced records (m,).
+    ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says
+    whether it is within ``tolerance * n``; ``by_single`` marks what was solved alone. ``values``
+    are the weights (m, n), nan where a neighbor has no solution; or of a reading the sums (m, s),
+    the maxima (m, t) and the weights of the replaced records (m,).
     """
 
     first: int
@@ -192,7 +206,8 @@ class NeighborSolutions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Claims:
-    """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, with a ``radius`` (m,) in l1.
+    """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, with a ``radius``
+    (m,) in l1.
 
     ``weights`` makes those (., n) of a slice, ``read`` what a reading says of all.
     """
@@ -204,7 +219,9 @@ class Claims:
     read: Callable[[Reading], tuple[Array, Array, Array]]
 
     @classmethod
-    def held(cls, weights: Array, radius: Array, iterations: Index, points: Array, index: Index) -> Self:
+    def held(
+        cls, weights: Array, radius: Array, iterations: Index, points: Array, index: Index
+    ) -> Self:
         """Claims of ``weights`` (m, n) in memory; ``index`` (m,) numbers the replaced records."""
 
         def read(reading: Reading) -> tuple[Array, Array, Array]:
@@ -225,12 +242,15 @@ FastPath = Callable[[Replacements, float], Claims]
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
-#: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those of views.
+#: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those
+#: of views.
 _TALLEST = 512
 _SHORTEST = 128
-#: Larger scores are left to the solver of single instances, which shifts them before the exponential.
+#: Larger scores are left to the solver of single instances, which shifts them before the
+#: exponential.
 LARGEST_SCORE = 300.0
-#: Scores are clipped to it, so that exponentials stay finite; the judge certifies nothing where one is.
+#: Scores are clipped to it, so that exponentials stay finite; the judge certifies nothing where one
+#: is.
 CLIP = 2 * LARGEST_SCORE
 #: Numbers in the shared rows up to which they are held: 64 MB.
 _HELD = 2**23
@@ -240,7 +260,8 @@ Tiles = Callable[[Array, range], Iterator[tuple[slice, Array, Array]]]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Contributions of rows at points V (m, d): pulls at the gradient, and weights before normalization.
+    """Contributions of rows at points V (m, d): pulls at the gradient, and weights before
+    normalization.
 
     Parameters
     ----------
@@ -281,7 +302,10 @@ class SharedRows:
     def extent(self, inverse_root: Array) -> tuple[float, float, float, float]:
         """Largest norm in a metric and as it is, the sum of norms and of squares."""
         parts = np.array(self._blocks.map(partial(_extent, inverse_root=inverse_root)))
-        (reach, longest), sums = np.max(parts[:, :2], axis=0), np.sum(parts[:, 2:], axis=0) * (1 + 1e-9)
+        (reach, longest), sums = (
+            np.max(parts[:, :2], axis=0),
+            np.sum(parts[:, 2:], axis=0) * (1 + 1e-9),
+        )
         return float(reach), float(longest), float(sums[0]), float(sums[1])
 
     def sums(self, V: Array, index: Index) -> tuple[Array, Array]:
@@ -292,7 +316,9 @@ class SharedRows:
         moments, sums = zip(*self._map(partial(_swept, tiles=self._tiles(V, index))), strict=True)
         return tree_sum(moments), tree_sum(sums)
 
-    def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
+    def read(
+        self, V: Array, index: Index, own: Array, scale: Array, reading: Reading
+    ) -> tuple[Array, Array]:
         """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
         ask = partial(_read, tiles=self._tiles(V, index, own, scale))
         parts = self._map(partial(ask, reading=reading.alone()), *reading.beside)
@@ -320,7 +346,8 @@ class SharedRows:
         return (64 + self._heights()) * UNIT
 
     def _heights(self) -> int:
-        # what an addend goes through in the trees of tiles and of blocks, and beside the replaced row
+        # what an addend goes through in the trees of tiles and of blocks, and beside the replaced
+        # row
         return 2 * math.ceil(math.log2(self.n / _SHORTEST + 2)) + 4
 
 
@@ -344,7 +371,8 @@ def _tiles(
 ) -> Iterator[tuple[slice, Array, Array]]:
     """Parts of the rows Z (k, d), their pulls and unnormalized weights, (m, .) each.
 
-    The records ``index`` (m,) count nothing, or are given ``weighed[0]``, and all are scaled by the other.
+    The records ``index`` (m,) count nothing, or are given ``weighed[0]``, and all are scaled by the
+    other.
     """
     here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
     place = index[here] - numbers.start
@@ -373,8 +401,12 @@ def _swept(Z: Array, numbers: range, *, tiles: Tiles) -> tuple[Array, Array]:
     return tree_sum(moments), tree_sum(sums)
 
 
-def _read(Z: Array, numbers: range, *beside: Array, tiles: Tiles, reading: Reading) -> tuple[Array, Array]:
-    parts = [reading.of(f, *(column[part] for column in beside)) for part, _, f in tiles(Z, numbers)]
+def _read(
+    Z: Array, numbers: range, *beside: Array, tiles: Tiles, reading: Reading
+) -> tuple[Array, Array]:
+    parts = [
+        reading.of(f, *(column[part] for column in beside)) for part, _, f in tiles(Z, numbers)
+    ]
     sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
@@ -384,5 +416,8 @@ def _weights(Z: Array, numbers: range, *, tiles: Tiles) -> Array:
 
 
 def _extent(Z: Array, *, inverse_root: Array) -> tuple[float, float, float, float]:
-    length, reach = np.sqrt(dot(Z, Z)) * (1 + 1e-12), float(np.max(norms(Z @ inverse_root) * (1 + 1e-9)))
+    length, reach = (
+        np.sqrt(dot(Z, Z)) * (1 + 1e-12),
+        float(np.max(norms(Z @ inverse_root) * (1 + 1e-9))),
+    )
     return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))

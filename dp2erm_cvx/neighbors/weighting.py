@@ -13,7 +13,8 @@ from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
 
 
 def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
-    """Neighbors that are solved together in the dual; None where the form has to be solved one by one.
+    """Neighbors that are solved together in the dual; None where the form has to be solved one by
+    one.
 
     Parameters
     ----------
@@ -36,7 +37,9 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
         factor = release_factors(form, np.asarray(treated, dtype=np.float64))
         weights = factor[:, None] * found.weights
         rounding = 4.0 * UNIT * np.sum(weights, axis=1)
-        radius = np.where(np.isfinite(found.claims), factor * found.claims * (1.0 + 1e-12) + rounding, np.inf)
+        radius = np.where(
+            np.isfinite(found.claims), factor * found.claims * (1.0 + 1e-12) + rounding, np.inf
+        )
         return Claims.held(weights, radius, found.steps, found.weights, part.index)
 
     return solved

@@ -1,8 +1,8 @@
 """The paper as printed: its measures of movement, its bounds and its noise.
 
-A :class:`PrintedBound` states W1 and W2, and V <= W1. The functions named ``paper_`` and the two corollaries
-map public numbers to such a bound; none of them sees data. ``PRINTED`` says which statement is about which
-program of the library.
+A :class:`PrintedBound` states W1 and W2, and V <= W1. The functions named ``paper_`` and the two
+corollaries map public numbers to such a bound; none of them sees data. ``PRINTED`` says which
+statement is about which program of the library.
 """
 
 from dp2erm_cvx.paper.bound import BoundFamily, PrintedBound

@@ -11,7 +11,9 @@ from dp2erm_cvx.privacy import StabilityBound
 
 
 class BoundFamily(enum.StrEnum):
-    """Whose stability bound is in force: the sharp theorems, or the paper's statements as printed."""
+    """Whose stability bound is in force: the sharp theorems, or the paper's statements as
+    printed.
+    """
 
     SHARP = "sharp"
     PAPER = "paper"
@@ -38,9 +40,9 @@ class PrintedBound(StabilityBound):
     def of_computed_weights(self, error: float, n_samples: int, *, certain: bool) -> Self:
         """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
 
-        W1 counts the largest common weight twice on top of what V counts. W2 as printed counts how many
-        weights differ, which the least error makes n: it is raised only as far as keeps
-        ``V <= sqrt(2) W2``, which is what certifies a calibration by it.
+        W1 counts the largest common weight twice on top of what V counts. W2 as printed counts how
+        many weights differ, which the least error makes n: it is raised only as far as keeps ``V <=
+        sqrt(2) W2``, which is what certifies a calibration by it.
         """
         counted = super().of_computed_weights(error, n_samples, certain=certain)
         W1 = self.W1 + 4.0 * error

@@ -23,16 +23,17 @@ def calibrate_paper(
 ) -> Calibration:
     """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
 
-    With zeta the uncentered ``gradient_bound`` of the loss, lam the bound on the trace and ``W1`` and ``W2``
-    of the bound: ``gamma = 2 lam W2 / (epsilon n)``; gamma noise ``2 zeta W1 / epsilon``; Gaussian noise
-    ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))`` as printed, ``epsilon`` for ``epsilon / W1``
-    where it is ``corrected``, with ``L^2 = (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``.
+    With zeta the uncentered ``gradient_bound`` of the loss, lam the bound on the trace and ``W1``
+    and ``W2`` of the bound: ``gamma = 2 lam W2 / (epsilon n)``; gamma noise ``2 zeta W1 /
+    epsilon``; Gaussian noise ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))`` as
+    printed, ``epsilon`` for ``epsilon / W1`` where it is ``corrected``, with ``L^2 = (sqrt(p) +
+    sqrt(log 1/delta))^2 + log 1/delta``.
 
-    The printed Gaussian proof does not hold: its exponent has ``zeta^2 W1`` for ``zeta^2 W1^2``. The result
-    is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's own V if that is
-    smaller, certifies it. Raises CalibrationError where it is not (unless ``unsound_ok``, which marks it),
-    where a bound is missing or does not cover what is declared, or floating point gives out; DeclarationError
-    for an invalid argument.
+    The printed Gaussian proof does not hold: its exponent has ``zeta^2 W1`` for ``zeta^2 W1^2``.
+    The result is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's
+    own V if that is smaller, certifies it. Raises CalibrationError where it is not (unless
+    ``unsound_ok``, which marks it), where a bound is missing or does not cover what is declared, or
+    floating point gives out; DeclarationError for an invalid argument.
     """
     kind = one_of("noise", noise, Noise)
     if kind is Noise.BOX:
@@ -61,7 +62,9 @@ def calibrate_paper(
     epsilon = budget.epsilon
     for name, value in (("W1", W1), ("W2", W2)):
         if not (math.isfinite(value) and value > 0.0):
-            raise CalibrationError(f"{bound.theorem} gives {name} = {value!r}: no finite noise covers it")
+            raise CalibrationError(
+                f"{bound.theorem} gives {name} = {value!r}: no finite noise covers it"
+            )
     if kind is Noise.GAMMA:
         scale = 2.0 * zeta * W1 / epsilon
         part = "(i)"
@@ -77,7 +80,11 @@ def calibrate_paper(
         root = math.hypot(tail, math.sqrt(exponent))
         scale = zeta * W1 / epsilon * (tail + root)
     gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
-    facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": f"paper, Theorem DP_guarnatee {part}"}
+    facts = {
+        "split": 0.5,
+        "sensitivity": zeta * W1,
+        "theorem": f"paper, Theorem DP_guarnatee {part}",
+    }
     usable = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), **facts)
     V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
     calibration = replace(usable, V=V)
@@ -86,8 +93,8 @@ def calibrate_paper(
         return calibration
     if not unsound_ok:
         raise CalibrationError(
-            f"{calibration.theorem}: its {kind.value} noise is not certified at epsilon = {epsilon:g}: "
-            f"delta {proven:.3g} is proven, {calibration.delta:.3g} is declared; "
-            "use the corrected or the sharp calibration"
+            f"{calibration.theorem}: its {kind.value} noise is not certified at epsilon = "
+            f"{epsilon:g}: delta {proven:.3g} is proven, {calibration.delta:.3g} is declared; use "
+            "the corrected or the sharp calibration"
         )
     return replace(calibration, private=False, delta=proven)

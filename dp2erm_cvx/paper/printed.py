@@ -23,8 +23,8 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.trust import is_of_library
 
-#: From a program whose settings are known and its universe to the bound that the paper prints. It raises
-#: CalibrationError where the paper says nothing of the settings or of the universe.
+#: From a program whose settings are known and its universe to the bound that the paper prints. It
+#: raises CalibrationError where the paper says nothing of the settings or of the universe.
 Statement = Callable[[Any, MappedUniverse], PrintedBound]
 
 
@@ -51,7 +51,9 @@ def printed_randomized_trial(program: Any, universe: MappedUniverse) -> PrintedB
 def printed_logistic_propensity(program: Any, universe: MappedUniverse) -> PrintedBound:
     """The proposition on estimated regression parameters, for weights that are not trimmed."""
     if math.isfinite(program.log_weight.cap):
-        raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
+        raise CalibrationError(
+            "the paper's bound for a logistic propensity is for untrimmed weights"
+        )
     row_bound = program.row_bound(universe.space)
     radius = program.ball(universe.space)
     return paper_ipw_logistic(universe.n_samples, row_bound, program.mu, radius)
@@ -71,8 +73,8 @@ def printed_entropy_balancing(program: Any, universe: MappedUniverse) -> Printed
 def printed_kernel_balancing(program: Any, universe: MappedUniverse) -> PrintedBound:
     """The proposition on MMD weights.
 
-    Raises CalibrationError where an arm may be too small for its half of the weight as well: to fail on a
-    small arm would depend on the data.
+    Raises CalibrationError where an arm may be too small for its half of the weight as well: to
+    fail on a small arm would depend on the data.
     """
     n = universe.n_samples
     space = universe.space
@@ -102,7 +104,9 @@ PRINTED: Mapping[str, Statement] = MappingProxyType(
 
 
 def in_paper(program: FirstStage) -> bool:
-    """Whether the paper makes a statement about a program; about one that an author wrote it makes none."""
+    """Whether the paper makes a statement about a program; about one that an author wrote it makes
+    none.
+    """
     return program.name in PRINTED and is_of_library(program)
 
 
@@ -130,11 +134,15 @@ def printed_bound(program: FirstStage, universe: MappedUniverse) -> PrintedBound
 
 
 def usable_bound(program: FirstStage, universe: MappedUniverse) -> PrintedBound:
-    """The smaller of the paper's statement and its universal corollary; raises as :func:`printed_bound`."""
+    """The smaller of the paper's statement and its universal corollary; raises as
+    :func:`printed_bound`.
+    """
     return usable(universe.n_samples, printed_bound(program, universe))
 
 
-def bound_of_family(program: FirstStage, universe: MappedUniverse, family: BoundFamily) -> StabilityBound:
+def bound_of_family(
+    program: FirstStage, universe: MappedUniverse, family: BoundFamily
+) -> StabilityBound:
     """The bound of a program by the theorems of this package, or by the paper's statement.
 
     Raises CalibrationError where no theorem of the family covers the program or its domain.

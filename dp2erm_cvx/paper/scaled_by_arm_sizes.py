@@ -19,16 +19,18 @@ from dp2erm_cvx.stability.base import (
 def entropy_balancing_paper_scaling(
     n: int, ridge: float, arm_floor: int | None, radius: float = math.inf, refined: bool = True
 ) -> StabilityBound:
-    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4'); treatment flips are covered.
+    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4'); treatment flips are
+    covered.
 
-    With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i|| <= 1``, the dual
-    minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2) ||lam||^2`` over ``||lam|| <=
-    radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
+    With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i|| <=
+    1``, the dual minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2)
+    ||lam||^2`` over ``||lam|| <= radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum
+    ``n``.
 
-    ``arm_floor`` is public, at most n/2, and holds in every dataset of the universe (a norm bound read off
-    the data is not covered: ridge and ball do not scale with the rows). ``refined`` takes the smaller of the
-    stated bound, which can exceed the printed one, and a refinement. Raises CalibrationError without a floor
-    and for ``ridge = 0``, DeclarationError for an invalid number.
+    ``arm_floor`` is public, at most n/2, and holds in every dataset of the universe (a norm bound
+    read off the data is not covered: ridge and ball do not scale with the rows). ``refined`` takes
+    the smaller of the stated bound, which can exceed the printed one, and a refinement. Raises
+    CalibrationError without a floor and for ``ridge = 0``, DeclarationError for an invalid number.
     """
     n = whole_number("n", n, at_least=2)
     floor = declared_floor(n, arm_floor)

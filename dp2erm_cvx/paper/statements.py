@@ -22,9 +22,9 @@ from dp2erm_cvx.stability.base import (
 def fixed_weights(n: int, w_max: float) -> PrintedBound:
     """Bound for weights that depend on no record at all (corollary on data-independent weights).
 
-    ``W1 = 2 w_max`` and ``W2 = sqrt(2) w_max``; ``V = W1``, attained. ``w_max`` in [1, n] is the largest of
-    the weights, of sum ``n``. A weight that is a function of its own record is *not* fixed. Raises
-    DeclarationError.
+    ``W1 = 2 w_max`` and ``W2 = sqrt(2) w_max``; ``V = W1``, attained. ``w_max`` in [1, n] is the
+    largest of the weights, of sum ``n``. A weight that is a function of its own record is *not*
+    fixed. Raises DeclarationError.
     """
     n = whole_number("n", n, at_least=2)
     largest = outward(min(float(n), public_number("w_max", w_max, at_least=1.0)))
@@ -42,8 +42,8 @@ def fixed_weights(n: int, w_max: float) -> PrintedBound:
 def universal_corollary(n: int, w_max: float = math.inf) -> PrintedBound:
     """Bound for any nonnegative weights of sum ``n``, none above ``w_max`` (universal corollary).
 
-    ``W1 = 2 n + 2 min(w_max, n)`` and ``W2 = sqrt(2 n min(w_max, n) (1 + n))``; ``V = W1``. ``w_max`` >= 1 is
-    public and holds for every dataset of the universe. Raises DeclarationError.
+    ``W1 = 2 n + 2 min(w_max, n)`` and ``W2 = sqrt(2 n min(w_max, n) (1 + n))``; ``V = W1``.
+    ``w_max`` >= 1 is public and holds for every dataset of the universe. Raises DeclarationError.
     """
     n = whole_number("n", n, at_least=2)
     largest = min(float(n), public_number("w_max", w_max, at_least=1.0, infinite=True))
@@ -70,9 +70,9 @@ def _from_norm_bound(
 ) -> PrintedBound:
     """A printed bound ``||w - w'||_2 <= norm_bound`` on weights of at most ``w_max``, as it stands.
 
-    ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``; ``V = W1``.
-    Where all common records move in one direction ``||w - w'||_1 = 2 |w_j - w'_j| <= 2 norm_bound``, as both
-    sums are ``n``.
+    ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``; ``V
+    = W1``. Where all common records move in one direction ``||w - w'||_1 = 2 |w_j - w'_j| <= 2
+    norm_bound``, as both sums are ``n``.
     """
     if math.isnan(norm_bound):  # 0 times an overflow
         norm_bound = math.inf
@@ -92,7 +92,9 @@ def _from_norm_bound(
 
 
 def usable(n: int, printed: PrintedBound) -> PrintedBound:
-    """The smaller of a printed bound and the universal corollary, entry by entry; its name says which."""
+    """The smaller of a printed bound and the universal corollary, entry by entry; its name says
+    which.
+    """
     # the largest weight before its rounding, which the corollary rounds once
     universal = universal_corollary(n, max(1.0, printed.w_max / (1.0 + ROUNDING)))
     W1, W2, theorem = min(printed.W1, universal.W1), min(printed.W2, universal.W2), printed.theorem
@@ -107,10 +109,11 @@ def _exponential(exponent: float) -> float:
 
 
 def paper_randomized_trial(n: int, propensity: float) -> PrintedBound:
-    """Printed bound for a trial with known treatment probability (proposition on randomized trials).
+    """Printed bound for a trial with known treatment probability (proposition on randomized
+    trials).
 
-    ``||w - w'||_2 <= sqrt(2) |p_1 - p_0| / min(p_0, p_1) * n / (n - 1)``; the common weights move together.
-    ``propensity`` = p_1 in (0, 1). Raises DeclarationError.
+    ``||w - w'||_2 <= sqrt(2) |p_1 - p_0| / min(p_0, p_1) * n / (n - 1)``; the common weights move
+    together. ``propensity`` = p_1 in (0, 1). Raises DeclarationError.
     """
     n = whole_number("n", n, at_least=2)
     p = public_number("propensity", propensity, above=0.0)
@@ -127,11 +130,13 @@ def paper_randomized_trial(n: int, propensity: float) -> PrintedBound:
     )
 
 
-def paper_known_coefficient(n: int, covariate_bound: float, coefficient_norm: float) -> PrintedBound:
+def paper_known_coefficient(
+    n: int, covariate_bound: float, coefficient_norm: float
+) -> PrintedBound:
     """Printed bound for a public logistic coefficient (proposition on known regression parameters).
 
-    ``||w - w'||_2 <= sqrt(2) exp(M R)``; the common weights move together. ``covariate_bound`` = M > 0 in the
-    units of x, ``coefficient_norm`` = R >= 0 in their inverse. Raises DeclarationError.
+    ``||w - w'||_2 <= sqrt(2) exp(M R)``; the common weights move together. ``covariate_bound`` = M
+    > 0 in the units of x, ``coefficient_norm`` = R >= 0 in their inverse. Raises DeclarationError.
     """
     bound = public_number("covariate_bound", covariate_bound, above=0.0)
     norm = public_number("coefficient_norm", coefficient_norm, at_least=0.0)
@@ -149,10 +154,10 @@ def paper_known_coefficient(n: int, covariate_bound: float, coefficient_norm: fl
 def paper_ipw_logistic(n: int, covariate_bound: float, ridge: float, radius: float) -> PrintedBound:
     """Printed bound for an estimated logistic propensity (proposition on estimated parameters).
 
-    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``, d = min(R, M/(2 rho)) and rho
-    the ``ridge``; M is the ``covariate_bound``, R the ``radius`` (``inf`` leaves the universal corollary).
-    The program is that of ``ipw_logistic``, untrimmed; treatment flips are covered. Raises DeclarationError
-    for an invalid number and CalibrationError for ``ridge = 0``.
+    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``, d = min(R, M/(2
+    rho)) and rho the ``ridge``; M is the ``covariate_bound``, R the ``radius`` (``inf`` leaves the
+    universal corollary). The program is that of ``ipw_logistic``, untrimmed; treatment flips are
+    covered. Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
     n = whole_number("n", n, at_least=2)
     M = public_number("covariate_bound", covariate_bound, above=0.0)
@@ -164,21 +169,24 @@ def paper_ipw_logistic(n: int, covariate_bound: float, ridge: float, radius: flo
     norm_bound = 4.0 * (M / rho * M) * overlap
     norm_bound += 2.0 * (M * delta) * growth * (1.0 + (1.0 + growth) / (2.0 * n))
     assumptions = f"covariate norm at most {M:g}", EXACT
-    return _from_norm_bound(n, norm_bound, overlap, "proposition on estimated parameters", assumptions)
+    return _from_norm_bound(
+        n, norm_bound, overlap, "proposition on estimated parameters", assumptions
+    )
 
 
 def paper_entropy_balancing(
     n: int, ridge: float, radius: float, arm_floor: int | None, base_measure_ratio: float = 1.0
 ) -> PrintedBound:
-    """Printed bound for entropy balancing with the paper's scaling (theorem on the stability of EBW).
+    """Printed bound for entropy balancing with the paper's scaling (theorem on the stability of
+    EBW).
 
-    ``||w - w'||_2 <= 2 r e (sqrt(2) + r e)/(rho sqrt(n)) + 2 R r^2 e^2/rho + 2 sqrt(2) r d exp(2 d)``, where
-    e = exp(2R), d = min(R, (1 + sqrt(2))/rho), rho the ``ridge`` and r >= 1 the ``base_measure_ratio``,
-    largest over smallest value of the public base measure. The rows are ``b_i = (n / n_a) e_a (x) g(x_i)``,
-    ``||g|| <= arm_floor / n``, so that ``||b|| <= 1`` on every dataset of the universe; the target is
-    ``(gbar, gbar)``. R > 0 is the ``radius`` of the dual. Treatment flips within the universe are covered.
-    Raises CalibrationError without an arm floor and for ``ridge = 0``, DeclarationError for an invalid
-    number.
+    ``||w - w'||_2 <= 2 r e (sqrt(2) + r e)/(rho sqrt(n)) + 2 R r^2 e^2/rho + 2 sqrt(2) r d exp(2
+    d)``, where e = exp(2R), d = min(R, (1 + sqrt(2))/rho), rho the ``ridge`` and r >= 1 the
+    ``base_measure_ratio``, largest over smallest value of the public base measure. The rows are
+    ``b_i = (n / n_a) e_a (x) g(x_i)``, ``||g|| <= arm_floor / n``, so that ``||b|| <= 1`` on every
+    dataset of the universe; the target is ``(gbar, gbar)``. R > 0 is the ``radius`` of the dual.
+    Treatment flips within the universe are covered. Raises CalibrationError without an arm floor
+    and for ``ridge = 0``, DeclarationError for an invalid number.
     """
     n = whole_number("n", n, at_least=2)
     floor = declared_floor(n, arm_floor)
@@ -201,21 +209,23 @@ def paper_kernel_balancing(
     weight_cap: float,
     relation: Neighboring = Neighboring.REPLACE_ONE_KEEP_TREATMENT,
 ) -> PrintedBound:
-    """Printed bound for three-way MMD weights (proposition on MMD) of at most ``weight_cap`` = R >= 1.
+    """Printed bound for three-way MMD weights (proposition on MMD) of at most ``weight_cap`` = R >=
+    1.
 
     ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge`` for the program ``mmd``, whose own ridge is n
-    times smaller; the cap may bind. The feasible set depends on the treatments, so the neighbor must keep its
-    treatment; otherwise the statement is false: as the ridge grows the bound tends to 0 and the movement does
-    not. Raises CalibrationError for such a relation and for ``ridge = 0``, DeclarationError for an invalid
-    number.
+    times smaller; the cap may bind. The feasible set depends on the treatments, so the neighbor
+    must keep its treatment; otherwise the statement is false: as the ridge grows the bound tends to
+    0 and the movement does not. Raises CalibrationError for such a relation and for ``ridge = 0``,
+    DeclarationError for an invalid number.
     """
     C = public_number("kernel_bound", kernel_bound, above=0.0)
     mu = positive_ridge(ridge)
     cap = public_number("weight_cap", weight_cap, at_least=1.0, infinite=True)
     if one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE:
         raise CalibrationError(
-            f"the paper's MMD proposition is false under {Neighboring.REPLACE_ONE.value}: with 100 records a "
-            "change of treatment moves the weights by 0.7205 where it allows 0.0699; use the sharp bound"
+            f"the paper's MMD proposition is false under {Neighboring.REPLACE_ONE.value}: with 100 "
+            "records a change of treatment moves the weights by 0.7205 where it allows 0.0699; "
+            "use the sharp bound"
         )
     assumptions = f"kernel at most {C:g} in absolute value", f"every weight at most {cap:g}", EXACT
     norm_bound = 2.0 * math.sqrt(2.0) * (cap + 1.0) * (C / mu) * n

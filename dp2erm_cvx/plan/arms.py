@@ -1,4 +1,6 @@
-"""Effects of a treatment of more than two arms: settings, what is refused, and what nuisances leave."""
+"""Effects of a treatment of more than two arms: settings, what is refused, and what nuisances
+leave.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,23 @@ from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.score import ArmScores, AverageScore
 
-#: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
-#: of what center and propensity leave.
+#: The step that releases the mean of the covariates which regressions by arm are averaged at, and
+#: its share of what center and propensity leave.
 AVERAGE, AVERAGE_SHARE = "average", 0.15
-#: M_r over standard deviations of residuals, but for what the ridge does: of least predicted error, with
-#: what M_r cuts off an exponential tail.
+#: M_r over standard deviations of residuals, but for what the ridge does: of least predicted error,
+#: with what M_r cuts off an exponential tail.
 REACHES = (2.0, 2.5, 3.0, 3.5)
-#: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as long
-#: there as without it where outcomes are linear, and it saves bias where they are not (measured).
+#: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as
+#: long there as without it where outcomes are linear, and it saves bias where they are not
+#: (measured).
 FEW = 1600.0
 
 
-def arms_rule(study: DeclaredEffect, epsilon: float, planned: EffectSettings | None = None) -> EffectSettings:
-    """The settings of several arms where nothing is declared, of the least predicted error of a contrast.
+def arms_rule(
+    study: DeclaredEffect, epsilon: float, planned: EffectSettings | None = None
+) -> EffectSettings:
+    """The settings of several arms where nothing is declared, of the least predicted error of a
+    contrast.
 
     Shares, rows and the kind of propensity are those of ``planned`` settings, if any.
     """
@@ -40,7 +46,8 @@ def arms_rule(study: DeclaredEffect, epsilon: float, planned: EffectSettings | N
     rule = effect_rule(study, epsilon, 1.0 / n_arms, known=bool(shares), planned=planned)
     total = universe.mass * universe.n_samples * epsilon
     rate = max(0.02, min(0.1, 40.0 * n_arms / total))
-    # lines of outcomes of two values are not unbent, so that they can be averaged: their loss hardly bends
+    # lines of outcomes of two values are not unbent, so that they can be averaged: their loss
+    # hardly bends
     rule = replace(
         rule,
         arms=Arms.ALIKE,
@@ -82,7 +89,9 @@ def arms_rule(study: DeclaredEffect, epsilon: float, planned: EffectSettings | N
     return min(tried, key=lambda pair: arms_error(study, pair[0], epsilon) + pair[1] ** 2)[0]
 
 
-def _clipped(study: DeclaredEffect, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
+def _clipped(
+    study: DeclaredEffect, settings: EffectSettings, total: float, reach: float
+) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
     B is M_r at equal shares of the arms, twice that where probabilities vary.
@@ -97,7 +106,9 @@ def _clipped(study: DeclaredEffect, settings: EffectSettings, total: float, reac
 
 
 def _room(study: DeclaredEffect, fit: RidgeFit, shares: tuple[float, ...]) -> tuple[float, float]:
-    """The standard deviation of residuals with the noise of an intercept, and what the ridge takes off it."""
+    """The standard deviation of residuals with the noise of an intercept, and what the ridge takes
+    off it.
+    """
     curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
     half = 0.5 * study.universe.domain.outcome_bound
     noise = fit.noise / (fit.n_samples * curvature)
@@ -118,7 +129,9 @@ def _planned_fit(
 
 
 def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) -> float:
-    """The mean squared error of a contrast of the smallest arm and another one, at ``total`` epsilon."""
+    """The mean squared error of a contrast of the smallest arm and another one, at ``total``
+    epsilon.
+    """
     sigma, n_arms, norm = study.scale, len(study.universe.domain.arms), settings.norm_bound
     declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
     fit, all_shares = _planned_fit(study, settings, total)
@@ -141,7 +154,9 @@ def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) ->
     times = math.sqrt(2.0) * (1.0 - rate) if by_arm else 1.0
     residuals = sigma**2 + p * noise**2 + (still * sigma) ** 2 + 0.5 * varying**2
     reach = settings.score_bound / n_arms / rate
-    scale = ArmScores.price * 2.0 * reach / (n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total)
+    scale = (
+        ArmScores.price * 2.0 * reach / (n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total)
+    )
     sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 4.0 * MARGIN * reach * scale) / n
     bias = away * (times * max(LEFT * remains, still) * sigma + (1.0 - rate) * varying)
     return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
@@ -152,7 +167,10 @@ def check_arms(study: DeclaredEffect) -> None:
     domain, settings = study.universe.domain, study.settings
     assert domain.codebook is not None
     for declared, instead in (
-        (study.estimand != AverageScore.estimand, f"estimand = {brief(study.estimand)}: take 'ate'"),
+        (
+            study.estimand != AverageScore.estimand,
+            f"estimand = {brief(study.estimand)}: take 'ate'",
+        ),
         (domain.groups, "by: leave it out, or declare where"),
         (domain.sampling is not None, "sampling_weights: leave them out"),
         (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),
@@ -165,7 +183,11 @@ def check_arms(study: DeclaredEffect) -> None:
         (settings.propensity == "logistic", "propensity = 'logistic': take 'multinomial'"),
     ):
         if declared:
-            raise DeclarationError(f"{instead}; it is not known for a treatment of {len(domain.arms)} levels")
+            raise DeclarationError(
+                f"{instead}; it is not known for a treatment of {len(domain.arms)} levels"
+            )
     rates = domain.codebook.treatment.rates
-    if (rates and settings.propensity != rates) or (not rates and isinstance(settings.propensity, tuple)):
+    if (rates and settings.propensity != rates) or (
+        not rates and isinstance(settings.propensity, tuple)
+    ):
         raise DeclarationError("propensity: rates of the levels are declared in [treatment]")

@@ -58,7 +58,9 @@ class DeclaredEffect(DeclaredQuestion, Protocol):
 
     @property
     def scale(self) -> float:
-        """Standard deviation of residuals in units of the outcome: declared, released before, or a guess."""
+        """Standard deviation of residuals in units of the outcome: declared, released before, or a
+        guess.
+        """
 
     @property
     def declares_scale(self) -> bool:

@@ -26,7 +26,13 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.steps.covariates import CovariateMean, DifferenceSquare, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
-from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
+from dp2erm_cvx.steps.nuisances import (
+    ArmNuisances,
+    Confounding,
+    LinearNuisances,
+    Nuisances,
+    TwoValues,
+)
 from dp2erm_cvx.steps.outcome_scale import OutcomeScale
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import (
@@ -42,8 +48,9 @@ from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weighted_residuals import WEIGHTED_SUM, ResidualSquares
 
-#: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such
-#: residuals are longer on one side, so that what is cut is a bias, and noise soon hides none of it.
+#: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts
+#: them: such residuals are longer on one side, so that what is cut is a bias, and noise soon hides
+#: none of it.
 _EVENT_REACH = 0.03
 #: Level of the interval that an error is predicted from, and the normal quantile of that level.
 _LEVEL, _NORMAL = 0.95, 1.96
@@ -80,8 +87,8 @@ class EffectStudy(Pipeline):
     universe, budget, noise, arithmetic, numerical_share, before
         As in :class:`~dp2erm_cvx.plan.Pipeline`.
     estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, weights
-        As in :class:`~dp2erm_cvx.estimators.PrivateEffect`. Predictions of bias and the interval rest on the
-        third to the fifth.
+        As in :class:`~dp2erm_cvx.estimators.PrivateEffect`. Predictions of bias and the interval
+        rest on the third to the fifth.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
@@ -123,7 +130,9 @@ class EffectStudy(Pipeline):
         if self._several:
             check_arms(self)
         elif self.settings.propensity == "multinomial":
-            raise DeclarationError("propensity = 'multinomial': is for more than two arms; take 'logistic'")
+            raise DeclarationError(
+                "propensity = 'multinomial': is for more than two arms; take 'logistic'"
+            )
         list(self.steps())  # what is declared is judged here, not where it is used
 
     @property
@@ -141,7 +150,9 @@ class EffectStudy(Pipeline):
             return self.released_scale.value
         if self.residual_scale is None:
             return defaults.default_scale(bound, values)
-        return self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
+        return (
+            self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
+        )
 
     @property
     def declares_scale(self) -> bool:
@@ -204,9 +215,11 @@ class EffectStudy(Pipeline):
         return self.error_at(0.5)
 
     def error_at(self, treated: float) -> float:
-        """Predicted mean squared error where so large a share is treated; arms are at most as is guessed.
+        """Predicted mean squared error where so large a share is treated; arms are at most as is
+        guessed.
 
-        By weights of a scheme it is that of a normal estimate whose interval is as wide as the one expected.
+        By weights of a scheme it is that of a normal estimate whose interval is as wide as the one
+        expected.
         """
         if self.weights is not None:
             return (self._expected_half_width(treated) / _NORMAL) ** 2
@@ -242,7 +255,9 @@ class EffectStudy(Pipeline):
 
     @property
     def predicts_bias(self) -> bool:
-        """True if the confounding that nuisances leave is predicted: an interval then allows for it."""
+        """True if the confounding that nuisances leave is predicted: an interval then allows for
+        it.
+        """
         settings, kind = self.settings, SCORES[self.estimand]
         if kind is RiskScores:
             return False
@@ -266,14 +281,21 @@ class EffectStudy(Pipeline):
         kind = self.kind
         if kind is ArmScores:
             return replace(arms_rule(self, epsilon, planned), **declared)
-        # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
-        public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
+        # where it is public, it is that of everybody: nothing confounds, and no factor is beyond
+        # its inverse
+        public = (
+            None
+            if known is None or isinstance(known, str)
+            else public_fraction("propensity", known)
+        )
         rate = defaults.smaller_arm(public)
         rule = defaults.effect_rule(self, epsilon, rate, known=public is not None, planned=planned)
         cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
         total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
         reach = _reach(kind, known, cap, rule) * rule.residual_bound
-        weighted = issubclass(kind, AverageScore | RiskScores) or (kind is TreatedScore and public is None)
+        weighted = issubclass(kind, AverageScore | RiskScores) or (
+            kind is TreatedScore and public is None
+        )
         if self.two_values is not None and weighted:
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)
         rule = replace(rule, cap=cap, score_bound=reach)
@@ -301,7 +323,10 @@ class EffectStudy(Pipeline):
         steps += placed if self._several else defaults.with_difference(placed)
         fitted, log_odds = list[Step](), None
         if settings.propensity == "logistic":
-            fitted, log_odds = [self.logistic(self.handed(steps), settings)], Term(Rows.POOLED, "propensity")
+            fitted, log_odds = (
+                [self.logistic(self.handed(steps), settings)],
+                Term(Rows.POOLED, "propensity"),
+            )
         elif settings.propensity == "multinomial":
             multinomial = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
             fitted = [ArmPropensity(program=multinomial, share=settings.propensity_share)]
@@ -328,7 +353,8 @@ class EffectStudy(Pipeline):
         if not self._several:
             values = values and replace(values, slope=settings.slope)
             return steps, LinearNuisances(*declared, two_values=values)
-        # the mean of the covariates that the regressions see, which are averaged there: lines are not bent
+        # the mean of the covariates that the regressions see, which are averaged there: lines are
+        # not bent
         plain, left = (0.0,) * self.universe.n_features, AVERAGE_SHARE * (1.0 - settings.spent)
         law = replace(self.law, shares=plain, zeros=plain)
         how: Any = {"law": law, "norm": settings.norm_bound, "subtracted": False}
@@ -338,24 +364,34 @@ class EffectStudy(Pipeline):
 
     @property
     def start(self) -> Universe:
-        """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
+        """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted
+        first.
+        """
         return self._placing()[0]
 
     def _whole(self, step: str) -> float:
-        """Epsilon that the share of a step is of: that of the question that released it before, if any."""
+        """Epsilon that the share of a step is of: that of the question that released it before, if
+        any.
+        """
         return float(self.before[step]["budget"]) if step in self.before else self.rest.epsilon
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        # a scheme's interval follows from a rehearsal at the declared distance, before anything is released
+        # a scheme's interval follows from a rehearsal at the declared distance, before anything is
+        # released
         by_arm = self.weights is None
-        return defaults.placing(self, self.settings.norm_bound, self._whole("spread"), by_arm=by_arm)
+        return defaults.placing(
+            self, self.settings.norm_bound, self._whole("spread"), by_arm=by_arm
+        )
 
     @property
     def _several(self) -> bool:
         return len(self.universe.domain.arms) > 2
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
-        clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
+        clips, domain = (
+            (settings.cap, settings.residual_bound, settings.score_bound),
+            self.universe.domain,
+        )
         sampled = domain.uneven and not self._several
         if domain.units is not None:  # of whom a part may be treated, or in a group
             sampled = sampled or self.kind in (TreatedScore, GroupScore)
@@ -363,10 +399,14 @@ class EffectStudy(Pipeline):
         score = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
         if self.kind is RiskScores:
             score = replace(score, other_bound=domain.outcome_bound)
-        total = self.universe.mass * self.universe.n_samples * self._whole("rate") * settings.rate_share
+        total = (
+            self.universe.mass * self.universe.n_samples * self._whole("rate") * settings.rate_share
+        )
         total /= max(len(domain.groups), 1)
         if total < STEADY:  # the released rate is noise: no bound may follow it far
-            score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
+            score = replace(
+                score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0)
+            )
         return score
 
     @property
@@ -377,13 +417,19 @@ class EffectStudy(Pipeline):
         return GroupScore if self.universe.domain.groups else SCORES[self.estimand]
 
     def _event_reach(self, propensity: str | float, total: float) -> float:
-        """How far the score of an outcome of two values reaches at this propensity, at a rate of one half.
+        """How far the score of an outcome of two values reaches at this propensity, at a rate of
+        one half.
 
-        That of a risk is measured from the middle of the outcome, in which it lies; for the treated residuals
-        are weighted by odds. ``total`` is sqrt(n) epsilon.
+        That of a risk is measured from the middle of the outcome, in which it lies; for the treated
+        residuals are weighted by odds. ``total`` is sqrt(n) epsilon.
         """
-        fitted, equal = min(max(4.0, _EVENT_REACH * total), defaults.CAP), 2.0 - (self.kind is TreatedScore)
-        inverse = {"constant": equal}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
+        fitted, equal = (
+            min(max(4.0, _EVENT_REACH * total), defaults.CAP),
+            2.0 - (self.kind is TreatedScore),
+        )
+        inverse = (
+            {"constant": equal}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
+        )
         if not isinstance(propensity, str):
             inverse = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
         assert self.two_values is not None
@@ -391,14 +437,20 @@ class EffectStudy(Pipeline):
         return self.two_values.width * (inverse - less)
 
     def _check_scale(self) -> None:
-        """Raise DeclarationError for a share of a scale that is not released, and for what is no release."""
+        """Raise DeclarationError for a share of a scale that is not released, and for what is no
+        release.
+        """
         if not isinstance(self.released_scale, ReleasedScale | None):
             raise DeclarationError("released_scale: is released, and cannot be declared")
         share = self.declared.get("scale_share")
         if share is not None and self.residual_scale is not None:
-            raise DeclarationError("scale_share: a residual_scale is declared as well: leave one of them out")
+            raise DeclarationError(
+                "scale_share: a residual_scale is declared as well: leave one of them out"
+            )
         if share is not None and self.two_values is not None:
-            raise DeclarationError("scale_share: two values of the outcome say its scale: leave it out")
+            raise DeclarationError(
+                "scale_share: two values of the outcome say its scale: leave it out"
+            )
 
     def _check_estimand(self) -> None:
         """Raise DeclarationError where what is declared is for another estimand."""
@@ -406,7 +458,10 @@ class EffectStudy(Pipeline):
         fitted = declared.get("propensity") == "logistic"
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
         risks, grouped = self.estimand == RiskScores.estimand, bool(domain.groups)
-        reaches = f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an event, 0 or 1"
+        reaches = (
+            f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an event, 0 "
+            "or 1"
+        )
         for wrong, text in (
             (self.estimand not in SCORES, f"must be one of {', '.join(SCORES)}"),
             (
@@ -417,7 +472,10 @@ class EffectStudy(Pipeline):
                 risks and (domain.treatment_cost or self.effect_center is not None),
                 "takes no treatment cost, which is in no risk, and no effect_center",
             ),
-            (grouped and self.estimand != AverageScore.estimand, "by: only 'ate' is released by group"),
+            (
+                grouped and self.estimand != AverageScore.estimand,
+                "by: only 'ate' is released by group",
+            ),
             (grouped and fitted, "by: the propensity is that of every group, or a public one"),
         ):
             if wrong:
@@ -425,7 +483,9 @@ class EffectStudy(Pipeline):
 
 
 def _reach(kind: type[EffectScore], known: Any, cap: float, rule: EffectSettings) -> float:
-    """B over M_r with the declared propensity ``known``, that of the settings ``rule`` where none is."""
+    """B over M_r with the declared propensity ``known``, that of the settings ``rule`` where none
+    is.
+    """
     if known == "logistic":
         return kind.reach[1]
     if known is None or isinstance(known, str) or kind is OverlapScore:
@@ -461,7 +521,9 @@ def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
 
 
 def weighted_facts(plan: Plan[EffectStudy]) -> WeightedFacts:
-    """What the interval of an effect by the weights of a scheme follows from, beside what is released."""
+    """What the interval of an effect by the weights of a scheme follows from, beside what is
+    released.
+    """
     squares = plan.step("squares")
     assert isinstance(squares, ResidualSquares)
     return WeightedFacts(effect_facts(plan), squares)

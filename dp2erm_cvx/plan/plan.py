@@ -1,4 +1,6 @@
-"""From what is declared to its plan: steps calibrated to their parts of the budget, and their composition."""
+"""From what is declared to its plan: steps calibrated to their parts of the budget, and their
+composition.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
-from dp2erm_cvx.checks import check_settings, one_line, one_of, public_fraction, public_number, setting
+from dp2erm_cvx.checks import (
+    check_settings,
+    one_line,
+    one_of,
+    public_fraction,
+    public_number,
+    setting,
+)
 from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.counts import refuse
 from dp2erm_cvx.data.dataset import Dataset, refuse_undeclared
@@ -81,12 +90,15 @@ class Pipeline(abc.ABC):
     noise: Noise | str = Noise.GAMMA
     arithmetic: Arithmetic | str = setting(Arithmetic.ASSUMED, one_of, kind=Arithmetic)
     numerical_share: float = setting(NUMERICAL_SHARE, public_fraction)
-    #: Steps that an earlier question of the same study released, by name: ``of`` which one, and at which
-    #: ``epsilon`` of which ``budget``. They are not released again, and spend none of the own budget.
+    #: Steps that an earlier question of the same study released, by name: ``of`` which one, and at
+    #: which ``epsilon`` of which ``budget``. They are not released again, and spend none of the own
+    #: budget.
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
+        """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it
+        knows two.
+        """
         if not self.several_arms:
             refuse(self.universe.domain.codebook, "a rule, or a fit with weights,", "arms")
         check_settings(self)
@@ -107,11 +119,14 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def steps(self) -> Iterator[Step]:
-        """The steps in their order, as for exact arithmetic; without the first one that is paid apart."""
+        """The steps in their order, as for exact arithmetic; without the first one that is paid
+        apart.
+        """
 
     @property
     def opening(self) -> tuple[Step, Budget] | None:
-        """A step before all others, which settings of theirs follow from, and its budget; mostly none.
+        """A step before all others, which settings of theirs follow from, and its budget; mostly
+        none.
 
         Both budgets are fixed in advance, so that they add up whatever it releases (Theorem 31).
         """
@@ -142,15 +157,21 @@ class Pipeline(abc.ABC):
         """A second stage whose loss saturates."""
         # no theorem needs this ball; within it every solve is certified to a public radius
         ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
-        program: SecondStage = registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
+        program: SecondStage = registry.build(
+            registry.second_stages(), name, slope=slope, theta_set=ball
+        )
         return program
 
     def regression(self, name: str, program: Any, rows: OutcomeRows, **how: Any) -> Fit:
-        """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""
+        """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit`
+        takes.
+        """
         return Fit(name=name, noise=self.noise, program=program, map=rows, either=True, **how)
 
     def logistic(self, universe: MappedUniverse, settings: CausalSettings) -> Fit:
-        """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
+        """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a
+        ``universe``.
+        """
         bound = WithConstant().universe(universe).space.covariate_bound
         how = {"ridge": 0.0, "radius": settings.radius / bound, "trim": settings.cap}
         program: Any = registry.build(registry.first_stages(), "ipw_private", **how)
@@ -190,18 +211,23 @@ class PlanResult:
 
     @property
     def certified(self) -> bool:
-        """True if every exact minimizer that the theorems speak of is within its tolerance, or not needed."""
+        """True if every exact minimizer that the theorems speak of is within its tolerance, or not
+        needed.
+        """
         return all(result.certified for result in self.steps.values())
 
     @property
     def by_gap(self) -> bool:
-        """True if one of those needed rests on its duality gap alone, which no public number bounds."""
+        """True if one of those needed rests on its duality gap alone, which no public number
+        bounds.
+        """
         return any(result.by_gap for result in self.steps.values())
 
 
 @dataclass(frozen=True)
 class Plan(Shown, Generic[S]):
-    """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee together.
+    """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee
+    together.
 
     Parameters
     ----------
@@ -231,26 +257,34 @@ class Plan(Shown, Generic[S]):
         """Report: what is spent, step by step, and what is predicted."""
         return report_of(self)
 
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
+    @np.errstate(
+        over="ignore", invalid="ignore", divide="ignore"
+    )  # certificates judge what comes of it
     def run(
         self,
         dataset: Dataset | BlockedDataset,
         execution: Execution,
         earlier: Mapping[str, StepResult] = MappingProxyType({}),
     ) -> PlanResult:
-        """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
+        """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector
+        stays.
 
         Where a step is paid apart, all others are planned once more at what it released.
 
         ``earlier`` are the results of the steps that were released before.
 
         Raises DataError or DeclarationError where the dataset is not of the declared domain, and
-        CalibrationError where no plan follows from what the first step released, which is then spent.
+        CalibrationError where no plan follows from what the first step released, which is then
+        spent.
         """
         domain = self.study.start.domain
         refuse_undeclared(domain, dataset)
         records = dataset.records(partial(_inside, domain=domain), domain)
-        inputs, results, released = Inputs(dataset, records), dict[str, StepResult](), dict[str, Array]()
+        inputs, results, released = (
+            Inputs(dataset, records),
+            dict[str, StepResult](),
+            dict[str, Array](),
+        )
         plan, steps = self, self.steps
         if self.study.opening is not None:
             first, *_ = self.steps
@@ -308,12 +342,16 @@ class Plan(Shown, Generic[S]):
 
     @property
     def certified_by_design(self) -> bool:
-        """True if public bounds say what every step is certified to on every dataset of the universe."""
+        """True if public bounds say what every step is certified to on every dataset of the
+        universe.
+        """
         return all(step.certified_by_design for step in self.steps)
 
     @property
     def standing(self) -> Standing:
-        """What a release by this plan will be at best, by what is declared and whatever the records are."""
+        """What a release by this plan will be at best, by what is declared and whatever the records
+        are.
+        """
         released = self.study.universe.domain.released
         if self.seeded or (released is not None and not released.private):
             return Standing.NOT_PRIVATE
@@ -325,7 +363,8 @@ class Plan(Shown, Generic[S]):
 
     @property
     def guarantee(self) -> Budget:
-        """Guaranteed budget, which may be less than the declared one: gamma and Laplace noise spend no delta.
+        """Guaranteed budget, which may be less than the declared one: gamma and Laplace noise spend
+        no delta.
 
         Basic composition: the parts that the budget was divided into add up to at most the budget.
         """
@@ -336,7 +375,9 @@ class Plan(Shown, Generic[S]):
             return _together(spent)
         budget = self.study.budget
         delta = any(part.delta for part in spent)
-        if self.study.opening is not None:  # by which law later steps err less follows from what it releases
+        if (
+            self.study.opening is not None
+        ):  # by which law later steps err less follows from what it releases
             delta = delta or not Noise(self.study.noise).pure
         return Budget(budget.epsilon, budget.delta if delta else 0.0)
 
@@ -345,18 +386,24 @@ class Plan(Shown, Generic[S]):
         """Budget that is spent beside the steps that were released before, whose noise is pure."""
         if not self.study.before:
             return self.guarantee
-        return _together([step.guarantee for step in self.steps if step.name not in self.study.before])
+        return _together(
+            [step.guarantee for step in self.steps if step.name not in self.study.before]
+        )
 
     @property
     def curve(self) -> RenyiCurve | None:
-        """Renyi divergences of the whole release, for a ledger that adds them up; None if none is proven.
+        """Renyi divergences of the whole release, for a ledger that adds them up; None if none is
+        proven.
 
-        A pure step has a curve as well; where all of them are pure, epsilon says it all. Where arithmetic is
-        counted, the curve holds up to the event that some noise is longer than its public reach, of
-        probability below ``exp(-1500)`` in each step. The conversion of a ledger pays for it out of delta.
+        A pure step has a curve as well; where all of them are pure, epsilon says it all. Where
+        arithmetic is counted, the curve holds up to the event that some noise is longer than its
+        public reach, of probability below ``exp(-1500)`` in each step. The conversion of a ledger
+        pays for it out of delta.
         """
         curved = next((step.curve for step in self.steps if step.curve is not None), None)
-        if curved is None or self.study.opening is not None:  # by what law later steps draw is not known yet
+        if (
+            curved is None or self.study.opening is not None
+        ):  # by what law later steps draw is not known yet
             return None
         curves = []
         for step in self.steps:
@@ -389,14 +436,17 @@ def _inside(data: Dataset, *, domain: Domain) -> Records:
 
 def _together(spent: Sequence[Budget]) -> Budget:
     """The sum of what steps spend, rounded up."""
-    epsilon, delta = (math.fsum(getattr(part, name) for part in spent) for name in ("epsilon", "delta"))
+    epsilon, delta = (
+        math.fsum(getattr(part, name) for part in spent) for name in ("epsilon", "delta")
+    )
     return Budget(epsilon * _ROUND_UP, delta * _ROUND_UP)
 
 
 def make_plan(study: S) -> Plan[S]:
     """Calibrate a release from public quantities alone.
 
-    Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is declared.
+    Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is
+    declared.
     """
     if _counts(study):
         plan = _planned(study, study.numerical_share)
@@ -404,8 +454,8 @@ def make_plan(study: S) -> Plan[S]:
             return plan
         if study.arithmetic is Arithmetic.COUNTED:
             raise CalibrationError(
-                "arithmetic = 'counted': the curvature is too small for floating point; use a smaller "
-                "epsilon or a larger regularizer"
+                "arithmetic = 'counted': the curvature is too small for floating point; use a "
+                "smaller epsilon or a larger regularizer"
             )
     return _planned(study, None)
 
@@ -415,11 +465,15 @@ def plan_as_declared(study: S) -> Plan[S]:
 
     Raises as :func:`make_plan` does.
     """
-    return _planned(study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None)
+    return _planned(
+        study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None
+    )
 
 
 def _counts(study: Pipeline) -> bool:
-    """True if the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
+    """True if the arithmetic is counted. Raises DeclarationError or CalibrationError where it
+    cannot be.
+    """
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
     missing = None
@@ -429,18 +483,24 @@ def _counts(study: Pipeline) -> bool:
         missing = step.uncountable(universe) or missing
         universe = step.hands(universe)
     if epsilon > LARGEST_COUNTED:
-        missing = f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
+        missing = (
+            f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
+        )
     if study.arithmetic is Arithmetic.AUTO:
         return missing is None and secure_available()
     if missing is not None:
         raise CalibrationError(f"arithmetic = 'counted': {missing}")
     if not secure_available():
-        raise DeclarationError("arithmetic = 'counted' needs the extra: pip install 'dp2erm-cvx[secure]'")
+        raise DeclarationError(
+            "arithmetic = 'counted' needs the extra: pip install 'dp2erm-cvx[secure]'"
+        )
     return True
 
 
 def _planned(study: S, numerical_share: float | None) -> Plan[S]:
-    """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by that."""
+    """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by
+    that.
+    """
     steps = [replace(step, numerical_share=numerical_share) for step in study.steps()]
     plan = _calibrated(study, steps)
     alike = [
@@ -460,7 +520,9 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     for name, entry in study.before.items():
         known = name in budgets and study.main == "score"  # effects alone share steps
         if not known or set(entry) != {"of", "epsilon", "budget"}:
-            raise DeclarationError(f"before: {brief(name)} is no step of this release, of a question")
+            raise DeclarationError(
+                f"before: {brief(name)} is no step of this release, of a question"
+            )
         one_line(f"before.{name}", entry["of"])
         budgets[name] = Budget(entry["epsilon"])
         public_number(f"before.{name}.budget", entry["budget"], above=0.0)
@@ -468,10 +530,14 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     universe: MappedUniverse = study.start
     if study.opening is not None:
         first, own = study.opening
-        planned[first.name] = replace(first, numerical_share=steps[0].numerical_share).plan(universe, own, {})
+        planned[first.name] = replace(first, numerical_share=steps[0].numerical_share).plan(
+            universe, own, {}
+        )
     for step in steps:
         if step.name in study.before and not enters_no_outcome(step):
-            raise DeclarationError(f"before: {step.name} is of the outcome, which is each question's own")
+            raise DeclarationError(
+                f"before: {step.name} is of the outcome, which is each question's own"
+            )
         planned[step.name] = step.plan(universe, budgets[step.name], dict(planned))
         universe = step.hands(universe)
     return _composed(Plan(study, tuple(planned.values())))
@@ -484,7 +550,9 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     if len(laws) < max(2, len(plan.steps) - apart):
         return plan
     # that of the exact mechanisms together: each pays for its grid once
-    hidden = math.fsum(step.precision.grid.epsilon for step in plan.steps if step.precision is not None)
+    hidden = math.fsum(
+        step.precision.grid.epsilon for step in plan.steps if step.precision is not None
+    )
     whole = plan.study.rest
     exact = (whole.epsilon - 2.0 * hidden) * _ROUND_DOWN
     left = Budget(exact, whole.delta * math.exp(-hidden) * _ROUND_DOWN)
@@ -502,7 +570,10 @@ def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     for step in reversed(steps):
         if step.share is not None:
             # pure noise leaves delta to the rest
-            epsilon, delta = left.epsilon * _ROUND_DOWN, left.delta if step.noise == Noise.GAUSSIAN else 0.0
+            epsilon, delta = (
+                left.epsilon * _ROUND_DOWN,
+                left.delta if step.noise == Noise.GAUSSIAN else 0.0,
+            )
             part = Budget(step.share * epsilon, step.share * delta * _ROUND_DOWN)
             left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * _ROUND_DOWN)
             parts[step.name] = part

@@ -37,7 +37,8 @@ SHARE = 0.5
 #: Difference of the arms' means of one covariate that is declared, in its standard deviations.
 DIFFERENCE = 0.5
 _RECORDS, _DRAWS, _NOISES = 200, 8, 20_000
-#: What a prediction on synthetic records may fail by, singular matrices included: it is then not known.
+#: What a prediction on synthetic records may fail by, singular matrices included: it is then not
+#: known.
 UNPREDICTED = (Dp2ermError, ArithmeticError, ValueError)
 _LEAST = 50
 #: Draws of the noise, as many as bring the standard error of the share below this.
@@ -48,12 +49,13 @@ _MOST = 100
 
 @dataclass(frozen=True, eq=False)
 class NoiseRange:
-    """The 2.5-97.5 % range of the noise in theta: plus or minus ``half_width`` (p,), before Theta cuts in.
+    """The 2.5-97.5 % range of the noise in theta: plus or minus ``half_width`` (p,), before Theta
+    cuts in.
 
-    Where the program has one effect ``<coefficients, theta>`` for everybody, ``effect`` is the half width of
-    its noise; else both are None. ``bound`` is the largest value of one coordinate of theta over Theta
-    (``inf`` where unbounded); ``shrinkage`` is the mean share by which gamma pulls theta toward 0. All but
-    the last are in the units of theta.
+    Where the program has one effect ``<coefficients, theta>`` for everybody, ``effect`` is the half
+    width of its noise; else both are None. ``bound`` is the largest value of one coordinate of
+    theta over Theta (``inf`` where unbounded); ``shrinkage`` is the mean share by which gamma pulls
+    theta toward 0. All but the last are in the units of theta.
     """
 
     half_width: Array
@@ -64,7 +66,8 @@ class NoiseRange:
 
     @property
     def dominates(self) -> bool:
-        """True if the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
+        """True if the effect, or half of the coordinates, moves by more than ``SHARE`` of
+        ``bound``.
 
         Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
         """
@@ -75,12 +78,16 @@ class NoiseRange:
 def noise_range(
     second: SecondStage, universe: Universe, calibration: Calibration, *, grid_scale: float = 0.0
 ) -> NoiseRange:
-    """Simulate ``theta = -H^(-1) b / n``, b the noise and H the Hessian at public records with arms of n/2.
+    """Simulate ``theta = -H^(-1) b / n``, b the noise and H the Hessian at public records with arms
+    of n/2.
 
-    The true Hessian is private: smaller arms and covariates that vary less make noise larger. ``grid_scale``
-    is that of the Laplace noise that covers the arithmetic of a perturbed objective.
+    The true Hessian is private: smaller arms and covariates that vary less make noise larger.
+    ``grid_scale`` is that of the Laplace noise that covers the arithmetic of a perturbed objective.
     """
-    rng, domain = np.random.default_rng(0), universe.domain  # public: nothing drawn here is ever released
+    rng, domain = (
+        np.random.default_rng(0),
+        universe.domain,
+    )  # public: nothing drawn here is ever released
     X = public_covariates(domain, universe.n_features, 4096, rng)
     arm = np.arange(len(X)) % 2
     design = second.rows(domain.records(X, arm, np.zeros(len(X)))).Z
@@ -88,17 +95,24 @@ def noise_range(
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
     if calibration.perturbed is Perturbed.OUTPUT:
         gamma, hessian = 0.0, curvature
-        theta = simulate_noise(calibration, _NOISES, rng)  # its one draw covers the arithmetic as well
+        theta = simulate_noise(
+            calibration, _NOISES, rng
+        )  # its one draw covers the arithmetic as well
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
-        theta = -np.linalg.solve(hessian, simulate_noise(calibration, _NOISES, rng).T).T / universe.n_samples
+        theta = (
+            -np.linalg.solve(hessian, simulate_noise(calibration, _NOISES, rng).T).T
+            / universe.n_samples
+        )
         theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
     effects = np.array([second.effect(unit, domain.space, X[:64]) for unit in np.eye(p)])
     coefficients = effects[:, 0] if np.all(effects == effects[:, :1]) else None
     return NoiseRange(
         half_width=np.quantile(np.abs(theta), 0.95, axis=0),
-        effect=None if coefficients is None else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
+        effect=None
+        if coefficients is None
+        else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
         coefficients=coefficients,
         bound=second.feasible(domain.space).norm_bound(1),
         shrinkage=gamma * float(np.trace(np.linalg.inv(hessian))) / p,
@@ -117,9 +131,10 @@ def public_covariates(
 ) -> Array:
     """Raw normal covariates (size, n_features) that stand in for the private ones.
 
-    A declared range is 6 standard deviations wide, and the mean lies ``offset`` of them off what scales to 0,
-    as nobody knows in advance where it lies. Without ranges, the same on a cube whose half diagonal is the
-    bound. Levels are alike, and of numbers whose gaps are marked a share of ``MISSING`` is.
+    A declared range is 6 standard deviations wide, and the mean lies ``offset`` of them off what
+    scales to 0, as nobody knows in advance where it lies. Without ranges, the same on a cube whose
+    half diagonal is the bound. Levels are alike, and of numbers whose gaps are marked a share of
+    ``MISSING`` is.
     """
     drawn: Array = (offset + rng.standard_normal((size, n_features))) / 3
     if domain.ranges is None:
@@ -146,12 +161,14 @@ def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -
 
 
 def residual_imbalance(plan: Plan[Study]) -> float | None:
-    """The share of a difference of ``DIFFERENCE`` in the first covariate that varies which the weights leave.
+    """The share of a difference of ``DIFFERENCE`` in the first covariate that varies which the
+    weights leave.
 
-    Solved on synthetic records: covariates as the domain makes one expect, arms of one size. At a private
-    coefficient it is averaged over draws of its noise, sizes of the difference without their signs. A
-    prediction, without any data: stronger or other imbalance leaves other shares. None where the weights are
-    not for balancing arms, or cannot be had on these records. A release that is paid for never fails by it.
+    Solved on synthetic records: covariates as the domain makes one expect, arms of one size. At a
+    private coefficient it is averaged over draws of its noise, sizes of the difference without
+    their signs. A prediction, without any data: stronger or other imbalance leaves other shares.
+    None where the weights are not for balancing arms, or cannot be had on these records. A release
+    that is paid for never fails by it.
     """
     first, universe, step = plan.study.first, plan.study.universe, plan.step("propensity")
     if not first.balances_arms:
@@ -202,18 +219,23 @@ def _residual_share(
 
 
 def varying(X: Array) -> int:
-    """The first of the covariates (n, k) that varies: a level may be that of all records, or of none."""
+    """The first of the covariates (n, k) that varies: a level may be that of all records, or of
+    none.
+    """
     return int(np.argmax(np.any(X != X[0], axis=0)))
 
 
 def shifted(X: Array, arm: NDArray[np.int64]) -> Array:
-    """Covariates (n, k) of which the first that varies differs between arms (n,) in {0, 1}, in public."""
+    """Covariates (n, k) of which the first that varies differs between arms (n,) in {0, 1}, in
+    public.
+    """
     moved, column = X.copy(), varying(X)
     moved[:, column] += DIFFERENCE * (arm - 0.5) * X[:, column].std()
     return moved
 
 
-#: Records of a public covariate spread, and draws of the noise of a rule, that predictions are averaged over.
+#: Records of a public covariate spread, and draws of the noise of a rule, that predictions are
+#: averaged over.
 _POINTS, _RULES = 512, 512
 
 
@@ -222,19 +244,21 @@ def rule_noise(
 ) -> tuple[Array, float, float]:
     """Predicted noise of a rule: no bounds, and without that of a center or a propensity.
 
-    The half width (p,) of the 2.5-97.5 % range of the noise in every coefficient; the root mean square of
-    what it does to the effect of one record, in units of the outcome; and the share of the decisions of a
-    released ``theta`` (p,) that it flips. For covariates that spread by their ``released`` mean square, or a
-    public guess, residuals of the public guess ``outcome_scale``, and the public guess of the mass of the
-    factors. The effects without noise are guessed to be those of theta, less the size that the noise gives
-    them: 1/2 of the decisions are flipped where noise explains all of them.
+    The half width (p,) of the 2.5-97.5 % range of the noise in every coefficient; the root mean
+    square of what it does to the effect of one record, in units of the outcome; and the share of
+    the decisions of a released ``theta`` (p,) that it flips. For covariates that spread by their
+    ``released`` mean square, or a public guess, residuals of the public guess ``outcome_scale``,
+    and the public guess of the mass of the factors. The effects without noise are guessed to be
+    those of theta, less the size that the noise gives them: 1/2 of the decisions are flipped where
+    noise explains all of them.
     """
     made, spread, k = plan.main.map, plan.step("spread"), plan.study.universe.n_features
     spreads = np.array(plan.study.law.within(plan.study.norm_bound))
     if isinstance(spread, MeanSquare) and spread.name in released:
         spreads = spread.spreads(released)
     scaled, rows, coded = (
-        _rule_rows(plan, spreads, *how) for how in ((made.scale, False), (1.0, False), (made.scale, True))
+        _rule_rows(plan, spreads, *how)
+        for how in ((made.scale, False), (1.0, False), (made.scale, True))
     )
     moved, each = _moved(plan, scaled, scaled), _moved(plan, np.eye(coded.shape[1]), coded)
     effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
@@ -246,8 +270,11 @@ def rule_noise(
     return made.unscaled(np.quantile(np.abs(each), 0.95, axis=0), k), math.sqrt(noise), flipped
 
 
-def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded: bool = False) -> Array:
-    """Rows (m, p) of public covariates of these ``spreads`` (k,), ``scale`` times those of the domain.
+def _rule_rows(
+    plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded: bool = False
+) -> Array:
+    """Rows (m, p) of public covariates of these ``spreads`` (k,), ``scale`` times those of the
+    domain.
 
     Where they are ``coded``, levels of one column add up to the same for everybody.
     """
@@ -258,14 +285,19 @@ def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded:
         own = [place for place, name in enumerate(names) if book.origin(name)[0] == column]
         total = 0.0 if plan.step("mean") is not None else 1.0
         x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
-    rows: Array = plan.main.map.rows.of(scale * clip_norm(x, plan.study.norm_bound), np.zeros(_POINTS))
+    rows: Array = plan.main.map.rows.of(
+        scale * clip_norm(x, plan.study.norm_bound), np.zeros(_POINTS)
+    )
     return rows
 
 
 def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
-    """Changes (draws, m) of the effect ``at`` (m, p) by draws of the noise, for records of these rows."""
+    """Changes (draws, m) of the effect ``at`` (m, p) by draws of the noise, for records of these
+    rows.
+    """
     calibration, study = plan.main.calibration, plan.study
-    # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
+    # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be
+    # normal
     left = study.scale * (1.0 if plan.main.map.after is None else math.sqrt(0.5))
     squared, slope = study.settings.response_bound is not None, study.settings.slope
     bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
@@ -278,13 +310,13 @@ def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
 def residual_bias(plan: Plan[RuleStudy]) -> float | None:
     """The share that stays of the bias by one covariate, whose arms differ by ``DIFFERENCE``.
 
-    Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no effect, an
-    outcome that this covariate moves as far as its residuals spread, the public guess of the plan. The steps
-    before the rule are solved at their gamma, clips and draws of their noise; the rule, at its gamma, has no
-    noise of its own. Biases are taken without signs, relative to those of the same rule without center and
-    factors. A prediction, without any data. None where the propensity is public (nothing is confounded in a
-    trial), for more than a hundred covariates, and where synthetic records do not vary. A release that is
-    paid for never fails by it.
+    Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no
+    effect, an outcome that this covariate moves as far as its residuals spread, the public guess of
+    the plan. The steps before the rule are solved at their gamma, clips and draws of their noise;
+    the rule, at its gamma, has no noise of its own. Biases are taken without signs, relative to
+    those of the same rule without center and factors. A prediction, without any data. None where
+    the propensity is public (nothing is confounded in a trial), for more than a hundred covariates,
+    and where synthetic records do not vary. A release that is paid for never fails by it.
     """
     public = plan.study.settings.propensity
     if not isinstance(public, str | None) or plan.study.universe.n_features > _MOST:
@@ -314,22 +346,30 @@ def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) ->
     uncorrected = replace(last, map=replace(last.map, after=None, balance=even))
     naive = _mean_effect(uncorrected, records, {})
     parts: list[float] = []
-    while len(parts) < _FEWEST or (len(parts) < _AT_MOST and np.std(parts) > _ERROR * np.sqrt(len(parts))):
+    while len(parts) < _FEWEST or (
+        len(parts) < _AT_MOST and np.std(parts) > _ERROR * np.sqrt(len(parts))
+    ):
         released = dict(placed)
         for step in before:
-            drawn = simulate_noise(step.calibration, 1, rng)[0]  # less of it, as these records are fewer
+            drawn = simulate_noise(step.calibration, 1, rng)[
+                0
+            ]  # less of it, as these records are fewer
             released[step.name] = _solved(step, records, released, less * drawn)
         parts.append(abs(_mean_effect(last, records, released) / naive))
     return float(np.mean(parts))
 
 
 def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
-    """Four records for all covariates drawn: in either arm, shifted, with residuals of either sign."""
+    """Four records for all covariates drawn: in either arm, shifted, with residuals of either
+    sign.
+    """
     domain, size = universe.domain, max(_LEAST, 2 * universe.n_features)
     drawn = public_covariates(domain, universe.n_features, size, rng)
     arm = np.repeat([0, 1, 0, 1], size)
     X = shifted(np.tile(drawn, (4, 1)), arm)
-    residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(np.abs(rng.standard_normal(size)), 4)
+    residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(
+        np.abs(rng.standard_normal(size)), 4
+    )
     own, column = drawn[:, varying(drawn)], X[:, varying(drawn)]
     net = scale * ((column - own.mean()) / own.std() + residual)
     alone, raw = domain.of_records, net + domain.outcome_center + domain.treatment_cost * arm

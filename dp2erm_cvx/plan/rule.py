@@ -38,7 +38,8 @@ MASS = 0.6
 
 @dataclass(frozen=True)
 class RuleStudy(Pipeline):
-    """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
+    """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and
+    20).
 
     A declared ``value_share`` pays for what the rule is worth (Theorem 12).
 
@@ -71,7 +72,12 @@ class RuleStudy(Pipeline):
             raise DeclarationError(f"expected = {self.expected!r}: must be a list")
         put(self, "expected", tuple(self.expected))
         if self.settings.value_share is not None:
-            refuse(self.universe.domain.codebook, "value_share, the value of a rule", "sampling", "counts")
+            refuse(
+                self.universe.domain.codebook,
+                "value_share, the value of a rule",
+                "sampling",
+                "counts",
+            )
         if self.settings.mean_share is not None:
             what = "mean_share, in place of which typical values may be declared as center"
             refuse(self.universe.domain.codebook, what, "sampling", "counts")
@@ -80,7 +86,11 @@ class RuleStudy(Pipeline):
     @property
     def scale(self) -> float:
         """The guess of the outcome's standard deviation in force."""
-        return self.universe.domain.outcome_bound / 3.0 if self.outcome_scale is None else self.outcome_scale
+        return (
+            self.universe.domain.outcome_bound / 3.0
+            if self.outcome_scale is None
+            else self.outcome_scale
+        )
 
     @property
     def mass(self) -> float:
@@ -104,7 +114,9 @@ class RuleStudy(Pipeline):
         if rule.center_share is not None and rule.propensity and public != "logistic":
             more = rule.center_share + 0.1  # what a propensity would have taken
             rule = replace(rule, center_share=more)
-        if self.noise is Noise.BOX:  # which follows the box: a ball takes nothing off it, a mean doubles it
+        if (
+            self.noise is Noise.BOX
+        ):  # which follows the box: a ball takes nothing off it, a mean doubles it
             rule = replace(rule, norm_bound=None, mean_share=None)
         if isinstance(public, list | tuple):  # of covariates where they are
             rule = replace(rule, norm_bound=None, mean_share=None, spread_share=None)
@@ -112,8 +124,8 @@ class RuleStudy(Pipeline):
         moved = rule.norm_bound or rule.mean_share or rule.spread_share
         if isinstance(rule.propensity, tuple) and (moved or len(rule.propensity) != needed):
             raise DeclarationError(
-                f"propensity: {needed} public coefficients are needed, of the constant and of every scaled "
-                "covariate; norm_bound, mean_share and spread_share would move those"
+                f"propensity: {needed} public coefficients are needed, of the constant and of "
+                "every scaled covariate; norm_bound, mean_share and spread_share would move those"
             )
         return rule
 
@@ -122,7 +134,9 @@ class RuleStudy(Pipeline):
         """What is public of the residuals that the value of the rule is estimated from."""
         domain = self.universe.domain
         persons = domain.units is not None
-        return Residuals(self.settings.residual_bound, self.residual_scale, domain.outcome_bound, persons)
+        return Residuals(
+            self.settings.residual_bound, self.residual_scale, domain.outcome_bound, persons
+        )
 
     @property
     def _rest(self) -> float:
@@ -136,18 +150,26 @@ class RuleStudy(Pipeline):
         if settings.norm_bound is None:
             return most
         # less their mean they may be twice as long
-        return settings.norm_bound if settings.mean_share is not None else min(settings.norm_bound, most)
+        return (
+            settings.norm_bound
+            if settings.mean_share is not None
+            else min(settings.norm_bound, most)
+        )
 
     @property
     def start(self) -> Universe:
-        """Inputs with covariates shrunk to a norm bound, unless their mean is to be subtracted first."""
+        """Inputs with covariates shrunk to a norm bound, unless their mean is to be subtracted
+        first.
+        """
         return self._placing()[0]
 
     def _placing(self) -> tuple[Universe, list[Step]]:
         return defaults.placing(self, self.norm_bound, self._rest * self.budget.epsilon)
 
     def steps(self) -> Iterator[Step]:
-        """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the rule."""
+        """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the
+        rule.
+        """
         settings, bound = self.settings, self.norm_bound
         center: Term | None = None
         steps = self._placing()[1]
@@ -163,13 +185,17 @@ class RuleStudy(Pipeline):
         loss = self.saturating("itr_saturating", settings.slope)
         if response is not None:
             loss = registry.build(registry.second_stages(), "regression")
-        rule = RuleRows(Rows.POOLED, center, settings.norm / bound, balance=factors, response_bound=response)
+        rule = RuleRows(
+            Rows.POOLED, center, settings.norm / bound, balance=factors, response_bound=response
+        )
         yield self.regression("rule", loss, rule)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share)
 
     def _value(self, settings: RuleSettings, share: float) -> Iterator[Step]:
-        """Counts by side of the rule where they are needed, regressions by arm, and the sums of a score."""
+        """Counts by side of the rule where they are needed, regressions by arm, and the sums of a
+        score.
+        """
         domain = self.universe.domain
         public = settings.propensity not in (None, "logistic")
         total = share * self.budget.epsilon * self.universe.n_samples
@@ -179,7 +205,11 @@ class RuleStudy(Pipeline):
             width = 2.0 * domain.outcome_bound
             slope = defaults.saturation(width, self.scale, total)
             values = TwoValues(-domain.outcome_bound, width, slope)
-        n, k, epsilon = self.universe.n_samples, self.universe.n_features, share * self.budget.epsilon
+        n, k, epsilon = (
+            self.universe.n_samples,
+            self.universe.n_features,
+            share * self.budget.epsilon,
+        )
         guesses = self.residual_scale, slope, self.law, self.norm_bound, 0.5 * settings.score_bound
         # a side holds a part of the records
         request = defaults.Request(
@@ -202,13 +232,18 @@ class RuleStudy(Pipeline):
             cap = max(cap, min(2.0 * inverse, RAREST))
             widening = 0.5 * min(inverse, cap)
             # a clip that cuts what noise of the regressions adds to residuals would bias the value
-            added = replace(request, rate=1.0 / inverse).noise_in_residuals(center) / self.residual_scale
+            added = (
+                replace(request, rate=1.0 / inverse).noise_in_residuals(center)
+                / self.residual_scale
+            )
             enlarged = min(math.hypot(1.0, added), 2.0 * domain.outcome_bound / residual)
             residual, widening = residual * max(enlarged, 1.0), widening * max(enlarged, 1.0)
         clips = cap, residual, widening * settings.score_bound
         score = ValueScore(nuisances, *clips, name="value", share=left - center)
         if counts and counts * total < STEADY:  # no bound may follow noise far
-            score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
+            score = replace(
+                score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0)
+            )
         steps: list[Step] = [SideCounts(share=counts)] if counts else []
         steps.append(self.regression("arms", program, rows, share=center))
         steps.append(score)
@@ -245,7 +280,8 @@ class Study(Pipeline):
     universe, budget, noise, arithmetic, numerical_share
         As in :class:`~dp2erm_cvx.plan.Pipeline`; a calibration may leave no choice of the noise.
     calibration, split, tolerance
-        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`; a tolerance of 0 is that of exact weights.
+        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`; a tolerance of 0 is that of exact
+        weights.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -285,5 +321,14 @@ class Study(Pipeline):
         first, how = self.first, self.calibrator
         common: Any = {"noise": self.noise, "tolerance": self.tolerance}
         if isinstance(first, PrivateFirstStage):
-            yield Fit(name="propensity", share=first.share, program=first, family=how.family, **common)
-        yield Fit(name="theta", program=self.second, first=first, calibrator=how, split=self.split, **common)
+            yield Fit(
+                name="propensity", share=first.share, program=first, family=how.family, **common
+            )
+        yield Fit(
+            name="theta",
+            program=self.second,
+            first=first,
+            calibrator=how,
+            split=self.split,
+            **common,
+        )

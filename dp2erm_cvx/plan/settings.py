@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
-from dp2erm_cvx.checks import check_settings, one_of, public_fraction, public_number, public_size, setting
+from dp2erm_cvx.checks import (
+    check_settings,
+    one_of,
+    public_fraction,
+    public_number,
+    public_size,
+    setting,
+)
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
@@ -23,17 +30,17 @@ class CausalSettings(abc.ABC):
     Attributes
     ----------
     slope
-        c of a saturating loss, in units of the outcome: that of an effect's outcome regression (center), that
-        of a rule.
+        c of a saturating loss, in units of the outcome: that of an effect's outcome regression
+        (center), that of a rule.
     norm_bound
-        The scaled covariates are shrunk radially to this norm, once their released mean square has brought
-        them to the size that their law guesses.
+        The scaled covariates are shrunk radially to this norm, once their released mean square has
+        brought them to the size that their law guesses.
     mean_share
-        Share of the budget for the mean of the covariates, which is then subtracted; None where it is not
-        released.
+        Share of the budget for the mean of the covariates, which is then subtracted; None where it
+        is not released.
     spread_share
-        Share of the budget for the mean square of the covariates, from which shrinkage is predicted; None
-        where it is not released.
+        Share of the budget for the mean square of the covariates, from which shrinkage is
+        predicted; None where it is not released.
     center_share
         Share of the budget for the outcome regression.
     propensity
@@ -41,17 +48,18 @@ class CausalSettings(abc.ABC):
     propensity_share
         Share of the budget for a logistic propensity.
     radius
-        Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
+        Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <=
+        radius``.
     split
         Share of the propensity's epsilon that pays for its noise.
     cap
-        F of :class:`~dp2erm_cvx.steps.score.EffectScore`, at a rate of treatment of one half: propensities
-        are clipped to [1/F, 1 - 1/F].
+        F of :class:`~dp2erm_cvx.steps.score.EffectScore`, at a rate of treatment of one half:
+        propensities are clipped to [1/F, 1 - 1/F].
     residual_bound
         M_r there, at that rate: residuals are clipped to this size, in units of the outcome.
     score_bound
-        B there, at that rate: the score of a record, less its center, is clipped to this size, in units of
-        the outcome.
+        B there, at that rate: the score of a record, less its center, is clipped to this size, in
+        units of the outcome.
 
     Raises DeclarationError for an invalid value.
     """
@@ -100,7 +108,8 @@ class EffectSettings(CausalSettings):
     """Everything that a private effect is calibrated from, beside the universe and the budget.
 
     Those of ``CausalSettings``; the propensity may be "constant", too. Of more than two arms it is
-    "constant", "multinomial", or their public probabilities, and ``score_bound`` is at equal shares of them.
+    "constant", "multinomial", or their public probabilities, and ``score_bound`` is at equal shares
+    of them.
 
     Attributes
     ----------
@@ -112,9 +121,9 @@ class EffectSettings(CausalSettings):
     rate_share
         Share of the budget for the rate of treatment, where it is not public.
     scale_share
-        Share of the whole budget for the scale of the outcome, where no ``residual_scale`` is declared; the
-        other shares are of the rest. None where it is not released: half of the outcome bound then stands
-        for it.
+        Share of the whole budget for the scale of the outcome, where no ``residual_scale`` is
+        declared; the other shares are of the rest. None where it is not released: half of the
+        outcome bound then stands for it.
     """
 
     norm_bound: float = setting(check=public_size)
@@ -146,18 +155,21 @@ class EffectSettings(CausalSettings):
             return
         if isinstance(self.propensity, str):
             raise DeclarationError(
-                f"propensity = {self.propensity!r}: must be logistic, constant, or a public probability"
+                f"propensity = {self.propensity!r}: must be logistic, constant, or a public "
+                "probability"
             )
         least = 1.0 / self.cap
         if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
             raise DeclarationError(
-                f"propensity = {brief(self.propensity)}: must be from {least:g} to {1.0 - least:g}; declare "
-                "a larger cap"
+                f"propensity = {brief(self.propensity)}: must be from {least:g} to "
+                f"{1.0 - least:g}; declare a larger cap"
             )
 
     @property
     def known(self) -> float | None:
-        """The probability of treatment where it is public, as in a randomized trial; of arms the least."""
+        """The probability of treatment where it is public, as in a randomized trial; of arms the
+        least.
+        """
         if isinstance(self.propensity, tuple):
             return min(self.propensity)
         return None if isinstance(self.propensity, str) else self.propensity
@@ -167,29 +179,30 @@ class EffectSettings(CausalSettings):
 class RuleSettings(CausalSettings):
     """Everything that a private rule is calibrated from, beside the universe and the budget.
 
-    Those of ``CausalSettings``. The propensity may also be None, for factors 1, or public coefficients of its
-    log odds on (1, x), x as the domain scales it and nothing moves it; ``center_share`` None, for no center;
-    ``norm_bound`` None, for the norm of the domain. The cap is that of inverse propensities, and of those
-    that a value is estimated by.
+    Those of ``CausalSettings``. The propensity may also be None, for factors 1, or public
+    coefficients of its log odds on (1, x), x as the domain scales it and nothing moves it;
+    ``center_share`` None, for no center; ``norm_bound`` None, for the norm of the domain. The cap
+    is that of inverse propensities, and of those that a value is estimated by.
 
     Attributes
     ----------
     balance
         What its records count by the propensity: "matching", "overlap" or "inverse".
     center_slope
-        c of the center. Twice it for the rule keeps the sign of the effect at any noise of the outcome
-        (Theorem 20).
+        c of the center. Twice it for the rule keeps the sign of the effect at any noise of the
+        outcome (Theorem 20).
     center_norm
         Norm bound that the outcome regression scales covariates to, beside its constant of 1.
     norm
-        Norm bound that the rule scales covariates to, beside its constant of 1: noise and shrinkage weigh on
-        slopes and intercept in this proportion. A large one leaves a rule no intercept.
+        Norm bound that the rule scales covariates to, beside its constant of 1: noise and shrinkage
+        weigh on slopes and intercept in this proportion. A large one leaves a rule no intercept.
     value_share
-        Share of the whole budget for what the rule is worth, None for no value; the other shares are of the
-        rest.
+        Share of the whole budget for what the rule is worth, None for no value; the other shares
+        are of the rest.
     response_bound
-        B of a rule by squared loss with inverse propensities on the response (Theorem 14): of any law of the
-        outcome it has the sign of the mean effect, for more noise. None: factors on a loss of bounded slope.
+        B of a rule by squared loss with inverse propensities on the response (Theorem 14): of any
+        law of the outcome it has the sign of the mean effect, for more noise. None: factors on a
+        loss of bounded slope.
     """
 
     propensity: str | float | tuple[float, ...] | None
@@ -210,8 +223,8 @@ class RuleSettings(CausalSettings):
         super().__post_init__()
         if self.response_bound is not None and self.propensity is None:
             raise DeclarationError(
-                "response_bound: needs a propensity, which a rule from few records has only where it is "
-                "declared: set propensity to logistic, or to what is public"
+                "response_bound: needs a propensity, which a rule from few records has only where "
+                "it is declared: set propensity to logistic, or to what is public"
             )
 
     def _check_propensity(self) -> None:
@@ -221,15 +234,17 @@ class RuleSettings(CausalSettings):
             object.__setattr__(self, "propensity", known)
         elif isinstance(public, str) and public != "logistic":
             raise DeclarationError(
-                f"propensity = {public!r}: must be logistic, a public probability, public coefficients of "
-                "its log odds, or none"
+                f"propensity = {public!r}: must be logistic, a public probability, public "
+                "coefficients of its log odds, or none"
             )
         elif public is not None and public != "logistic":
             object.__setattr__(self, "propensity", public_fraction("propensity", public))
 
 
 def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Declared settings by name. Raises DeclarationError for what is no setting of this ``kind``."""
+    """Declared settings by name. Raises DeclarationError for what is no setting of this
+    ``kind``.
+    """
     names = [field.name for field in fields(kind)]
     for name in declared:
         if name not in names:
@@ -238,7 +253,8 @@ def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[s
 
 
 def chosen_noise(declared: object, universe: MappedUniverse) -> Noise:
-    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
+    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on
+    (1, x).
 
     In mean Euclidean length, from what is public. Raises DeclarationError for another name.
     """

@@ -1,8 +1,9 @@
 """Steps that several effects of one study have in common: released once, by the first of them.
 
-A step that no outcome enters is a function of the covariates, treatments and weights of records alone. Where
-two effects declare the same of these, the second conditions on what the first released. By itself it has the
-law of a release that drew this noise anew; both together spend it once (adaptive composition).
+A step that no outcome enters is a function of the covariates, treatments and weights of records
+alone. Where two effects declare the same of these, the second conditions on what the first
+released. By itself it has the law of a release that drew this noise anew; both together spend it
+once (adaptive composition).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.outcome_scale import SCALE
 from dp2erm_cvx.steps.step import Step
 
-#: Settings that decide where covariates are put; a question takes over those of the one that it shares with.
+#: Settings that decide where covariates are put; a question takes over those of the one that it
+#: shares with.
 _PLACING = ("norm_bound", "mean_share", "spread_share", "rate_share")
 #: Steps without which no other one is shared: what a later map sees depends on them.
 _PLACED = {"rate", "mean", "spread"}
@@ -34,25 +36,31 @@ Make = Callable[[Mapping[str, Any], Before], Effect]
 
 
 def sharing_plan(make: Make, earlier: Mapping[str, Plan[Any]]) -> Effect:
-    """The plan of an effect that takes over the most steps of one earlier question, or that of it alone.
+    """The plan of an effect that takes over the most steps of one earlier question, or that of it
+    alone.
 
     Parameters
     ----------
     make
-        Plans the effect: with settings that its own are put over, and with steps that were released before.
-        It changes nothing.
+        Plans the effect: with settings that its own are put over, and with steps that were released
+        before. It changes nothing.
     earlier
-        Plans of earlier questions of the same records and covariates, by the names of the questions.
+        Plans of earlier questions of the same records and covariates, by the names of the
+        questions.
     """
     alone = make({}, {})
     tried = [
-        _sharing(alone, make, of, plan) for of, plan in earlier.items() if isinstance(plan.study, EffectStudy)
+        _sharing(alone, make, of, plan)
+        for of, plan in earlier.items()
+        if isinstance(plan.study, EffectStudy)
     ]
     return max([alone, *tried], key=lambda plan: len(plan.study.before))
 
 
 def _sharing(alone: Effect, make: Make, of: str, earlier: Effect) -> Effect:
-    """The plan of an effect that takes over what it can of an ``earlier`` one; else that of it ``alone``."""
+    """The plan of an effect that takes over what it can of an ``earlier`` one; else that of it
+    ``alone``.
+    """
     study, universe = earlier.study, alone.study.universe
     apart = _unseen(study.universe) != _unseen(universe)
     apart = apart or study.universe.domain.columns != universe.domain.columns  # in their order
@@ -99,10 +107,14 @@ def _outcome_free(plan: Effect) -> dict[str, Step]:
 
 
 def _unseen(universe: Universe) -> Universe:
-    """A codebook without the outcome; its column stays where a missing outcome makes a record count 0."""
+    """A codebook without the outcome; its column stays where a missing outcome makes a record count
+    0.
+    """
     domain, book = universe.domain, universe.domain.codebook
     if book is not None and book.outcome in book.missing:
         missing = {name: value for name, value in book.missing.items() if name != book.outcome}
         book = replace(book, outcome=None, missing=missing)
-    bare = replace(domain, binary_outcome=False, treatment_cost=0.0, outcome_center=0.0, codebook=book)
+    bare = replace(
+        domain, binary_outcome=False, treatment_cost=0.0, outcome_center=0.0, codebook=book
+    )
     return replace(universe, domain=replace(bare, outcome_bound=1.0))

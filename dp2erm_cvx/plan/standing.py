@@ -1,4 +1,6 @@
-"""What a plan says in advance of the standing of its release, and of stated bounds that it does not use."""
+"""What a plan says in advance of the standing of its release, and of stated bounds that it does not
+use.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,18 @@ _SAID = {
 
 
 def standing_in_words(plan: Plan[Any]) -> str:
-    """What a release by a plan will be, with its reason where it will not be private; no full stop."""
+    """What a release by a plan will be, with its reason where it will not be private; no full
+    stop.
+    """
     said = _SAID[plan.standing]
     reason = _reason(plan)
     return f"{said} ({reason})" if reason else said
 
 
 def standing_sentences(plan: Plan[Any]) -> Iterator[str]:
-    """Sentences on the standing of a release by a plan, on weights that V covers, on unused bounds."""
+    """Sentences on the standing of a release by a plan, on weights that V covers, on unused
+    bounds.
+    """
     yield f"Its release will be {standing_in_words(plan)}."
     for step in plan.steps:
         for program in step.programs:
@@ -43,13 +49,20 @@ def standing_sentences(plan: Plan[Any]) -> Iterator[str]:
             if unused is not None:
                 yield f"{program.name}: {unused}."
             if bounded.uses_stated_bound(step.universe):
-                yield f"{program.name}: V = {step.bound.V:.4g} rests on the bound that its author states."
+                yield (
+                    f"{program.name}: V = {step.bound.V:.4g} rests on the bound that its author "
+                    "states."
+                )
 
 
 def _reason(plan: Plan[Any]) -> str:
     """Why a release by a plan will not be private; empty where it will be."""
     if plan.standing is Standing.NOT_PRIVATE:
-        return "the noise is seeded" if plan.seeded else "the noise of the ranges of its domain was seeded"
+        return (
+            "the noise is seeded"
+            if plan.seeded
+            else "the noise of the ranges of its domain was seeded"
+        )
     if plan.standing is Standing.UNPROVEN:
         names = ", ".join(RELEASED[step.name] for step in plan.steps if not step.proven)
         return f"no theorem proves the calibration of {names}"
@@ -67,7 +80,10 @@ def _uncertified(plan: Plan[Any]) -> Iterator[str]:
             continue
         if isinstance(step, Fit) and step.weights is not None and not step.weights.known:
             assert step.weights.program is not None
-            yield f"no public number bounds the numerical error of the weights of {step.weights.program.name}"
+            yield (
+                "no public number bounds the numerical error of the weights of "
+                f"{step.weights.program.name}"
+            )
         elif isinstance(step, Fit):
             yield f"no public number bounds the numerical error of {step.program.name}"
         else:

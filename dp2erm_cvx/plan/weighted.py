@@ -27,9 +27,11 @@ RULED = "entropy_balancing"
 CENTER_SHARE = 0.3
 #: Residuals are clipped at so many residual scales.
 RESIDUALS = 2.0
-#: The ridge of least predicted half width is this over the root of n epsilon p, for rows of norm at most 1.
+#: The ridge of least predicted half width is this over the root of n epsilon p, for rows of norm at
+#: most 1.
 _RIDGE, _LARGEST_RIDGE = 3.6, 0.3
-#: Caps in base weights; from this declared distance on those of poor overlap, at a part of the ridge.
+#: Caps in base weights; from this declared distance on those of poor overlap, at a part of the
+#: ridge.
 _CAP, _FAR, _FAR_CAP, _FAR_RIDGE = 1.5, 1.4, 2.0, 1.0 / 3.0
 #: Height of the constant that compares the masses of the arms, over the norm bound of the rows.
 _CONSTANT = 0.5
@@ -45,8 +47,8 @@ def check_weights(study: DeclaredEffect) -> None:
         registry.build(registry.first_stages(), study.weights)  # which refuses the name
     if study.estimand != AverageScore.estimand:
         raise DeclarationError(
-            f"weights: answer for the average effect alone, and estimand = {brief(study.estimand)}: leave "
-            "one of them out"
+            "weights: answer for the average effect alone, and estimand = "
+            f"{brief(study.estimand)}: leave one of them out"
         )
     book = study.universe.domain.codebook
     refuse(book, "an effect by the weights of a scheme", *KINDS)
@@ -55,7 +57,9 @@ def check_weights(study: DeclaredEffect) -> None:
     declared = study.declared
     propensity = declared.get("propensity", "constant")
     if propensity != "constant":
-        raise DeclarationError(f"weights: take the place of propensity = {brief(propensity)}: leave one out")
+        raise DeclarationError(
+            f"weights: take the place of propensity = {brief(propensity)}: leave one out"
+        )
     if declared.get("rows", Rows.COMMON) != Rows.COMMON:
         raise DeclarationError("weights: need slopes that both arms have in common: leave out rows")
 
@@ -80,9 +84,10 @@ def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
 def weighting_program(study: DeclaredEffect, universe: MappedUniverse) -> FirstStage:
     """The scheme of a study for the records of a universe; by its name alone at the rule of use.
 
-    That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base weights;
-    where a distance of 1.4 or more is declared a third of that ridge and caps of twice the base weights.
-    Settings of a program that are left to the domain follow from that of the records it sees.
+    That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base
+    weights; where a distance of 1.4 or more is declared a third of that ridge and caps of twice the
+    base weights. Settings of a program that are left to the domain follow from that of the records
+    it sees.
     """
     if isinstance(study.weights, FirstStage):
         return study.weights.resolve(universe.space)
@@ -103,7 +108,9 @@ def weighting_program(study: DeclaredEffect, universe: MappedUniverse) -> FirstS
     return program
 
 
-def weighted_steps(study: DeclaredEffect, steps: list[Step], nuisances: LinearNuisances) -> Iterator[Step]:
+def weighted_steps(
+    study: DeclaredEffect, steps: list[Step], nuisances: LinearNuisances
+) -> Iterator[Step]:
     """The steps before the score, then squares of residuals, then their weighted sum.
 
     Parameters
@@ -111,7 +118,8 @@ def weighted_steps(study: DeclaredEffect, steps: list[Step], nuisances: LinearNu
     study
         What is declared.
     steps
-        Rate, mean and spread of the covariates and outcome regression, with shares of the whole budget.
+        Rate, mean and spread of the covariates and outcome regression, with shares of the whole
+        budget.
     nuisances
         What they release.
     """

@@ -1,4 +1,6 @@
-"""What balancing programs in the weights share: their settings, imbalances of both arms, and caps by arm."""
+"""What balancing programs in the weights share: their settings, imbalances of both arms, and caps
+by arm.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from dp2erm_cvx.checks import public_size, setting
 from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.balance import Balance, Moments
 
-#: Settings of a decorator ``@scheme(**ARM_SETTINGS)`` whose function balances both arms to all records:
-#: balance functions, the value of a constant beside them, the ridge, and the two numbers of caps by arm.
+#: Settings of a decorator ``@scheme(**ARM_SETTINGS)`` whose function balances both arms to all
+#: records: balance functions, the value of a constant beside them, the ridge, and the two numbers
+#: of caps by arm.
 ARM_SETTINGS: Mapping[str, Any] = MappingProxyType(
     {
         "balance": Moments(),
@@ -44,8 +47,9 @@ def imbalance_of_arms(w: cp.Variable, records: Any, balance: Balance, constant: 
     Returns
     -------
     cvxpy.Expression
-        (2 + 2k,), in units of g times weights: ``constant (W_a - n/2)`` for the weights W_a of controls and
-        treated, then ``sum over arm a of w_i g(x_i)``, less half of the sum of all g(x_i), for each arm.
+        (2 + 2k,), in units of g times weights: ``constant (W_a - n/2)`` for the weights W_a of
+        controls and treated, then ``sum over arm a of w_i g(x_i)``, less half of the sum of all
+        g(x_i), for each arm.
     """
     half = cp.sum(records.features(balance), axis=0) / 2
     masses = constant * (records.arms.T @ w - records.n / 2)
@@ -55,15 +59,16 @@ def imbalance_of_arms(w: cp.Variable, records: Any, balance: Balance, constant: 
 
 
 def caps_of_arms(cap: float, treated: float) -> Array:
-    """Largest weights of controls and treated: multiples of the mean weight of an arm that weighs half.
+    """Largest weights of controls and treated: multiples of the mean weight of an arm that weighs
+    half.
 
     Parameters
     ----------
     cap
         The multiple.
     treated
-        Public share of the treated, between 0 and 1. Where it is wrong a cap binds that should not, or none
-        does; no bound rests on it.
+        Public share of the treated, between 0 and 1. Where it is wrong a cap binds that should not,
+        or none does; no bound rests on it.
 
     Returns
     -------

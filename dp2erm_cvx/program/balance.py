@@ -41,13 +41,17 @@ class Moments:
         return cls(number_or_text(text.strip().lower().removeprefix("moments:")))  # type: ignore[arg-type]
 
     def bound(self, features_bound: float) -> float:
-        """Norm bound over the ball: ``sqrt(sum_k M^(2k))``, because sum_j x_j^(2k) <= ||x||^(2k)."""
+        """Norm bound over the ball: ``sqrt(sum_k M^(2k))``, because sum_j x_j^(2k) <=
+        ||x||^(2k).
+        """
         try:
-            return math.sqrt(math.fsum(features_bound ** (2 * k) for k in range(1, self.degree + 1)))
+            return math.sqrt(
+                math.fsum(features_bound ** (2 * k) for k in range(1, self.degree + 1))
+            )
         except OverflowError:
             raise DeclarationError(
-                f"degree = {self.degree}: moments of covariates up to {features_bound:g} are out of "
-                "floating-point range"
+                f"degree = {self.degree}: moments of covariates up to {features_bound:g} are out "
+                "of floating-point range"
             ) from None
 
     def size(self, n_features: int) -> int:
@@ -60,7 +64,9 @@ class Moments:
 
     def names(self, records: Records) -> tuple[str, ...]:
         """A name for every function: those of the covariates where the space has them."""
-        columns = records.space.columns or tuple(f"x{k + 1}" for k in range(records.covariates.shape[1]))
+        columns = records.space.columns or tuple(
+            f"x{k + 1}" for k in range(records.covariates.shape[1])
+        )
         powers = ("", *(f"^{k}" for k in range(2, self.degree + 1)))
         return tuple(name + power for power in powers for name in columns)
 
@@ -71,16 +77,19 @@ class Moments:
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Gaussian kernels at public points, drawn by a public seed: ``(k(x, l_j) - 1/2) / sqrt(count)``.
+    """Gaussian kernels at public points, drawn by a public seed: ``(k(x, l_j) - 1/2) /
+    sqrt(count)``.
 
-    Less a half their norm is at most 1/2, while differences of records are those of the kernels themselves.
+    Less a half their norm is at most 1/2, while differences of records are those of the kernels
+    themselves.
 
     Parameters
     ----------
     count
         The number of points, 1 to 10,000.
     bandwidth
-        That of the kernels ``exp(-||x - l||^2 / (2 bandwidth^2))``, in units of the scaled covariates.
+        That of the kernels ``exp(-||x - l||^2 / (2 bandwidth^2))``, in units of the scaled
+        covariates.
     reach
         Every coordinate of a point is uniform between minus this and this.
     seed
@@ -104,7 +113,9 @@ class Landmarks:
         numbers = text.strip().lower().split(":")[1:]
         names = ("count", "bandwidth", "reach", "seed")
         if len(numbers) > len(names):
-            raise DeclarationError(f"balance = {text!r}: must be landmarks:COUNT:BANDWIDTH:REACH:SEED")
+            raise DeclarationError(
+                f"balance = {text!r}: must be landmarks:COUNT:BANDWIDTH:REACH:SEED"
+            )
         settings: dict[str, Any] = dict(zip(names, map(number_or_text, numbers), strict=False))
         return cls(**settings)
 
@@ -132,11 +143,13 @@ class Landmarks:
         return tuple(f"landmark {j + 1}" for j in range(self.count))
 
 
-def one_by_one(name: str, make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int) -> Array:
+def one_by_one(
+    name: str, make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int
+) -> Array:
     """Values (n, k) of ``make`` at every record of a table: 0 where it fails or has another size.
 
-    Each is asked for alone and twice. Raises DataError (for the data holder) where a record has other values
-    when it is asked for in another order: the function then remembers other records.
+    Each is asked for alone and twice. Raises DataError (for the data holder) where a record has
+    other values when it is asked for in another order: the function then remembers other records.
     """
 
     def of(record: tuple[Any, ...]) -> Array:
@@ -147,14 +160,19 @@ def one_by_one(name: str, make: Callable[..., Any], table: Sequence[tuple[Any, .
 
     # once for all rows: number by number it takes longer than most functions do
     rows: Array = np.nan_to_num(np.array([of(record) for record in table]).reshape(len(table), k))
-    again = np.nan_to_num(np.array([of(record) for record in table[::-1]]).reshape(len(table), k)[::-1])
+    again = np.nan_to_num(
+        np.array([of(record) for record in table[::-1]]).reshape(len(table), k)[::-1]
+    )
     if not np.array_equal(rows, again):
-        raise DataError(f"{name} gives one record two different values: it must depend on that record alone")
+        raise DataError(
+            f"{name} gives one record two different values: it must depend on that record alone"
+        )
     return rows
 
 
 def _alone(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
-    # a copy, because a function that writes into its argument would move the record out of the universe
+    # a copy, because a function that writes into its argument would move the record out of the
+    # universe
     x, *rest = record
     values: Array = np.asarray(make(x.copy(), *rest), dtype=np.float64).ravel()
     return values
@@ -162,11 +180,13 @@ def _alone(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
 
 @dataclass(frozen=True)
 class BalanceFunctions:
-    """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to ``norm_bound``.
+    """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to
+    ``norm_bound``.
 
-    It sees a copy of one record at a time and must depend on nothing else; the bound is enforced, and a
-    record for which it fails gets zeros: a fixed rule, not a refusal. Beside its argument it reaches numbers,
-    texts and functions alone; ``called`` holds which. Raises DeclarationError for anything else.
+    It sees a copy of one record at a time and must depend on nothing else; the bound is enforced,
+    and a record for which it fails gets zeros: a fixed rule, not a refusal. Beside its argument it
+    reaches numbers, texts and functions alone; ``called`` holds which. Raises DeclarationError for
+    anything else.
     """
 
     function: Callable[[Array], Array]
@@ -183,7 +203,9 @@ class BalanceFunctions:
         return self.norm_bound
 
     def size(self, n_features: int) -> int:
-        """k, read off at the origin and so public. Raises DeclarationError where the function fails."""
+        """k, read off at the origin and so public. Raises DeclarationError where the function
+        fails.
+        """
         try:
             return len(_alone(self.function, (np.zeros(n_features),)))
         except Exception as error:
@@ -194,7 +216,8 @@ class BalanceFunctions:
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, k), k read off at the origin.
 
-        Raises DeclarationError where the function fails at the origin, and DataError as :func:`one_by_one`.
+        Raises DeclarationError where the function fails at the origin, and DataError as
+        :func:`one_by_one`.
         """
         function = self.called.unchanged()
         table = [(row,) for row in X]

@@ -1,4 +1,6 @@
-"""One CVXPY declaration per program: its data as Parameters, checked to be DPP, compiled once; its text."""
+"""One CVXPY declaration per program: its data as Parameters, checked to be DPP, compiled once; its
+text.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Value = Array | float
 
 @dataclass
 class Declaration:
-    """A convex program: ``minimize objective`` subject to named constraints, over named variables."""
+    """A convex program: ``minimize objective`` subject to named constraints, over named
+    variables.
+    """
 
     objective: Any
     variables: dict[str, Any]
@@ -70,12 +74,16 @@ class Compiled:
     """
 
     def __init__(
-        self, declare: Callable[[Params], Declaration], data: Mapping[str, Value], *, embed: bool = False
+        self,
+        declare: Callable[[Params], Declaration],
+        data: Mapping[str, Value],
+        *,
+        embed: bool = False,
     ) -> None:
         if not embed and (cost := self.cost(data)) > PARAMETER_LIMIT:
             raise ProgramError(
-                f"a data Parameter of this size would need about {cost * 100 / 1e9:.1f} GB to compile; "
-                "declare the data as constants (embed=True)"
+                f"a data Parameter of this size would need about {cost * 100 / 1e9:.1f} GB to "
+                "compile; declare the data as constants (embed=True)"
             )
         parameters = Params(data, embed=embed)
         self.declaration = declare(parameters)
@@ -91,7 +99,9 @@ class Compiled:
 
     @staticmethod
     def cost(data: Mapping[str, Value]) -> float:
-        """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters costs."""
+        """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters
+        costs.
+        """
         return float(sum(np.shape(v)[0] * np.size(v) for v in data.values() if np.ndim(v) == 2))
 
     def load(self, data: Mapping[str, Value]) -> None:
@@ -99,7 +109,9 @@ class Compiled:
         for name, parameter in self.parameters.items():
             value = np.asarray(data[name], dtype=np.float64)
             if value.shape != parameter.shape:
-                raise ProgramError(f"parameter {name!r} has shape {parameter.shape}, not {value.shape}")
+                raise ProgramError(
+                    f"parameter {name!r} has shape {parameter.shape}, not {value.shape}"
+                )
             parameter.value = value
 
     def values(self) -> dict[str, Array] | None:
@@ -131,7 +143,9 @@ class Compiled:
 
 
 def derivative(e: Any, variable: Any) -> Array | None:
-    """Derivative (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
+    """Derivative (size,) of a number by a variable at its value, by CVXPY; None where it has
+    none.
+    """
     try:
         grad = e.grad.get(variable)
     except NotImplementedError:  # as of a largest absolute value
@@ -140,12 +154,18 @@ def derivative(e: Any, variable: Any) -> Array | None:
 
 
 def refuse_misread(
-    e: Any, v: Any, own: Callable[[Any], tuple[Any, Any]], points: Iterable[Any], *, shifted: bool = False
+    e: Any,
+    v: Any,
+    own: Callable[[Any], tuple[Any, Any]],
+    points: Iterable[Any],
+    *,
+    shifted: bool = False,
 ) -> bool:
     """Compare what was read of an expression with CVXPY's own values and derivatives by a variable.
 
-    ``own`` has value and derivative at a point, or None for the latter; ``shifted`` allows for a constant,
-    which moves no minimizer. False where CVXPY has no value at any point. Raises DeclarationError.
+    ``own`` has value and derivative at a point, or None for the latter; ``shifted`` allows for a
+    constant, which moves no minimizer. False where CVXPY has no value at any point. Raises
+    DeclarationError.
     """
     values, off, size = [], [0.0], [1.0]
     for point in points:
@@ -164,7 +184,9 @@ def refuse_misread(
     table = np.array(values) - (values[0] if shifted else 0.0)
     off.append(float(np.max(np.abs(table[:, 0] - table[:, 1]))))
     if not max(off) <= 1e-9 * (max(size) + float(np.max(np.abs(table)))):
-        raise DeclarationError(f"{printed(e)} was read as something with other values: please report it")
+        raise DeclarationError(
+            f"{printed(e)} was read as something with other values: please report it"
+        )
     return True
 
 
@@ -199,7 +221,9 @@ def differing(
     if type(one) is not type(other):
         return one, other
     if isinstance(one, cp.Parameter):
-        same = same_data(one, other) if hasattr(one, "within") and hasattr(other, "within") else True
+        same = (
+            same_data(one, other) if hasattr(one, "within") and hasattr(other, "within") else True
+        )
         return None if same and one.name() == other.name() else (one, other)
     if isinstance(one, cp.Constant):
         return None if _same_numbers(one.value, other.value, n, m) else (one, other)
@@ -214,7 +238,9 @@ def differing(
 
 
 def _without_copies(e: Any) -> Any:
-    """An expression without what CVXPY copies a number by into every entry, unless there is only one."""
+    """An expression without what CVXPY copies a number by into every entry, unless there is only
+    one.
+    """
     while type(e).__name__ in ("Promote", "broadcast_to"):
         e = e.args[0]
     return e
@@ -225,7 +251,9 @@ _NORMS = ("Pnorm", "PnormApprox", "norm1", "norm_inf")
 
 
 def _are_norms_of_one_number(one: Any, other: Any) -> bool:
-    """True if two atoms are norms, one of them of a single number, of which all norms are its size."""
+    """True if two atoms are norms, one of them of a single number, of which all norms are its
+    size.
+    """
     norms = type(one).__name__ in _NORMS and type(other).__name__ in _NORMS
     return norms and 1 in (one.args[0].size, other.args[0].size)
 
@@ -258,11 +286,15 @@ def _alike(one: Any, other: Any, n: int, m: int, columns: tuple[int, int]) -> bo
         return isinstance(other, cp.Expression) and _same_numbers(one.value, other.value, 1, 1)
     if isinstance(one, tuple | list):
         same_length = isinstance(other, tuple | list) and len(one) == len(other)
-        return same_length and all(_alike(*pair, n, m, columns) for pair in zip(one, other, strict=True))
+        return same_length and all(
+            _alike(*pair, n, m, columns) for pair in zip(one, other, strict=True)
+        )
     if isinstance(one, slice):
         ends = (one.start, one.stop, one.step), (other.start, other.stop, other.step)
         return _alike(*ends, n, m, columns)
-    if isinstance(one, int | np.integer) and isinstance(other, int | np.integer):  # places and shapes
+    if isinstance(one, int | np.integer) and isinstance(
+        other, int | np.integer
+    ):  # places and shapes
         steps = [0, n - m, *(times * (columns[0] - columns[1]) for times in _TIMES)]
         return one - other in steps or one * m == other * n
     if isinstance(one, np.ndarray | float):
@@ -275,9 +307,11 @@ _POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, -0.5, -1.0, -1.5, -2.0)
 
 
 def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
-    """True if public numbers are the same, or the same multiples of a power of n: of its root, or of n.
+    """True if public numbers are the same, or the same multiples of a power of n: of its root, or
+    of n.
 
-    Arrays of different sizes are compared where all entries are equal, or those of the diagonal alone.
+    Arrays of different sizes are compared where all entries are equal, or those of the diagonal
+    alone.
     """
     own: Any = _representatives(one)
     theirs: Any = _representatives(other)
@@ -293,7 +327,9 @@ def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
 
 
 def _representatives(value: Any) -> tuple[float, float] | None:
-    """The entry of the diagonal and the entry beside it, of an array where these are all; None elsewhere."""
+    """The entry of the diagonal and the entry beside it, of an array where these are all; None
+    elsewhere.
+    """
     array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=np.float64)
     if array.size == 0 or _all_equal(array):
         number = float(np.ravel(array)[0]) if array.size else 0.0
@@ -317,13 +353,16 @@ _LONGEST = 160
 
 
 def printed(e: Any) -> str:
-    """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it is long."""
+    """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it
+    is long.
+    """
     text = _Writer().text(e)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
 
 
 def refuse_no_problem(name: str, returned: Any) -> None:
-    """Raise DeclarationError where an author's function returns no problem, with what to return instead.
+    """Raise DeclarationError where an author's function returns no problem, with what to return
+    instead.
 
     Parameters
     ----------
@@ -352,15 +391,20 @@ SIZES = (5, 8)
 
 
 def with_n(few: str, many: str) -> str:
-    """One formula of two texts that were written at ``SIZES`` records: ``5`` and ``8`` become ``n``."""
+    """One formula of two texts that were written at ``SIZES`` records: ``5`` and ``8`` become
+    ``n``.
+    """
     parts = [re.split(r"(?<![\w.])(\d+(?:\.\d+)?)", text) for text in (few, many)]
     if len(parts[0]) != len(parts[1]):
         return few
-    return "".join(part if part == other else _of_n(part, other) for part, other in zip(*parts, strict=True))
+    return "".join(
+        part if part == other else _of_n(part, other) for part, other in zip(*parts, strict=True)
+    )
 
 
 def refuse_products(problem: cp.Problem) -> None:
-    """Raise DeclarationError for products of data, which are not DPP: a re-solve could use old data.
+    """Raise DeclarationError for products of data, which are not DPP: a re-solve could use old
+    data.
 
     Parameters
     ----------
@@ -372,9 +416,9 @@ def refuse_products(problem: cp.Problem) -> None:
     cause = _not_dpp(problem)
     assert cause is not None
     raise DeclarationError(
-        f"{printed(cause)}: a product of data, which is not DPP: data may be added, or multiply variables "
-        "once; make the product by records.rows or records.numbers (covariates times treatment are "
-        "records.by_arm(1.0), and (2a - 1) x is records.signed)"
+        f"{printed(cause)}: a product of data, which is not DPP: data may be added, or multiply "
+        "variables once; make the product by records.rows or records.numbers (covariates times "
+        "treatment are records.by_arm(1.0), and (2a - 1) x is records.signed)"
     )
 
 
@@ -394,8 +438,9 @@ def _reason(problem: Any) -> str:
     if not data:
         return f"{_shown(cause)} is not convex by the rules of CVXPY, whatever the data are"
     return (
-        f"{_shown(cause)} is not convex for every value of {data}: data may be added to an expression of the "
-        "variable, or multiply it; make anything else of one record by records.rows or records.numbers"
+        f"{_shown(cause)} is not convex for every value of {data}: data may be added to an "
+        "expression of the variable, or multiply it; make anything else of one record by "
+        "records.rows or records.numbers"
     )
 
 
@@ -408,7 +453,9 @@ def _smallest(node: Any) -> Iterator[Any]:
 
 
 def _shown(node: Any) -> str:
-    inside = ", ".join(sorted({symbol.name() for symbol in (*node.parameters(), *node.variables())}))
+    inside = ", ".join(
+        sorted({symbol.name() for symbol in (*node.parameters(), *node.variables())})
+    )
     kind = "constraint" if isinstance(node, cp.Constraint) else "term"
     return f"the {kind} {type(node).__name__}({inside})"
 
@@ -438,7 +485,9 @@ _LISTED = 16
 
 
 def _place_in_words(place: Any) -> str:
-    """A number, a slice or a list of places as Python writes it; of many places how many there are."""
+    """A number, a slice or a list of places as Python writes it; of many places how many there
+    are.
+    """
     if isinstance(place, slice):
         ends = ["" if end is None else str(end) for end in (place.start, place.stop)]
         step = "" if place.step is None else f":{place.step}"
@@ -457,8 +506,8 @@ class _Writer:
     Parameters
     ----------
     exact
-        Whether every number is written in full precision, with all that an atom holds beside its arguments;
-        else four digits, as for a reader.
+        Whether every number is written in full precision, with all that an atom holds beside its
+        arguments; else four digits, as for a reader.
     unnamed
         Variables without a name of their own, in the order in which they were written.
     """
@@ -473,7 +522,10 @@ class _Writer:
         if not args:
             return self.leaf(e)
         if name in ("Inequality", "Equality"):
-            return f"{self.text(args[0])} {'<=' if name == 'Inequality' else '=='} {self.text(args[1])}"
+            return (
+                f"{self.text(args[0])} {'<=' if name == 'Inequality' else '=='} "
+                f"{self.text(args[1])}"
+            )
         if name == "Promote":
             return self.text(args[0], level)
         if name == "AddExpression":
@@ -514,7 +566,9 @@ class _Writer:
         return f"{_NAMES.get(name, name)}({', '.join(inner)}{held})"
 
     def part(self, e: Any) -> str:
-        """Text of a part of an expression with its places as the author wrote them, such as ``x[:, 1]``."""
+        """Text of a part of an expression with its places as the author wrote them, such as ``x[:,
+        1]``.
+        """
         written = e.get_data()[-1]
         places = written if isinstance(written, tuple) else (written,)
         return f"{self.text(e.args[0], 4)}[{', '.join(map(_place_in_words, places))}]"
@@ -525,11 +579,15 @@ class _Writer:
         if isinstance(e, cp.Constraint):
             data = data[:-1]  # its number, which no two have in common
         if type(e).__name__.endswith("Approx"):  # precision that CVXPY approximates powers to
-            data = data[:1] + [item for item in data[1:] if not (type(item) is int and item == e.max_denom)]
+            data = data[:1] + [
+                item for item in data[1:] if not (type(item) is int and item == e.max_denom)
+            ]
         return [item for item in data if item is not None and item is not False]
 
     def item(self, item: Any) -> str:
-        """Text of something that an atom holds. Raises DeclarationError for what is not understood."""
+        """Text of something that an atom holds. Raises DeclarationError for what is not
+        understood.
+        """
         if isinstance(item, cp.Expression):
             return self.text(item)
         if isinstance(item, tuple | list):
@@ -549,7 +607,9 @@ class _Writer:
         if isinstance(e, cp.Variable) and self.exact and e.name() == f"var{e.id}":
             if e.id not in self.unnamed:
                 self.unnamed.append(e.id)
-            known = [f", {name} = {value!r}" for name, value in sorted(e.attributes.items()) if value]
+            known = [
+                f", {name} = {value!r}" for name, value in sorted(e.attributes.items()) if value
+            ]
             return f"variable({self.unnamed.index(e.id) + 1}, {e.shape}{''.join(known)})"
         if not e.is_constant() or e.parameters():
             return str(e.name())
@@ -573,7 +633,8 @@ class _Writer:
 
 
 def stated(*expressions: Any) -> tuple[str, ...]:
-    """Texts of expressions and constraints with every number in full precision, and all that atoms hold.
+    """Texts of expressions and constraints with every number in full precision, and all that atoms
+    hold.
 
     Two that differ in one number have different texts; of many numbers the digest is stated. Raises
     DeclarationError for an atom that holds what is not understood.
@@ -590,7 +651,9 @@ def numbers_in(e: Any) -> Iterator[float | str]:
     writer = _Writer(exact=True)
     args = list(getattr(e, "args", []))
     if not args and e.is_constant() and not e.parameters():
-        values = np.unique(np.asarray(e.value.toarray() if hasattr(e.value, "toarray") else e.value))
+        values = np.unique(
+            np.asarray(e.value.toarray() if hasattr(e.value, "toarray") else e.value)
+        )
         if values.size > _LISTED:
             yield writer.leaf(e)
         else:

@@ -60,11 +60,13 @@ from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.neighbors.kind_weights import weights_of_kinds
 from dp2erm_cvx.weighting.solving.dataset import MOST_PAIRS
 
-#: Seconds of a solve by pairs of records over n^3, measured at 2,000 records, and those of a long solve.
+#: Seconds of a solve by pairs of records over n^3, measured at 2,000 records, and those of a long
+#: solve.
 _SECONDS, _LONG = 2e-10, 10.0
 #: Certified error of the weights of one record that a search goes on with.
 _SEARCHED = 1e-6
-#: Name of what is there for every record among the data, whatever a problem asks for: it tells their number.
+#: Name of what is there for every record among the data, whatever a problem asks for: it tells
+#: their number.
 EACH_RECORD = "each record"
 
 
@@ -83,23 +85,26 @@ class _RelationsOfForm:
 class WeightsProgram(DeclaredProgram, FirstStage):
     """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
 
-    Where the problem is a dispersion of the weights, prices of their imbalances, boxes and sums, it is read
-    into a :class:`~dp2erm_cvx.weighting.forms.form.WeightingForm`: V, the certificate and the radius that
-    every solve reaches follow from that (page on weights as the variable).
+    Where the problem is a dispersion of the weights, prices of their imbalances, boxes and sums, it
+    is read into a :class:`~dp2erm_cvx.weighting.forms.form.WeightingForm`: V, the certificate and
+    the radius that every solve reaches follow from that (page on weights as the variable).
 
-    Of any other problem V is 2n, unless its author states a bound, and no radius is public: a release on a
-    stated bound is conditional. Its weights are judged by a duality gap (Theorem E), which reads norms,
-    absolute values, maxima, squares and Huber's function, one inside of another, and inequalities that are
-    slack at weights 1. What that does not read is refused when planned, with what to write.
+    Of any other problem V is 2n, unless its author states a bound, and no radius is public: a
+    release on a stated bound is conditional. Its weights are judged by a duality gap (Theorem E),
+    which reads norms, absolute values, maxima, squares and Huber's function, one inside of another,
+    and inequalities that are slack at weights 1. What that does not read is refused when planned,
+    with what to write.
 
-    Constraints of an imbalance are never private: no bound exists, and the certificate of the weights is a
-    backward error (Theorem 7 of the page on certificates of weights) in place of a distance.
+    Constraints of an imbalance are never private: no bound exists, and the certificate of the
+    weights is a backward error (Theorem 7 of the page on certificates of weights) in place of a
+    distance.
 
     Parameters
     ----------
     smoothing
-        Public parameter of Moreau envelopes in the place of kinks of an imbalance, over n and in units of the
-        largest norm of its rows: a sum and a mean are smoothed alike. None leaves kinks as they are.
+        Public parameter of Moreau envelopes in the place of kinks of an imbalance, over n and in
+        units of the largest norm of its rows: a sum and a mean are smoothed alike. None leaves
+        kinks as they are.
     """
 
     kind: ClassVar[Any] = OfScheme(Kind.DIRECT)
@@ -133,7 +138,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return covered
 
     def called(self, *arguments: Any) -> Any:
-        """The problem at its settings, which is minimized: a function that is maximized is negated."""
+        """The problem at its settings, which is minimized: a function that is maximized is
+        negated.
+        """
         problem = super().called(*arguments)
         if isinstance(problem, cp.Problem) and isinstance(problem.objective, cp.Maximize):
             return cp.Problem(cp.Minimize(-problem.objective.args[0]), problem.constraints)
@@ -177,7 +184,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             refuse_products(reading.problem)
         if not isinstance(reading.form, WeightingForm) and not reading.curvature > 0.0:
             raise DeclarationError(
-                f"{printed(reading.objective)}: no strong convexity in the weights is known; {reading.form}"
+                f"{printed(reading.objective)}: no strong convexity in the weights is known; "
+                f"{reading.form}"
             )
 
     def own_calls(self) -> dict[str, Called]:
@@ -192,7 +200,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def own_data(self) -> tuple[str, ...]:
         read: WeightsReading = self.reading
         if self.scheme.of_library:
-            # maps of the library see one record alone; balance functions that are handed over are a user's
+            # maps of the library see one record alone; balance functions that are handed over are a
+            # user's
             given = [one.name for one in self.own.values() if isinstance(one, BalanceFunctions)]
             return tuple(name for name in read.own if name in given)
         return read.own
@@ -200,9 +209,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def public_numbers(self, space: Space) -> dict[str, float]:
         """Numbers that formulas of settings may ask for.
 
-        Beside those of the domain ``M_x``, the norm bound of the covariates without the intercept; ``C``, the
-        bound of a kernel that is a setting; ``G_x``, the norm bound of balance functions that are one; and
-        settings that are numbers, by their names.
+        Beside those of the domain ``M_x``, the norm bound of the covariates without the intercept;
+        ``C``, the bound of a kernel that is a setting; ``G_x``, the norm bound of balance functions
+        that are one; and settings that are numbers, by their names.
         """
         bound = space.features_bound
         numbers = super().public_numbers(space) | {"M_x": bound}
@@ -221,7 +230,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if statement is None:
             return None
         function = statement.unchanged()
-        known = {"n": n, "M": universe.space.covariate_bound, "outcome_bound": universe.space.outcome_bound}
+        known = {
+            "n": n,
+            "M": universe.space.covariate_bound,
+            "outcome_bound": universe.space.outcome_bound,
+        }
         known |= {name: self.value(name) for name in self.setting_fields()}
         wanted = inspect.signature(function).parameters
         if unknown := [name for name in wanted if name not in known]:
@@ -246,7 +259,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     @property
     def balances_arms(self) -> bool:
-        """Whether an imbalance compares the arms: rows differ by treatment, and both arms have weights."""
+        """Whether an imbalance compares the arms: rows differ by treatment, and both arms have
+        weights.
+        """
         form = self.reading.form
         if isinstance(form, str):
             return True
@@ -256,7 +271,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return any(part.weighted[0] != part.weighted[1] for part in parts)
 
     def strong_convexity(self, universe: MappedUniverse) -> float:
-        """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
+        """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for
+        none.
+        """
         return self._at(universe).curvature
 
     def declared_formula(self) -> str:
@@ -273,7 +290,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             texts.append(f"w = argmin {printed(reading.objective)}, {', '.join(sets)}")
         return with_n(*texts)
 
-    def _for_solver(self, data: Params, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
+    def _for_solver(
+        self, data: Params, w: cp.Variable
+    ) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""
         read: WeightsReading = self.reading
         problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, parameter=data))
@@ -300,16 +319,18 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
-        """The smaller one of the bound that follows from the form and of the one that its author states.
+        """The smaller one of the bound that follows from the form and of the one that its author
+        states.
 
-        Raises CalibrationError for constraints of the imbalance: no distance of computed weights to the exact
-        ones is known, and what the records do not admit is said to the data holder.
+        Raises CalibrationError for constraints of the imbalance: no distance of computed weights to
+        the exact ones is known, and what the records do not admit is said to the data holder.
         """
         form = self._at(universe).form
         if isinstance(form, WeightingForm) and form.hard:
             raise CalibrationError(
-                f"{self.name} has no stability bound: a hard constraint of an imbalance depends on the data. "
-                "Price the imbalance instead, as entropy_balancing and stable_balancing do"
+                f"{self.name} has no stability bound: a hard constraint of an imbalance depends on "
+                "the data. Price the imbalance instead, as entropy_balancing and stable_balancing "
+                "do"
             )
         if self.scheme.statement is None:
             return self.derived_bound(universe)
@@ -327,7 +348,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         form = self._at(universe).form
         if isinstance(form, str):
             self.box(universe)
-            return stability.any_weights(universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations)
+            return stability.any_weights(
+                universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations
+            )
         return self.form_in(universe).bound(self.relations)
 
     def uses_stated_bound(self, universe: MappedUniverse) -> bool:
@@ -361,21 +384,24 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         try:
             return bound.at(n, self.strong_convexity(universe), self.relations)
         except CalibrationError as error:
-            raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
+            raise CalibrationError(
+                f"{self.name}: {error}: add a term such as sum_squares(w - 1)"
+            ) from None
 
     def _refuse_statement(self, bound: Bound, reading: WeightsReading) -> None:
-        """Raise CalibrationError for a stated bound of other weights, or from gradients on a set that moves.
+        """Raise CalibrationError for a stated bound of other weights, or from gradients on a set
+        that moves.
 
-        Where the treated weigh 1 all weights are multiplied for the release, by a number that is data. Where
-        kinks are smoothed the weights are those of another problem than the author writes. And
-        ``||w - w'|| <= g / m`` follows from both variational inequalities on one set alone, while sums and
-        boxes by arm are other ones at other treatments.
+        Where the treated weigh 1 all weights are multiplied for the release, by a number that is
+        data. Where kinks are smoothed the weights are those of another problem than the author
+        writes. And ``||w - w'|| <= g / m`` follows from both variational inequalities on one set
+        alone, while sums and boxes by arm are other ones at other treatments.
         """
         form = reading.form
         if isinstance(form, WeightingForm) and form.sums.kind is SumKind.TREATED:
             raise CalibrationError(
-                f"{self.name}: its bound is of weights of sum n, and these are multiplied by n / (2 n_1) for "
-                "a release: state none, and V is derived"
+                f"{self.name}: its bound is of weights of sum n, and these are multiplied by n / "
+                "(2 n_1) for a release: state none, and V is derived"
             )
         if isinstance(form, WeightingForm) and form.smoothed:
             raise CalibrationError(
@@ -385,15 +411,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         moving = [one for one in reading.problem.constraints if one.parameters()]
         if bound.gradient is not None and moving:
             raise CalibrationError(
-                f"{self.name}: its bound is from the gradient, which holds on one set of weights for all "
-                f"records, and {printed(moving[0])} is made of data: state Bound.from_l2"
+                f"{self.name}: its bound is from the gradient, which holds on one set of weights "
+                f"for all records, and {printed(moving[0])} is made of data: state Bound.from_l2"
             )
 
     def certified_error(self, universe: MappedUniverse) -> float | None:
         """``||w_hat - w||_1 / n`` on every dataset, None where it is not known before the data are.
 
-        Of a form it is the radius of its public steps. Raises CalibrationError where no weights are in the
-        box of another problem.
+        Of a form it is the radius of its public steps. Raises CalibrationError where no weights are
+        in the box of another problem.
         """
         form = self.form(universe)
         if isinstance(form, str):
@@ -417,16 +443,18 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def cost(self, universe: MappedUniverse) -> str | None:
         n = universe.n_samples
         form = self.form(universe)
-        if isinstance(form, str) or all(few_of_kernel(kernel, universe) for kernel in kernels_of(form)):
+        if isinstance(form, str) or all(
+            few_of_kernel(kernel, universe) for kernel in kernels_of(form)
+        ):
             return None
         pairs = min(n, MOST_PAIRS)
         seconds = _SECONDS * pairs**3
         if seconds < _LONG:
             return None
         return (
-            f"{self.name} at n = {n:,}: where the kernel has many features on the records, a Gram matrix "
-            f"with its working copies takes {COPIES * 8.0 * pairs**2 / 1e9:,.1f} GB (as n^2), and a solve "
-            f"some {seconds:,.0f} seconds (as n^3), more at a smaller ridge"
+            f"{self.name} at n = {n:,}: where the kernel has many features on the records, a Gram "
+            f"matrix with its working copies takes {COPIES * 8.0 * pairs**2 / 1e9:,.1f} GB (as "
+            f"n^2), and a solve some {seconds:,.0f} seconds (as n^3), more at a smaller ridge"
         )
 
     def instance(self, records: Records) -> Instance:
@@ -447,7 +475,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return Instance(program, lambda: data, smooth, declared, kinked)
 
     def _movement(self, universe: MappedUniverse) -> float:
-        """V of a resolved program; 0 where none is derived, so that no radius is small beside it."""
+        """V of a resolved program; 0 where none is derived, so that no radius is small beside
+        it.
+        """
         try:
             return self.bound(universe).V
         except CalibrationError:
@@ -457,7 +487,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def model(self, records: Records) -> Composite:
         model = self.instance(records).model
         if model is None:
-            raise ProgramError(f"{self.name} is not read: solve it by a conic solver such as clarabel")
+            raise ProgramError(
+                f"{self.name} is not read: solve it by a conic solver such as clarabel"
+            )
         return model
 
     def has_weights_of_kinds(self, universe: MappedUniverse) -> bool:
@@ -471,8 +503,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def weights_of_kinds(self, universe: MappedUniverse, kinds: Records, count: Array) -> Array:
         """Weights per record (b, m) of b datasets of a resolved program, NaN where not certified.
 
-        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. They are released
-        weights of the exact problem of the form, which has no constraints of the imbalance.
+        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. They are
+        released weights of the exact problem of the form, which has no constraints of the
+        imbalance.
         """
         form = self.form(universe)
         assert isinstance(form, WeightingForm)
@@ -491,7 +524,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return self._at(universe).form
 
     def unread(self, universe: MappedUniverse) -> str | None:
-        """Why nothing certifies a resolved program, with what to write; None where something does."""
+        """Why nothing certifies a resolved program, with what to write; None where something
+        does.
+        """
         reading = self._at(universe)
         if isinstance(reading.form, WeightingForm):
             return None
@@ -507,7 +542,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
 
 class WeightsReading:
-    """The problem in the weights as its author states it, and what is read of it, when it is asked for.
+    """The problem in the weights as its author states it, and what is read of it, when it is asked
+    for.
 
     Parameters
     ----------
@@ -555,8 +591,8 @@ class WeightsReading:
         floor, cap = self.ends
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
-                f"{self.program.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state "
-                "a floor in [0, 1] and a cap of at least 1"
+                f"{self.program.name}: no weights of mean 1 have floor = {floor:g} and cap = "
+                f"{cap:g}: state a floor in [0, 1] and a cap of at least 1"
             )
         return floor, min(cap, float(self.universe.n_samples))
 
@@ -565,10 +601,14 @@ class WeightsReading:
         data: dict[str, Value] = {EACH_RECORD: np.ones(records.n_samples)}
         for datum in data_of(self.problem):
             size = datum.within.largest
-            data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
+            data[datum.name()] = np.clip(
+                np.asarray(datum.of(records), dtype=np.float64), -size, size
+            )
         return data
 
-    def refuse_other(self, problem: cp.Problem, ends: tuple[float, float], universe: MappedUniverse) -> None:
+    def refuse_other(
+        self, problem: cp.Problem, ends: tuple[float, float], universe: MappedUniverse
+    ) -> None:
         """Raise DeclarationError where another problem is stated than was read, in its units of n.
 
         Parameters
@@ -600,13 +640,14 @@ class WeightsReading:
     def _refuse(self, problem: cp.Problem, n: int, p: int | None) -> NoReturn:
         columns = "" if p is None else f", p = {p}"
         raise DeclarationError(
-            f"{self.program.name}: its problem changes with the records: {_in_words(self.problem)} is "
-            f"declared, {_in_words(problem)} is read at n = {n}{columns}: state one for all, without loops "
-            "over records or columns"
+            f"{self.program.name}: its problem changes with the records: {_in_words(self.problem)} "
+            f"is declared, {_in_words(problem)} is read at n = {n}{columns}: state one for all, "
+            "without loops over records or columns"
         )
 
     def _form_read(self) -> WeightingForm | str:
-        """What the problem is of the form of weights as the variable, or why it is not of that form.
+        """What the problem is of the form of weights as the variable, or why it is not of that
+        form.
 
         Raises DeclarationError where a smoothing is asked for that would smooth nothing.
         """
@@ -618,11 +659,15 @@ class WeightsReading:
         except DeclarationError as error:
             if smoothing is not None:
                 # outside of the form weights would be those of the kink, which nobody asked for
-                raise DeclarationError(f"{self.program.name}: smoothing = {smoothing:g}: {error}") from None
+                raise DeclarationError(
+                    f"{self.program.name}: smoothing = {smoothing:g}: {error}"
+                ) from None
             return str(error)
 
     def compare(self) -> None:
-        """Compare a form with values and slopes of CVXPY. Raises DeclarationError where one differs."""
+        """Compare a form with values and slopes of CVXPY. Raises DeclarationError where one
+        differs.
+        """
         self._read_anew(compared=True)
 
     def _read_anew(self, *, compared: bool) -> WeightingForm:
@@ -630,9 +675,11 @@ class WeightsReading:
         return read_weighting(self.problem, self._w, self._records, smoothing, compared=compared)
 
     def _refuse_outside(self, reason: str) -> None:
-        """Raise DeclarationError for what no solver is given outside of the form, with what the reader says.
+        """Raise DeclarationError for what no solver is given outside of the form, with what the
+        reader says.
 
-        These are constraints that hold data, features of a kernel, means of arms, and other variables.
+        These are constraints that hold data, features of a kernel, means of arms, and other
+        variables.
 
         Parameters
         ----------
@@ -641,7 +688,9 @@ class WeightsReading:
         """
         of_data = any(constraint.parameters() for constraint in self.problem.constraints)
         special = ("kernel", "averaged")
-        of_form = any(hasattr(datum, name) for datum in self.problem.parameters() for name in special)
+        of_form = any(
+            hasattr(datum, name) for datum in self.problem.parameters() for name in special
+        )
         others = [variable for variable in self.problem.variables() if variable is not self._w]
         if of_data or of_form or others:
             raise DeclarationError(f"{self.program.name}: {reason}")
@@ -680,19 +729,26 @@ class WeightsReading:
                 refuse_other_values(limits.at(data), cp.hstack(parts), w, [point])
         return function, limits
 
-    def kinked(self, data: dict[str, Value], feasible: Simplices, convexity: float) -> KinkedProblem:
-        """The problem at data as a duality gap judges it. Raises CertificateError where it does not."""
+    def kinked(
+        self, data: dict[str, Value], feasible: Simplices, convexity: float
+    ) -> KinkedProblem:
+        """The problem at data as a duality gap judges it. Raises CertificateError where it does
+        not.
+        """
         function, limits = self.supported
         _clip(data, function.parameters)
         beside = None if limits is None else limits.at(data)
-        # weights 1 are in every box; constraints that they do not meet with room to spare prove nothing
+        # weights 1 are in every box; constraints that they do not meet with room to spare prove
+        # nothing
         inside = np.ones(function.dimension)
         return KinkedProblem(function.at(data), feasible, convexity, beside=beside, inside=inside)
 
     def _declared_anew(self) -> tuple[Params, cp.Variable]:
         """Parameters of the shapes of the data, and the variable that solvers see."""
         n = self.universe.n_samples
-        shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {EACH_RECORD: (n,)}
+        shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {
+            EACH_RECORD: (n,)
+        }
         parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
         return parameters, cp.Variable(n, name="weights", nonneg=True)
 
@@ -700,7 +756,8 @@ class WeightsReading:
 def _stated_problem(
     program: WeightsProgram, universe: MappedUniverse
 ) -> tuple[cp.Problem, DeclaredRecords, cp.Variable]:
-    """The problem that the function of a program states in a universe, with its records and weights.
+    """The problem that the function of a program states in a universe, with its records and
+    weights.
 
     Raises DeclarationError for what is no problem.
     """
@@ -740,11 +797,15 @@ def bounds_of_all(constraints: Sequence[Any], w: cp.Variable) -> list[tuple[floa
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:
     """Largest floor and least cap of the weights; 0 and ``inf`` without any."""
     ends = bounds_of_all(constraints, w)
-    return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
+    return max([0.0, *(v for v, up in ends if not up)]), min(
+        [math.inf, *(v for v, up in ends if up)]
+    )
 
 
 def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
-    """The number that a constraint bounds every weight by, and whether from above; None for any other."""
+    """The number that a constraint bounds every weight by, and whether from above; None for any
+    other.
+    """
     if not isinstance(constraint, cp.constraints.Inequality):
         return None
     left, right = constraint.args

@@ -1,4 +1,6 @@
-"""Entropy balancing in its dual: rows b_i and targets t of its programs, and the model that finds weights."""
+"""Entropy balancing in its dual: rows b_i and targets t of its programs, and the model that finds
+weights.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,14 @@ class EntropyFirstStage(BalancedStage):
         Returns
         -------
         tuple
-            Factor of the rows of each arm, (..., 2), and the share of the weight it is to have, (..., 2).
+            Factor of the rows of each arm, (..., 2), and the share of the weight it is to have,
+            (..., 2).
         """
 
     def moments(self, records: Records) -> tuple[Array, Array]:
-        """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
+        """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is
+        exact.
+        """
         rows, target = self.balanced(records)
         return np.concatenate(rows.each()), target
 
@@ -84,10 +89,10 @@ class EntropyFirstStage(BalancedStage):
 class ExponentialModel(MarginModel):
     """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
 
-    ``rows`` B are (n, d) or blocks of such. The output is the weights ``w_i = n exp(<b_i, v>) / sum``
-    (Proposition entropy_weight_duality). ``log_base`` (n,) is ``log(n q_i)`` of a base measure q, added to
-    every score. Sums of exponentials are those of :class:`~dp2erm_cvx.program.margin_model.MarginModel`,
-    normalized.
+    ``rows`` B are (n, d) or blocks of such. The output is the weights ``w_i = n exp(<b_i, v>) /
+    sum`` (Proposition entropy_weight_duality). ``log_base`` (n,) is ``log(n q_i)`` of a base
+    measure q, added to every score. Sums of exponentials are those of
+    :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
     """
 
     shifted = True
@@ -103,8 +108,8 @@ class ExponentialModel(MarginModel):
     ) -> None:
         blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
         self.log_base = log_base
-        # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
-        # no digits
+        # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen
+        # to lose no digits
         n = blocks.n_samples
         self.center: Array = blocks.total(column_sums, tree_sum) / n
         self.target: Array = target - self.center
@@ -120,7 +125,9 @@ class ExponentialModel(MarginModel):
         )
 
     def _bend(self, gram: Array, far: float) -> None:
-        self.size = self.spread + 2 * float(np.linalg.norm(self.center))  # what centering rounds against
+        self.size = self.spread + 2 * float(
+            np.linalg.norm(self.center)
+        )  # what centering rounds against
         self.smoothness = self.n * self.spread**2 + self.ridge
         # third central moments are at most the range 2 * spread * ||v|| times the variance
         self.self_concordance = 2 * self.spread
@@ -143,15 +150,20 @@ class ExponentialModel(MarginModel):
 
     def rounding(self, v: Array) -> float:
         shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size)
-        return self.n * (self._mean_error(v)[1] + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
+        return self.n * (self._mean_error(v)[1] + shift) + 4 * UNIT * self.ridge * float(
+            np.linalg.norm(v)
+        )
 
     def hessian_rounding(self, v: Array) -> float:
         sums = self._at(v, curved=True)
         assert sums.hessian is not None
         mean, error = self._mean_error(v)
         second = float(np.trace(sums.hessian)) / sums.value
-        # of the second moment as of the mean, of the square of the mean, and what either rounds beside
-        wrong = _ratio_error(sums.hessian_rounding / sums.value, second, sums.value_rounding / sums.value)
+        # of the second moment as of the mean, of the square of the mean, and what either rounds
+        # beside
+        wrong = _ratio_error(
+            sums.hessian_rounding / sums.value, second, sums.value_rounding / sums.value
+        )
         wrong += 2 * mean * error + error**2 + 32 * UNIT * second
         return self.n * wrong + 4 * UNIT * self.ridge
 
@@ -159,7 +171,9 @@ class ExponentialModel(MarginModel):
         """The norm of the tilted mean of rows, and a bound on its error."""
         sums = self._at(v)
         mean = float(np.linalg.norm(sums.gradient)) / sums.value
-        return mean, _ratio_error(sums.rounding / sums.value, mean, sums.value_rounding / sums.value)
+        return mean, _ratio_error(
+            sums.rounding / sums.value, mean, sums.value_rounding / sums.value
+        )
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa
@@ -174,10 +188,11 @@ class ExponentialModel(MarginModel):
 
 
 def _ratio_error(error: float, size: float, share: float) -> float:
-    """Bound on the error of a sum M over the sum T of exponentials, ``size`` the norm of the computed ratio.
+    """Bound on the error of a sum M over the sum T of exponentials, ``size`` the norm of the
+    computed ratio.
 
-    M and T are off by at most ``error`` and ``share`` times the computed T': ``|M'/T' - M/T| <= error + |M/T|
-    share``, and ``|M/T|`` is at most ``size`` plus what is sought.
+    M and T are off by at most ``error`` and ``share`` times the computed T': ``|M'/T' - M/T| <=
+    error + |M/T| share``, and ``|M/T|`` is at most ``size`` plus what is sought.
     """
     return (error + size * share) / (1.0 - share) * (1 + 1e-9) if share < 0.5 else math.inf
 

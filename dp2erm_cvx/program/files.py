@@ -25,7 +25,9 @@ _FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
 
 
 def file_of(text: str) -> tuple[str, str | None] | None:
-    """The path and the chosen name of ``FILE.py`` or ``FILE.py:NAME``; None where ``text`` names no file."""
+    """The path and the chosen name of ``FILE.py`` or ``FILE.py:NAME``; None where ``text`` names no
+    file.
+    """
     match = _FILE.fullmatch(text)
     if match is None:
         return None
@@ -56,7 +58,9 @@ def program_of_file(path: str | Path, chosen: str | None, stage: str | None = No
     fitting = {name: made for name, made in inside.items() if stage in (None, stage_of(made))}
     if not fitting:
         other = "second" if stage == "first" else "first"
-        raise ProgramError(f"{path}: holds no {stage} stage; {', '.join(inside)} is a {other} stage")
+        raise ProgramError(
+            f"{path}: holds no {stage} stage; {', '.join(inside)} is a {other} stage"
+        )
     what = "program" if stage is None else f"{stage} stage"
     if chosen is None and len(fitting) > 1:
         listed = ", ".join(f"{path}:{name}" for name in fitting)
@@ -79,7 +83,8 @@ def send_by_value(named: Callable[..., Any]) -> None:
 def programs_of_file(path: str | Path) -> list[Registered]:
     """Every program of a Python file, which is executed.
 
-    Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
+    Raises ProgramError where the file cannot be run or holds no program, with the place of its
+    error.
     """
     module = _executed(Path(path))
     found = programs_in(module)
@@ -97,9 +102,11 @@ def programs_of_file(path: str | Path) -> list[Registered]:
 
 
 def callable_of(text: str) -> Callable[..., Any]:
-    """Object named by ``FILE.py:NAME`` or ``package.module:NAME``; a file is executed, a module imported.
+    """Object named by ``FILE.py:NAME`` or ``package.module:NAME``; a file is executed, a module
+    imported.
 
-    Raises ProgramError where there is no such file, module or name, or what it names cannot be called.
+    Raises ProgramError where there is no such file, module or name, or what it names cannot be
+    called.
     """
     place, _, name = text.rpartition(":")
     if not place or not name.isidentifier():
@@ -110,7 +117,9 @@ def callable_of(text: str) -> Callable[..., Any]:
         try:
             module = importlib.import_module(place)
         except Exception as error:
-            raise ProgramError(f"{place}: cannot be imported: {type(error).__name__}: {error}") from None
+            raise ProgramError(
+                f"{place}: cannot be imported: {type(error).__name__}: {error}"
+            ) from None
     function = getattr(module, name, None)
     if not callable(function):
         raise ProgramError(f"{place}: holds nothing called {name} that can be called")
@@ -144,5 +153,7 @@ def _line(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         return f", line {error.lineno}"
     names = (str(path), os.path.abspath(path))
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename in names]
+    lines = [
+        one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename in names
+    ]
     return f", line {lines[-1]}" if lines else ""

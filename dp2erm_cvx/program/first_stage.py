@@ -39,7 +39,9 @@ class FirstStage(Program):
 
     @property
     def mu(self) -> float:
-        """The ridge of a program with one. Raises ProgramError where it is still left to the domain."""
+        """The ridge of a program with one. Raises ProgramError where it is still left to the
+        domain.
+        """
         return self.number("ridge")
 
     @abc.abstractmethod
@@ -51,10 +53,12 @@ class FirstStage(Program):
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
     def problem(self, records: Records) -> cp.Problem:
-        """The declared problem with the data of records in it, for another solver, its options or its duals.
+        """The declared problem with the data of records in it, for another solver, its options or
+        its duals.
 
-        It is private: it holds the records. Data are parameters with values, or constants where they would be
-        too large to compile; variables are named as in the declaration, ``weights`` where those are one.
+        It is private: it holds the records. Data are parameters with values, or constants where
+        they would be too large to compile; variables are named as in the declaration, ``weights``
+        where those are one.
 
         Parameters
         ----------
@@ -95,14 +99,18 @@ class FirstStage(Program):
         return Instance(program, lambda: program.data(records), program.model(records))
 
     def certified_error(self, universe: MappedUniverse) -> float | None:
-        """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is certified to.
+        """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is
+        certified to.
 
-        ``inf`` where floating point is not sure of anything, None where nothing is known, as by default.
+        ``inf`` where floating point is not sure of anything, None where nothing is known, as by
+        default.
         """
         return None
 
     def unused_bound(self, universe: MappedUniverse) -> str | None:
-        """That a bound which an author states is not used, and why; None where there is none, or it is."""
+        """That a bound which an author states is not used, and why; None where there is none, or it
+        is.
+        """
         return None
 
     def cost(self, universe: MappedUniverse) -> str | None:
@@ -110,10 +118,11 @@ class FirstStage(Program):
         return None
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        """For a resolved program whose model has one row per record: the rows of the models of neighbors.
+        """For a resolved program whose model has one row per record: the rows of the models of
+        neighbors.
 
-        None where a replaced record changes more than its row and the target: neighbors are then solved
-        alone.
+        None where a replaced record changes more than its row and the target: neighbors are then
+        solved alone.
         """
         return None
 
@@ -143,7 +152,9 @@ class BalancedStage(FirstStage):
         return balance_bound, balance_bound if self.constant is None else self.constant
 
     def public_numbers(self, space: Space) -> dict[str, float]:
-        return super().public_numbers(space) | dict(zip(("G_x", "c"), self.bounds(space), strict=True))
+        return super().public_numbers(space) | dict(
+            zip(("G_x", "c"), self.bounds(space), strict=True)
+        )
 
     def functions(self, records: Records) -> Array:
         """G (n, k) of records."""
@@ -151,17 +162,21 @@ class BalancedStage(FirstStage):
         return np.column_stack([np.full(len(g), self.bounds(records.space)[1]), g])
 
     def in_arm(self, records: Records, arm: NDArray[np.int64], scale: Array) -> Array:
-        """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in the columns of that arm, else 0."""
+        """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in the columns of that arm,
+        else 0.
+        """
         g = self.functions(records)
-        return np.hstack([np.where(arm == which, scale[which], 0.0)[:, None] * g for which in (0, 1)])
+        return np.hstack(
+            [np.where(arm == which, scale[which], 0.0)[:, None] * g for which in (0, 1)]
+        )
 
 
 class ClosedFormWeights(FirstStage):
     """Weights proportional to a function f > 0 of each record alone: ``w = n f / sum(f)``.
 
-    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with ``2 w_i / f_i =
-    nu``. It states log f and a public interval, which is enforced: V = 2 w_max, attained, w_max the largest
-    weight where all others are as small as can be.
+    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with ``2
+    w_i / f_i = nu``. It states log f and a public interval, which is enforced: V = 2 w_max,
+    attained, w_max the largest weight where all others are as small as can be.
     """
 
     #: What the bound assumes of f.
@@ -209,13 +224,17 @@ class ClosedFormWeights(FirstStage):
     def model(self, records: Records) -> Composite:
         return _ScaleModel(np.concatenate(records.rows(self.unnormalized).each()))
 
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+    def read(
+        self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]
+    ) -> Array:
         model: Any = instance.composite
         return np.array([2 * float(np.sum(values["weights"])) / model.total])
 
 
 class _ScaleModel(Composite):
-    """Dual of the closed-form program in its one multiplier nu: f(nu) = nu^2 sum(f)/4 - n nu, w = nu f/2."""
+    """Dual of the closed-form program in its one multiplier nu: f(nu) = nu^2 sum(f)/4 - n nu, w =
+    nu f/2.
+    """
 
     dimension = 1
     self_concordance = 0.0

@@ -1,7 +1,7 @@
 """Reads a CVXPY problem: sums over records of curves of affine margins, a ridge, an l1 term, a set.
 
-What is not read is refused in one line that names the expression and the remedy. A reading is believed only
-after values and gradients of what was read have been compared with CVXPY's own.
+What is not read is refused in one line that names the expression and the remedy. A reading is
+believed only after values and gradients of what was read have been compared with CVXPY's own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data, shi
 
 #: Where expressions of one margin are compared.
 _MARGINS = np.array([[-3.1], [-1.3], [-0.4], [0.0], [0.2], [0.9], [1.7], [4.3]])
-_KNOWN = "logistic, probit, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
+_KNOWN = (
+    "logistic, probit, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class MarginTerm:
-    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o, c, t."""
+    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o,
+    c, t.
+    """
 
     rows: Datum
     curve: Curve
@@ -46,14 +50,17 @@ class MarginTerm:
             own, theirs = getattr(self, which), getattr(other, which)
             if (own is None) is not (theirs is None):
                 return False
-            if own is not None and not (_close([own[0]], [theirs[0]]) and same_data(own[1], theirs[1])):
+            if own is not None and not (
+                _close([own[0]], [theirs[0]]) and same_data(own[1], theirs[1])
+            ):
                 return False
         parts = self.curve.parts, other.curve.parts
         if len(parts[0]) != len(parts[1]) or not same_data(self.rows, other.rows):
             return False
         pairs = zip(*parts, strict=True)
         return all(
-            a.atom == b.atom and _close((a.coefficient, a.scale, a.shift), (b.coefficient, b.scale, b.shift))
+            a.atom == b.atom
+            and _close((a.coefficient, a.scale, a.shift), (b.coefficient, b.scale, b.shift))
             for a, b in pairs
         )
 
@@ -74,10 +81,11 @@ class MarginTerm:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A sum over records: its one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1`` and the set of v.
+    """A sum over records: its one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1`` and the set of
+    v.
 
-    ``is_mean`` says that the declared objective is a mean over records, not a sum; ``own`` are the names of
-    data that maps of the author make; ``public`` are other terms of v that hold no data.
+    ``is_mean`` says that the declared objective is a mean over records, not a sum; ``own`` are the
+    names of data that maps of the author make; ``public`` are other terms of v that hold no data.
     """
 
     term: MarginTerm
@@ -90,12 +98,15 @@ class Form:
 
     @staticmethod
     def of(problem: cp.Problem, v: cp.Variable) -> Form:
-        """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
+        """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read,
+        and why.
+        """
         objective = _objective(problem)
         for variable in problem.variables():
             if variable is not v:
                 raise DeclarationError(
-                    f"variable {variable.name()}: is not {v.name()}: write the problem in {v.name()} alone"
+                    f"variable {variable.name()}: is not {v.name()}: write the problem in "
+                    f"{v.name()} alone"
                 )
         terms: list[MarginTerm] = []
         public: list[tuple[float, Any]] = []
@@ -115,14 +126,15 @@ class Form:
         margins = _one_square(_tilted(terms))
         if len(margins) != 1:
             raise DeclarationError(
-                f"{printed(objective)}: a loss is read of one margin, rows @ {v.name()} plus one number per "
-                f"record, and {_margins_in_words(margins)}"
+                f"{printed(objective)}: a loss is read of one margin, rows @ {v.name()} plus one "
+                f"number per record, and {_margins_in_words(margins)}"
             )
         penalty = PublicPenalty.of(public, v) if public else None
         return Form(margins[0], ridge, l1, _set(problem.constraints, v), public=penalty)
 
     def differs(self, other: Form, *, one_column: bool = False) -> str:
-        """What another form of one record has otherwise, in words; empty where it is the same, to rounding.
+        """What another form of one record has otherwise, in words; empty where it is the same, to
+        rounding.
 
         Over ``one_column`` a ball, an l1 ball and a box are one and the same set.
         """
@@ -133,13 +145,16 @@ class Form:
             return "its set of theta"
         if not self.term.near(other.term) or self.own != other.own:
             return "its loss"
-        same_public = other.public is None if self.public is None else self.public.near(other.public)
+        same_public = (
+            other.public is None if self.public is None else self.public.near(other.public)
+        )
         if not same_public or not _close((self.ridge, self.l1), (other.ridge, other.l1)):
             return "its penalty"
         return ""
 
     def refuse_other_set(self, problem: cp.Problem, v: cp.Variable) -> None:
-        """Raise DeclarationError where the set that was read is not that of the declared constraints.
+        """Raise DeclarationError where the set that was read is not that of the declared
+        constraints.
 
         Seen from outside, its nearest point obeys them, and a point beyond that does not.
         """
@@ -149,8 +164,12 @@ class Form:
             near = self.feasible.project(far)
             broken = []
             for v.value in (near, near + 1e-3 * (far - near)):
-                broken.append(max((float(np.max(c.violation())) for c in problem.constraints), default=0.0))
-            if broken[0] > 1e-9 * np.max(np.abs(far)) or (math.isfinite(size) and not broken[1] > 0.0):
+                broken.append(
+                    max((float(np.max(c.violation())) for c in problem.constraints), default=0.0)
+                )
+            if broken[0] > 1e-9 * np.max(np.abs(far)) or (
+                math.isfinite(size) and not broken[1] > 0.0
+            ):
                 texts = ", ".join(map(printed, problem.constraints))
                 raise DeclarationError(f"{texts} was read as {self.feasible}: please report it")
 
@@ -159,7 +178,9 @@ class Form:
         tilt = self.term.tilt and (factor * self.term.tilt[0], self.term.tilt[1])
         term = replace(self.term, curve=self.term.curve.scaled(factor), tilt=tilt)
         public = self.public and self.public.scaled(factor)
-        return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1, public=public)
+        return replace(
+            self, term=term, ridge=factor * self.ridge, l1=factor * self.l1, public=public
+        )
 
 
 def at_size(form: Form, n: int, is_mean: bool) -> Form:
@@ -173,9 +194,14 @@ def at_size(form: Form, n: int, is_mean: bool) -> Form:
 def _margins_in_words(margins: Sequence[MarginTerm]) -> str:
     """How many margins were read, of which rows, and what to write instead."""
     if not margins:
-        return "none is written: add a sum over records such as cp.sum(cp.logistic(records.x @ theta))"
+        return (
+            "none is written: add a sum over records such as cp.sum(cp.logistic(records.x @ theta))"
+        )
     rows = " and ".join(term.rows.name() for term in margins)
-    return f"{len(margins)} are written, of the rows {rows}: write all curves of the same rows and number"
+    return (
+        f"{len(margins)} are written, of the rows {rows}: write all curves of the same rows and "
+        "number"
+    )
 
 
 def _close(numbers: Sequence[float], others: Sequence[float]) -> bool:
@@ -183,7 +209,9 @@ def _close(numbers: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def _objective(problem: cp.Problem) -> Any:
-    """Objective of a declared problem. Raises DeclarationError for what is not convex or has no set."""
+    """Objective of a declared problem. Raises DeclarationError for what is not convex or has no
+    set.
+    """
     refuse_no_problem("the function", problem)
     if not isinstance(problem.objective, cp.Minimize):
         objective = printed(problem.objective.args[0])
@@ -192,14 +220,16 @@ def _objective(problem: cp.Problem) -> Any:
     for datum in problem.parameters():
         if not hasattr(datum, "within"):
             raise DeclarationError(
-                f"parameter {datum.name()} has no public set: take it from records (rows(), numbers()), or "
-                "make it a setting"
+                f"parameter {datum.name()} has no public set: take it from records (rows(), "
+                "numbers()), or make it a setting"
             )
     return problem.objective.args[0]
 
 
 def _refuse_nonconvex(*expressions: Any) -> None:
-    """Raise DeclarationError naming the first expression or constraint that is not convex by DCP."""
+    """Raise DeclarationError naming the first expression or constraint that is not convex by
+    DCP.
+    """
     for node in expressions:
         if node.is_dcp():
             continue
@@ -228,7 +258,8 @@ def states_sum(constraint: Any, w: cp.Variable, total: float | None = None) -> b
 
 
 def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
-    """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in weights w.
+    """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in
+    weights w.
 
     Squares of the weights themselves count, less constants; 0 where there are none. Raises
     DeclarationError where the problem is not convex, and where its constraints hold data.
@@ -237,13 +268,20 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     for constraint in problem.constraints:
         if constraint.parameters():
             raise DeclarationError(
-                f"{printed(constraint)} depends on the data, where no theorem holds: make it a penalty"
+                f"{printed(constraint)} depends on the data, where no theorem holds: make it a "
+                "penalty"
             )
         if states_sum(constraint, w) and not states_sum(constraint, w, float(w.size)):
-            raise DeclarationError(f"{printed(constraint)}: write cp.sum(w) == records.n, or leave it out")
+            raise DeclarationError(
+                f"{printed(constraint)}: write cp.sum(w) == records.n, or leave it out"
+            )
     total = 0.0
     for c, node in _split(objective):
-        if _name(node) == "quad_over_lin" and _scalar(node.args[1]) and not node.args[0].parameters():
+        if (
+            _name(node) == "quad_over_lin"
+            and _scalar(node.args[1])
+            and not node.args[0].parameters()
+        ):
             scale = [k for k, part in _split(node.args[0]) if part is w]
             rest = [part for _, part in _split(node.args[0]) if part is not w and part.variables()]
             if not rest:
@@ -271,7 +309,9 @@ def read_curve(
     """
     _refuse_nonconvex(e)
     if not e.is_convex():
-        raise DeclarationError(f"not convex by DCP: {printed(e)}; a loss of a margin must be convex")
+        raise DeclarationError(
+            f"not convex by DCP: {printed(e)}; a loss of a margin must be convex"
+        )
     parts, beside = [], 0.0
     for c, node in _split(e):
         if node is other:
@@ -321,12 +361,16 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
         return _log_weight(e.args[0], s).times(1 / _number(e.args[1]))
     if name in ("minimum", "maximum"):
         sign = 1.0 if name == "minimum" else -1.0
-        parts = [part for part in e.args if not (part.is_constant() and _number(part) == sign * math.inf)]
+        parts = [
+            part for part in e.args if not (part.is_constant() and _number(part) == sign * math.inf)
+        ]
         if len(parts) == 1:
             return _log_weight(parts[0], s)
         if sign > 0:
             return LogWeight("minimum", tuple(_log_weight(part, s) for part in parts))
-        return LogWeight("minimum", tuple(_log_weight(part, s).times(-1.0) for part in parts)).times(-1.0)
+        return LogWeight(
+            "minimum", tuple(_log_weight(part, s).times(-1.0) for part in parts)
+        ).times(-1.0)
     if name in ("log", "entr"):
         return LogWeight(name, (_log_weight(e.args[0], s),))
     outer, inner = _atom(e)
@@ -345,8 +389,8 @@ def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
     if name == "quad_over_lin" and _scalar(node.args[1]):
         return _losses(c / _number(node.args[1]), cp.square(first), v)
     raise DeclarationError(
-        f"{printed(node)}: no sum over records, and a penalty of {v.name()} holds no data: write cp.sum of a "
-        f"curve of rows @ {v.name()}, or leave the data out"
+        f"{printed(node)}: no sum over records, and a penalty of {v.name()} holds no data: write "
+        f"cp.sum of a curve of rows @ {v.name()}, or leave the data out"
     )
 
 
@@ -379,7 +423,8 @@ def _losses(
 def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] | None, float]:
     """(a, rows, (k, numbers), b) of an affine expression ``a rows @ v + k numbers + b``.
 
-    A public linear function of v, which is the same for every record, is a constant row beside the rows.
+    A public linear function of v, which is the same for every record, is a constant row beside the
+    rows.
     """
     scale, shift = 0.0, 0.0
     rows: Datum | None = None
@@ -388,9 +433,13 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
     for c, node in _split(e):
         if _name(node) == "MulExpression" and node.args[1] is v:
             ((k, datum),) = _split(node.args[0])
-            if not isinstance(getattr(datum, "within", None), Ball | Vertices) or rows not in (None, datum):
+            if not isinstance(getattr(datum, "within", None), Ball | Vertices) or rows not in (
+                None,
+                datum,
+            ):
                 raise DeclarationError(
-                    f"{printed(node)}: one margin has one set of rows; make them with records.rows(...)"
+                    f"{printed(node)}: one margin has one set of rows; make them with "
+                    "records.rows(...)"
                 )
             scale, rows = scale + c * k, datum
         elif _is_numbers(node) and offset is None:
@@ -405,8 +454,8 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
             shift += c * _number(node)
         else:
             raise DeclarationError(
-                f"{printed(node)}: a margin is rows @ {v.name()} plus one number per record; make a product "
-                "with records.rows(...) or records.numbers(...)"
+                f"{printed(node)}: a margin is rows @ {v.name()} plus one number per record; make "
+                "a product with records.rows(...) or records.numbers(...)"
             )
     if rows is None or scale == 0.0:
         raise DeclarationError(f"{printed(e)}: no rows of records multiply {v.name()}")
@@ -416,13 +465,17 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
 
 
 def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
-    """Terms of one margin added up; a line joins the term of its rows, as a tilt where it has a factor."""
+    """Terms of one margin added up; a line joins the term of its rows, as a tilt where it has a
+    factor.
+    """
     by_margin: dict[tuple[Any, ...], MarginTerm] = {}
     for term in terms:
         offset, factor = (part and (part[0], part[1].id) for part in (term.offset, term.factor))
         key = term.rows.id, factor, "line" if term.curve.is_line else offset
         known = by_margin.get(key)
-        by_margin[key] = term if known is None else replace(known, curve=known.curve.plus(term.curve))
+        by_margin[key] = (
+            term if known is None else replace(known, curve=known.curve.plus(term.curve))
+        )
     bent = [term for term in by_margin.values() if not term.curve.is_line]
     lines = [term for term in by_margin.values() if term.curve.is_line]
     for line in lines:
@@ -438,10 +491,11 @@ def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
 
 
 def _one_square(terms: list[MarginTerm]) -> list[MarginTerm]:
-    """Squares of the same rows and factor as one, where they differ in multiples of the same numbers.
+    """Squares of the same rows and factor as one, where they differ in multiples of the same
+    numbers.
 
-    ``sum_k a_k (s + o_k)^2`` is ``a (s + sum_k a_k o_k / a)^2`` with ``a = sum_k a_k``, up to a number of the
-    record that moves no minimizer.
+    ``sum_k a_k (s + o_k)^2`` is ``a (s + sum_k a_k o_k / a)^2`` with ``a = sum_k a_k``, up to a
+    number of the record that moves no minimizer.
     """
     merged: dict[tuple[Any, ...], MarginTerm] = {}
     for term in terms:
@@ -501,12 +555,14 @@ def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
             kind = kind if kind is not L2Ball or float(getattr(e, "p", 2)) == 2 else None
         if kind is None:
             raise DeclarationError(
-                f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r "
-                f"or abs({v.name()}) <= r, with r a public number"
+                f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, "
+                f"norm1({v.name()}) <= r or abs({v.name()}) <= r, with r a public number"
             )
         size = _number(constraint.args[1])
         if not size >= 0:
-            raise DeclarationError(f"{printed(constraint)}: 0 is outside of the set, which the theorems need")
+            raise DeclarationError(
+                f"{printed(constraint)}: 0 is outside of the set, which the theorems need"
+            )
         sizes[kind] = min(size, sizes.get(kind, math.inf))
     if len(sizes) > 1:
         raise DeclarationError("one set of the coefficient is read: a ball, an l1 ball or a box")
@@ -521,7 +577,10 @@ def _atom(node: Any) -> tuple[Atom, Any]:
         inner = node.args[0]
         if name == "huber" and _scalar(node.M):
             return atom("huber", _number(node.M)), inner
-        if name in ("power", "Power", "PowerApprox") and float(getattr(node.p, "value", node.p)) == 2:
+        if (
+            name in ("power", "Power", "PowerApprox")
+            and float(getattr(node.p, "value", node.p)) == 2
+        ):
             if _name(inner) == "maximum" and _scalar(inner.args[1]) and not _number(inner.args[1]):
                 return atom("hinge"), inner.args[0]
             return atom("square"), inner
@@ -567,7 +626,9 @@ def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:
 
 
 def _multiple(e: Any) -> int | None:
-    """Place of the argument that is one public number and multiplies the other; a matrix never is."""
+    """Place of the argument that is one public number and multiplies the other; a matrix never
+    is.
+    """
     if _name(e) not in ("multiply", "MulExpression"):
         return None
     return next((k for k in (0, 1) if _scalar(e.args[k])), None)
@@ -581,7 +642,9 @@ def _scalar(e: Any) -> bool:
 
 
 def _equal_entries(e: Any) -> bool:
-    """True if an expression is a public vector of equal entries: its product with losses is their sum."""
+    """True if an expression is a public vector of equal entries: its product with losses is their
+    sum.
+    """
     return e.is_constant() and not e.parameters() and e.ndim == 1 and bool(np.ptp(e.value) == 0)
 
 

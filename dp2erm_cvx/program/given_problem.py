@@ -1,8 +1,9 @@
-"""Problems of CVXPY that stand already, as schemes of weights: their variable, data and settings are named.
+"""Problems of CVXPY that stand already, as schemes of weights: their variable, data and settings
+are named.
 
-A function of the number of records makes the problem, with named parameters in the place of data. Its leaves
-are exchanged for the weights, the data of records and the numbers of the settings; what comes out is read as
-a declaration that was written for them.
+A function of the number of records makes the problem, with named parameters in the place of data.
+Its leaves are exchanged for the weights, the data of records and the numbers of the settings; what
+comes out is read as a declaration that was written for them.
 """
 
 from __future__ import annotations
@@ -58,17 +59,19 @@ def scheme_of_problem(
     Parameters
     ----------
     make
-        Function of the number n of records that returns the problem. It is asked at several numbers: a
-        single problem does not tell what depends on n.
+        Function of the number n of records that returns the problem. It is asked at several
+        numbers: a single problem does not tell what depends on n.
     weights
         Name of the variable of shape (n,), the weights.
     data
         What every parameter of data stands for, by its name: ``x``, ``signed``, ``favored`` (n, p);
         ``treatment``, ``y``, ``response``, ``outcome_size`` (n,); ``arms`` (n, 2); ``ones`` (n, 1);
-        ``target``, the mean (p,) of the covariates of all records; ``target of treated`` and ``target of
-        controls``; or a function of records that returns data of theirs, or an expression in them.
+        ``target``, the mean (p,) of the covariates of all records; ``target of treated`` and
+        ``target of controls``; or a function of records that returns data of theirs, or an
+        expression in them.
     settings
-        Names of parameters that are numbers, with their defaults, or names alone of parameters with a value.
+        Names of parameters that are numbers, with their defaults, or names alone of parameters with
+        a value.
     columns
         Number p of covariates, where no parameter of data has one column for each.
     smoothing
@@ -81,14 +84,14 @@ def scheme_of_problem(
     Raises
     ------
     DeclarationError
-        In one line: for a single problem, other variables than the weights, parameters that are neither data
-        nor settings, names that are no parameters, other shapes than those of the data, a problem that is not
-        DPP, and whatever a declaration of these weights is refused for.
+        In one line: for a single problem, other variables than the weights, parameters that are
+        neither data nor settings, names that are no parameters, other shapes than those of the
+        data, a problem that is not DPP, and whatever a declaration of these weights is refused for.
     """
     if isinstance(make, cp.Problem):
         raise DeclarationError(
-            "a single problem does not tell what depends on the number of records: pass the function of n "
-            "that makes it"
+            "a single problem does not tell what depends on the number of records: pass the "
+            "function of n that makes it"
         )
     if not callable(make) or not hasattr(make, "__code__"):
         raise DeclarationError(f"{brief(make)}: must be a function of the number of records")
@@ -139,29 +142,40 @@ class _GivenProblem:
         """
         problem = self.make(n)
         if not isinstance(problem, cp.Problem):
-            raise DeclarationError(f"{self.name}({n}): returns {brief(problem)}: return a cp.Problem")
+            raise DeclarationError(
+                f"{self.name}({n}): returns {brief(problem)}: return a cp.Problem"
+            )
         self._variable(problem, n)
         return problem
 
     def _variable(self, problem: cp.Problem, n: int) -> cp.Variable:
-        """The variable of the weights. Raises DeclarationError for others, and for another shape."""
+        """The variable of the weights. Raises DeclarationError for others, and for another
+        shape.
+        """
         variables = problem.variables()
         others = [one.name() for one in variables if one.name() != self.weights]
         if others:
             raise DeclarationError(
-                f"{self.name}: {others[0]} is a variable beside the weights {self.weights}: write the "
-                "expression that it stands for in its place, such as cp.norm1(m) for a bound of sizes"
+                f"{self.name}: {others[0]} is a variable beside the weights {self.weights}: write "
+                "the expression that it stands for in its place, such as cp.norm1(m) for a bound "
+                "of sizes"
             )
         if len(variables) != 1 or variables[0].shape != (n,):
-            raise DeclarationError(f"{self.name}({n}): must have one variable {self.weights} of shape ({n},)")
+            raise DeclarationError(
+                f"{self.name}({n}): must have one variable {self.weights} of shape ({n},)"
+            )
         return variables[0]
 
     def refuse_other_parameters(self, problem: cp.Problem, settings: Mapping[str, float]) -> None:
-        """Raise DeclarationError for parameters that nothing is said of, and for names that are none."""
+        """Raise DeclarationError for parameters that nothing is said of, and for names that are
+        none.
+        """
         parameters = [one.name() for one in problem.parameters()]
         for name in parameters:
             if name in self.data and name in settings:
-                raise DeclarationError(f"{self.name}: {name} is among the data and among the settings")
+                raise DeclarationError(
+                    f"{self.name}: {name} is among the data and among the settings"
+                )
             if name not in self.data and name not in settings:
                 raise DeclarationError(f"{self.name}: say what {name} is: data=..., or a setting")
         for name in (*self.data, *settings):
@@ -171,7 +185,8 @@ class _GivenProblem:
                 )
 
     def refuse_what_is_added(self, problem: cp.Problem, scheme: Scheme) -> None:
-        """Raise DeclarationError where the weights of a scheme have a sum or a sign that the problem has not.
+        """Raise DeclarationError where the weights of a scheme have a sum or a sign that the
+        problem has not.
 
         Parameters
         ----------
@@ -186,8 +201,8 @@ class _GivenProblem:
         of_all = isinstance(form, str) or form.sums.kind is SumKind.ALL
         if of_all and not any(sums):
             raise DeclarationError(
-                f"{self.name}: states no sum of its weights: those of a scheme have the sum n, so add "
-                f"cp.sum({self.weights}) == n, or sums of the arms"
+                f"{self.name}: states no sum of its weights: those of a scheme have the sum n, so "
+                f"add cp.sum({self.weights}) == n, or sums of the arms"
             )
         starts = -math.inf if isinstance(form, str) else form.dispersion.ends[0]
         least = [end for end, above in bounds_of_all(problem.constraints, w) if not above]
@@ -198,7 +213,9 @@ class _GivenProblem:
             )
 
     def columns(self, problem: cp.Problem) -> int | None:
-        """Number of columns of the parameters that have one for every covariate; None without any."""
+        """Number of columns of the parameters that have one for every covariate; None without
+        any.
+        """
         for parameter in problem.parameters():
             if self.data.get(parameter.name()) in _COVARIATES and len(parameter.shape) == 2:
                 return int(parameter.shape[1])
@@ -225,7 +242,9 @@ class _GivenProblem:
         return declared
 
     def _refuse_old_data(self, problem: cp.Problem) -> None:
-        """Raise DeclarationError for a problem that is not DPP in its data, of which old ones could stay."""
+        """Raise DeclarationError for a problem that is not DPP in its data, of which old ones could
+        stay.
+        """
         if problem.is_dcp(dpp=True):
             return
         if not problem.is_dcp():
@@ -259,7 +278,9 @@ class _GivenProblem:
             return _TARGETS[source](records)
         known = (*_COVARIATES, *_OTHERS, *_TARGETS)
         if source not in known:
-            raise DeclarationError(f"{self.name}: {name} is no {source!r}; {known_names(str(source), known)}")
+            raise DeclarationError(
+                f"{self.name}: {name} is no {source!r}; {known_names(str(source), known)}"
+            )
         return getattr(records, source)
 
 

@@ -24,13 +24,16 @@ from dp2erm_cvx.program.memory import refuse_size
 
 Index = NDArray[np.int64]
 
-#: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
-#: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
+#: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``,
+#: for up to 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1
+#: units.
 ENTRY_ERROR = 256.0
 
 
 class Kernel(Written, abc.ABC):
-    """A positive semidefinite kernel on the scaled covariates, given by ``cross`` or by few ``features``."""
+    """A positive semidefinite kernel on the scaled covariates, given by ``cross`` or by few
+    ``features``.
+    """
 
     #: Whether K(x, x') may be negative somewhere.
     signed: bool = False
@@ -43,7 +46,8 @@ class Kernel(Written, abc.ABC):
         return np.asarray(self.features(X) @ self.features(Y).T)
 
     def features(self, X: Array) -> Array:
-        """F (n, k) with ``K = F F'`` for the rows of X (n, p); by default a factor of the Gram matrix.
+        """F (n, k) with ``K = F F'`` for the rows of X (n, p); by default a factor of the Gram
+        matrix.
 
         Raises DeclarationError where that does not fit into memory.
         """
@@ -64,11 +68,15 @@ class Kernel(Written, abc.ABC):
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
 
     def negative_within(self, features_bound: float) -> bool:
-        """True if K may be negative over those covariates, which costs a factor in the stability bounds."""
+        """True if K may be negative over those covariates, which costs a factor in the stability
+        bounds.
+        """
         return self.signed
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may be off."""
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may
+        be off.
+        """
         return ENTRY_ERROR
 
 
@@ -85,9 +93,9 @@ class _BandwidthKernel(Kernel):
         return 1.0
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        # A distance, or half of its square, of p terms over that of the bandwidth is off by p + 7 units of
-        # itself. That moves exp(-t) by as many times t exp(-t), which is below .37, and the exponential
-        # function adds units of its own.
+        # A distance, or half of its square, of p terms over that of the bandwidth is off by p + 7
+        # units of itself. That moves exp(-t) by as many times t exp(-t), which is below .37, and
+        # the exponential function adds units of its own.
         return 0.5 * p + 20.0
 
 
@@ -98,7 +106,9 @@ class Gaussian(_BandwidthKernel):
     word = "gaussian"
 
     def cross(self, X: Array, Y: Array) -> Array:
-        return np.asarray(np.exp(-0.5 * np.square(scipy.spatial.distance.cdist(X, Y) / self.bandwidth)))
+        return np.asarray(
+            np.exp(-0.5 * np.square(scipy.spatial.distance.cdist(X, Y) / self.bandwidth))
+        )
 
 
 @dataclass(frozen=True)
@@ -131,11 +141,12 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class RandomFourier(_BandwidthKernel):
-    """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I / bandwidth^2).
+    """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I /
+    bandwidth^2).
 
-    Its mean over seeds is the Gaussian kernel (Rahimi & Recht 2007), but bounds hold for it, not for that.
-    The 2 D features are pairs of a cosine and a sine, so K(x, x) = 1; other entries may be negative.
-    ``frequencies`` is D, drawn from ``seed``.
+    Its mean over seeds is the Gaussian kernel (Rahimi & Recht 2007), but bounds hold for it, not
+    for that. The 2 D features are pairs of a cosine and a sine, so K(x, x) = 1; other entries may
+    be negative. ``frequencies`` is D, drawn from ``seed``.
     """
 
     frequencies: int = setting(100, whole_number, at_least=1, at_most=10_000)
@@ -152,7 +163,8 @@ class RandomFourier(_BandwidthKernel):
         return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(self.frequencies))
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        # an angle is off by the rounding of its inner product, which moves a pair along the circle by as much
+        # an angle is off by the rounding of its inner product, which moves a pair along the circle
+        # by as much
         longest = float(np.max(np.linalg.norm(self._drawn(p), axis=1)))
         pair = (p + 2) * longest * features_bound + 8.0
         return 2.0 * pair + 2.0 * self.frequencies + 8.0
@@ -164,11 +176,12 @@ class RandomFourier(_BandwidthKernel):
 
 @dataclass(frozen=True)
 class Energy(Kernel):
-    """``||x|| + ||x'|| - ||x - x'||``, the energy distance's kernel centered at the origin; C = 2 M.
+    """``||x|| + ||x'|| - ||x - x'||``, the energy distance's kernel centered at the origin; C = 2
+    M.
 
-    Positive semidefinite (Schoenberg 1938), and not negative by the triangle inequality. Over laws of equal
-    mass its discrepancy is the energy distance ``2 E||X - Y|| - E||X - X'|| - E||Y - Y'||`` (Szekely & Rizzo
-    2013): the terms in ``||x||`` cancel.
+    Positive semidefinite (Schoenberg 1938), and not negative by the triangle inequality. Over laws
+    of equal mass its discrepancy is the energy distance ``2 E||X - Y|| - E||X - X'|| - E||Y -
+    Y'||`` (Szekely & Rizzo 2013): the terms in ``||x||`` cancel.
     """
 
     def cross(self, X: Array, Y: Array) -> Array:
@@ -187,7 +200,8 @@ class Energy(Kernel):
         return 2 * features_bound * (1 + 1e-12)
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        # the fraction is wrong by 6 (p + 2) units of the shorter norm, and sqrt(K_ii K_jj) is twice that norm
+        # the fraction is wrong by 6 (p + 2) units of the shorter norm, and sqrt(K_ii K_jj) is twice
+        # that norm
         return 4.0 * p + 64.0
 
 
@@ -202,7 +216,8 @@ def refuse_matrix(n_samples: int) -> None:
 
 
 class PublicSample:
-    """Raw covariates (m, k) that are public: published microdata, or a population that was simulated.
+    """Raw covariates (m, k) that are public: published microdata, or a population that was
+    simulated.
 
     No guarantee covers them. Raises DeclarationError unless they are a finite matrix with a row.
     """
@@ -213,7 +228,9 @@ class PublicSample:
         except (TypeError, ValueError):
             raise DeclarationError("public sample: must be a matrix of numbers") from None
         if rows.ndim != 2 or not rows.size or not np.all(np.isfinite(rows)):
-            raise DeclarationError("public sample: must be a matrix of finite numbers with at least one row")
+            raise DeclarationError(
+                "public sample: must be a matrix of finite numbers with at least one row"
+            )
         rows.flags.writeable = False
         self.X: Array = rows
         self.digest = hashlib.sha256(repr(rows.shape).encode() + rows.tobytes()).hexdigest()

@@ -17,7 +17,13 @@ from dp2erm_cvx.curves.log_weights import LogOfWeight
 from dp2erm_cvx.data.blocks import Beside, Blocks, tree_sum, whole
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import blocked_rmatvec, exact_sum, product_error, sum_error, weighted_gram
+from dp2erm_cvx.model.sums import (
+    blocked_rmatvec,
+    exact_sum,
+    product_error,
+    sum_error,
+    weighted_gram,
+)
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_rows import MarginRows
 
@@ -28,9 +34,11 @@ _KEPT = 4
 
 
 class _Moments(NamedTuple):
-    """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they round.
+    """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they
+    round.
 
-    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi ||z||``.
+    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi
+    ||z||``.
     """
 
     value: float
@@ -65,9 +73,10 @@ class MarginModel(Composite):
     """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a penalty.
 
     ``multipliers`` w >= 0 (n,), of ``m = w c``, and factors c are 1 by default; ``ridge`` counts n;
-    ``linear`` (d,) is exact or rounded once. With ``weight`` the output is ``w = n f / sum(f)``, f its value
-    at ``<u_i, v>``; otherwise it is v. One pass over the records yields whatever is asked about a point. The
-    Hessian of a squared loss is that of any point, and its rounding is known by coordinate.
+    ``linear`` (d,) is exact or rounded once. With ``weight`` the output is ``w = n f / sum(f)``, f
+    its value at ``<u_i, v>``; otherwise it is v. One pass over the records yields whatever is asked
+    about a point. The Hessian of a squared loss is that of any point, and its rounding is known by
+    coordinate.
     """
 
     #: Whether sums are taken less the largest margin; the loss is then an exponential.
@@ -86,7 +95,9 @@ class MarginModel(Composite):
         arm_total: float | None = None,
     ) -> None:
         blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
-        self.blocks = blocks if multipliers is None else blocks.then(MarginRows.weighed, multipliers)
+        self.blocks = (
+            blocks if multipliers is None else blocks.then(MarginRows.weighed, multipliers)
+        )
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.arm_total = arm_total
         self.n, self._is_square = blocks.n_samples, loss == SQUARE
@@ -98,7 +109,8 @@ class MarginModel(Composite):
         self.spread = known.row * (1 + 1e-12)
         self._weight_spread = known.weight_row * (1 + 1e-12)
         self._far = known.offset
-        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
+        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its
+        # product's
         steps = (4 if known.factored else 2) * UNIT
         shift = UNIT if self._far else 0.0
         self._errors = _Errors(
@@ -116,7 +128,9 @@ class MarginModel(Composite):
         loss, penalty, ridge = self.loss, self.penalty, self.ridge
         self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
         feasible = penalty.set
-        longest = feasible.norm_bound(self.dimension) if isinstance(feasible, ConvexSet) else math.inf
+        longest = (
+            feasible.norm_bound(self.dimension) if isinstance(feasible, ConvexSet) else math.inf
+        )
         # 0 * inf: where all rows are 0 every margin is
         reach = far + (self.spread * longest if self.spread else 0.0)
         steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
@@ -162,7 +176,9 @@ class MarginModel(Composite):
         return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
 
     def declared_in(self, unit: float, objective: float) -> dict[str, Value]:
-        """The same of a squared loss for the variable ``v / unit``, the objective over ``objective``."""
+        """The same of a squared loss for the variable ``v / unit``, the objective over
+        ``objective``.
+        """
         data = self.declared()
         scaled: dict[str, Value] = {
             "curvature": self.ridge * unit * unit / objective,
@@ -197,15 +213,21 @@ class MarginModel(Composite):
 
     def spectrum(self, v: Array) -> tuple[float, float]:
         if math.isinf(self.self_concordance):
-            return self.ridge, self.smoothness  # the Hessian at one point says nothing about the next
+            return (
+                self.ridge,
+                self.smoothness,
+            )  # the Hessian at one point says nothing about the next
         return super().spectrum(v)
 
     def lowest_within(self, v: Array, distance: float) -> float:
-        ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
+        ask = partial(
+            _least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors
+        )
         parts = self.blocks.map(ask, self.row_norms)
         gram, trace = tree_sum([part[0] for part in parts]), sum(part[1] for part in parts)
         if self.penalty.priced:
-            # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the others do
+            # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the
+            # others do
             slack = self.penalty.l1 - np.abs(self.gradient(v)) - self.rounding(v)
             free = ~((v == 0.0) & (slack > self.smoothness * distance))
             if not np.any(free):
@@ -217,7 +239,8 @@ class MarginModel(Composite):
 
     def hessian_rounding(self, v: Array) -> float:
         if self._is_square:
-            # entry (j, k) is wrong by a share of sum m |z_j| |z_k|, a matrix of norm sum m ||z||^2 at most
+            # entry (j, k) is wrong by a share of sum m |z_j| |z_k|, a matrix of norm sum m ||z||^2
+            # at most
             return (product_error(self.n) + 8 * UNIT) * self._moment + 4 * UNIT * self.ridge
         return self._at(v, curved=True).hessian_rounding + 4 * UNIT * self.ridge
 
@@ -225,7 +248,9 @@ class MarginModel(Composite):
         if not self._is_square:
             return super().rounding_by_coordinate(v)
         # sums of sum m |z_j| (<|z|, |v|> + |o|), of nonnegative terms
-        error = (dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)) * (1 + 2 * product_error(self.n))
+        error = (dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)) * (
+            1 + 2 * product_error(self.n)
+        )
         assert self._sizes is not None
         assert self._pull is not None
         data: Array = 2 * error * (self._sizes @ np.abs(v) + self._pull)
@@ -272,7 +297,8 @@ class MarginModel(Composite):
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def _divisors(self, tilt: Array, top: float) -> Array:
-        """What weights are divided by, (n,): the sum over the own arm, or the least total where that is more.
+        """What weights are divided by, (n,): the sum over the own arm, or the least total where
+        that is more.
 
         Parameters
         ----------
@@ -311,7 +337,11 @@ class MarginModel(Composite):
             if self._is_square:
                 moments = self.blocks.total(partial(_square_moments, v=v), _added)
             else:
-                known: dict[str, Any] = {"loss": self.loss, "errors": self._errors, "shifted": self.shifted}
+                known: dict[str, Any] = {
+                    "loss": self.loss,
+                    "errors": self._errors,
+                    "shifted": self.shifted,
+                }
                 ask = partial(_moments, v=v, curved=curved, **known)
                 moments = self.blocks.total(ask, _added, self.row_norms)
             self._moments[key] = moments
@@ -322,7 +352,9 @@ class MarginModel(Composite):
 
 @dataclass(frozen=True)
 class _Errors:
-    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's."""
+    """Relative errors of a margin's product and of its offset, of a gradient's term, of a
+    Hessian's.
+    """
 
     product: float
     offset: float
@@ -408,7 +440,14 @@ def _extent(rows: MarginRows, norms: Array | None = None, *, squared: bool, bent
 
 
 def _moments(
-    rows: MarginRows, norms: Array, *, loss: Loss, v: Array, errors: _Errors, curved: bool, shifted: bool
+    rows: MarginRows,
+    norms: Array,
+    *,
+    loss: Loss,
+    v: Array,
+    errors: _Errors,
+    curved: bool,
+    shifted: bool,
 ) -> _Moments:
     parts = []
     for part, own in rows.pieces():
@@ -428,9 +467,15 @@ def _moments(
         value = float(m @ of.value)
         if shifted:  # the slope is the value, whose sum is exact
             value, wrong = exact_sum(m * of.value), of.slope_error + 4 * UNIT * of.value
-            more |= {"top": top, "value_rounding": float(m @ wrong), "size": float(m_size @ of.value)}
+            more |= {
+                "top": top,
+                "value_rounding": float(m @ wrong),
+                "size": float(m_size @ of.value),
+            }
             more["margin_error"] = float(np.max(error))
-        parts.append(_Moments(value, blocked_rmatvec(own.Z, m * of.slope), float(m_size @ rounded), **more))
+        parts.append(
+            _Moments(value, blocked_rmatvec(own.Z, m * of.slope), float(m_size @ rounded), **more)
+        )
     return _added(parts)
 
 
@@ -453,7 +498,9 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
     parts = [part if part.top == top else part.raised(top) for part in parts]
     values, gradients, rounded, hessians, bents, offs, sizes, errors, _ = zip(*parts, strict=True)
     # shifted values are at most n, and their sum is a divisor: it is rounded once
-    value = math.fsum(values) if any(sizes) else float(np.sum(values))  # fsum would raise on overflow
+    value = (
+        math.fsum(values) if any(sizes) else float(np.sum(values))
+    )  # fsum would raise on overflow
     bent, off, size = (float(np.sum(column)) for column in (bents, offs, sizes))
     hessian = None if hessians[0] is None else tree_sum(hessians)
     gradient, rounding = tree_sum(gradients), float(np.sum(rounded))
@@ -483,8 +530,12 @@ def _base_of(rows: MarginRows) -> Array | None:
     return rows.base
 
 
-def _steepness(rows: MarginRows, *, weight: LogOfWeight, v: Array, reach: float) -> tuple[float, float]:
-    """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds up."""
+def _steepness(
+    rows: MarginRows, *, weight: LogOfWeight, v: Array, reach: float
+) -> tuple[float, float]:
+    """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds
+    up.
+    """
     s, own = rows.read_margins(v), weight.along(rows.arm)
     steep = own.lipschitz
     if not steep <= 1.0:

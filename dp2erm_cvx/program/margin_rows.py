@@ -60,14 +60,18 @@ class MarginRows:
         """Rows that stay in a cache from one sum to the next, and their places."""
         for begin in range(0, len(self), CACHED):
             part = slice(begin, begin + CACHED)
-            columns: Any = (None if column is None else column[part] for column in vars(self).values())
+            columns: Any = (
+                None if column is None else column[part] for column in vars(self).values()
+            )
             yield part, MarginRows(*columns)
 
     @staticmethod
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
         """All rows of the blocks in memory."""
         columns = zip(*(vars(part).values() for part in blocks.each()), strict=True)
-        return MarginRows(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+        return MarginRows(
+            *(None if column[0] is None else np.concatenate(column) for column in columns)
+        )  # type: ignore[arg-type]
 
     def of_arm(self, which: int) -> MarginRows:
         """The rows of records of an arm, in order."""
@@ -99,8 +103,8 @@ class MarginRows:
         subject to  s_i = <z_i, v> - o_i
 
         With multipliers margins are variables: a product of two Parameters is not DPP. A squared
-        loss is in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``. Where the
-        loss depends on the arm, the sums over both arms have parameters of their own.
+        loss is in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``. Where
+        the loss depends on the arm, the sums over both arms have parameters of their own.
         """
         v = cp.Variable(*data.shape("linear"), name=name)
         variables: dict[str, Any] = {name: v}
@@ -108,7 +112,11 @@ class MarginRows:
         if data.has("factor"):
             objective = cp.sum_squares(data("factor") @ v)
         else:
-            curves = {"0": loss.each[0], "1": loss.each[1]} if isinstance(loss, CurvesByArm) else {"": loss}
+            curves = (
+                {"0": loss.each[0], "1": loss.each[1]}
+                if isinstance(loss, CurvesByArm)
+                else {"": loss}
+            )
             sums = [
                 _declared_sum(data, arm, curve, variables, constraints)
                 for arm, curve in curves.items()
@@ -149,7 +157,8 @@ class MarginRows:
 def _declared_sum(
     data: Params, arm: str, loss: Curve, variables: dict[str, Any], constraints: dict[str, Any]
 ) -> Any:
-    """The sum of a loss over the records of an arm, or over all; variables and constraints are added to.
+    """The sum of a loss over the records of an arm, or over all; variables and constraints are
+    added to.
 
     Parameters
     ----------
@@ -178,7 +187,8 @@ def _declared_sum(
 class RowBounds:
     """Bound on the norm of z, and intervals of the numbers o, c and t over the domain.
 
-    ``vertices`` is the number of unit vectors that every z is one of, as arms are; 0 for any z of the ball.
+    ``vertices`` is the number of unit vectors that every z is one of, as arms are; 0 for any z of
+    the ball.
     """
 
     norm: float
@@ -202,21 +212,27 @@ class RowBounds:
         return max(map(abs, self.offset)) + (self.norm * size if self.norm else 0.0)
 
     def constants(self, curve: Curve, size: float) -> tuple[float, float]:
-        """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of them."""
+        """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of
+        them.
+        """
         reach = self.norm * size if self.norm else 0.0
         numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
-        if self.vertices:  # records of one coordinate, or of two, whose gradients are at right angles
+        if (
+            self.vertices
+        ):  # records of one coordinate, or of two, whose gradients are at right angles
             apart, largest = multiple_diameter(curve, reach, *numbers)
             return 0.5 * max(apart, math.sqrt(2.0) * largest * (self.vertices > 1)), largest
         largest = largest_multiple(curve, reach, *numbers)
-        return self.norm * min(0.5 * gradient_diameter(curve, reach, *numbers), largest), self.norm * largest
+        return self.norm * min(
+            0.5 * gradient_diameter(curve, reach, *numbers), largest
+        ), self.norm * largest
 
     def loss_at_zero(self, curve: Curve, size: float) -> float:
         """Root of a bound on ``c (phi(-o) - inf phi)``: where the choice of a split starts from.
 
-        Where there is a full slope, that of the largest offset there: a loss that saturates says little of
-        theta by its value. A loss that falls without end has its least value where margins reach: theta has
-        the norm ``size`` at most.
+        Where there is a full slope, that of the largest offset there: a loss that saturates says
+        little of theta by its value. A loss that falls without end has its least value where
+        margins reach: theta has the norm ``size`` at most.
         """
         ends, steepest = -np.array(self.offset), max(map(abs, curve.ends))
         least = curve.least_value(self.reach(math.inf))
@@ -230,7 +246,8 @@ class RowBounds:
 
 @dataclass(frozen=True)
 class MarginSum:
-    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v> + q(v)`` over a set, known by its bounds.
+    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v> + q(v)`` over a set, known by
+    its bounds.
 
     Parameters
     ----------
@@ -288,12 +305,16 @@ class MarginSum:
     def _margins(self) -> Sizes | None:
         """Sizes of any loss, of q the strong convexity and the norm of the minimizer alone.
 
-        At the minimizer t, with the curvature m and the linear term l of the ridge and q together, ``m t``
-        is minus the gradient of the rest, hence ``||t|| <= (n Z slope + ||l||) / m``. Without offsets ``m
-        ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence ``||t|| <= (n pull / m)^(1/2) + ||l||
-        / m``.
+        At the minimizer t, with the curvature m and the linear term l of the ridge and q together,
+        ``m t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope + ||l||) / m``.
+        Without offsets ``m ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence ``||t|| <=
+        (n pull / m)^(1/2) + ||l|| / m``.
         """
-        n, Z, offset = self.n_samples * self.rows.factor[1], self.rows.norm, max(map(abs, self.rows.offset))
+        n, Z, offset = (
+            self.n_samples * self.rows.factor[1],
+            self.rows.norm,
+            max(map(abs, self.rows.offset)),
+        )
         minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
         margin = self.rows.reach(set_norm)  # bound on |s| over the set
         slope, curvature = self.loss.largest_slope(margin), self.loss.largest_curvature(margin)
@@ -325,13 +346,15 @@ class MarginSum:
         )
 
     def _least_squares(self) -> Sizes:
-        """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum n.
+        """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum
+        n.
 
-        Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and ``s_i = <x_i,
-        t>`` at the minimizer t, and the curvature m and the linear term l of the ridge, b and q together, ``m
-        ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||l|| ||t||`` (0 is in the set and minimizes the l1 norm),
-        and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <= Z (n / (2 m))^(1/2) + ||l|| / m``. A mean (``x = 1``) has
-        the Hessian ``2n + m``, and its minimizer is within ``Z + ||l|| / (2n + m)``.
+        Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and ``s_i
+        = <x_i, t>`` at the minimizer t, and the curvature m and the linear term l of the ridge, b
+        and q together, ``m ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||l|| ||t||`` (0 is in the
+        set and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <= Z (n / (2
+        m))^(1/2) + ||l|| / m``. A mean (``x = 1``) has the Hessian ``2n + m``, and its minimizer is
+        within ``Z + ||l|| / (2n + m)``.
         """
         n, M, Z, b = self.n_samples, self.rows.norm, max(map(abs, self.rows.offset)), self.linear
         strong_convexity = self._declared_curvature
@@ -358,7 +381,8 @@ class MarginSum:
         )
 
     def weights(self, weight: LogOfWeight, *, by_arm: bool = False) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none is sure.
+        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none
+        is sure.
 
         Weights that are normalized ``by_arm`` are divided by sums that err as much as they do.
         """

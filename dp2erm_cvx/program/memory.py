@@ -32,8 +32,8 @@ def refuse_size(n_samples: int, columns: int, what: str, remedy: str = "") -> No
         return
     advice = f": {remedy}" if remedy else ""
     raise DeclarationError(
-        f"n = {n_samples:,}: {what} with its working copies needs {needed / 1e9:,.1f} GB, this machine has "
-        f"{there / 1e9:,.1f}{advice}"
+        f"n = {n_samples:,}: {what} with its working copies needs {needed / 1e9:,.1f} GB, this "
+        f"machine has {there / 1e9:,.1f}{advice}"
     )
 
 

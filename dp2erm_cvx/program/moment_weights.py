@@ -17,8 +17,8 @@ from dp2erm_cvx.program.scheme import Function, Scheme, refuse_no_function, sche
 class MomentWeights(WeightsProgram):
     """Weights that minimize the squared imbalance of an author's functions, and a ridge.
 
-    The author's function is not called with weights and records: its values, shrunk to their norm bound, are
-    the features of a problem that the library states.
+    The author's function is not called with weights and records: its values, shrunk to their norm
+    bound, are the features of a problem that the library states.
     """
 
     first: ClassVar[int] = 1
@@ -37,7 +37,13 @@ class MomentWeights(WeightsProgram):
 
 
 def moment_problem(
-    w: cp.Variable, records: Any, balance: BalanceFunctions, *, alpha: float, constant: float, ridge: float
+    w: cp.Variable,
+    records: Any,
+    balance: BalanceFunctions,
+    *,
+    alpha: float,
+    constant: float,
+    ridge: float,
 ) -> cp.Problem:
     """Balance of both arms to the sample and to each other, of functions beside a constant.
 
@@ -69,10 +75,14 @@ def moment_problem(
     to_sample += constant**2 * cp.sum_squares(mass - n / 2)
     apart = cp.sum_squares(treated - controls) + constant**2 * cp.square(mass[1] - mass[0])
     imbalance = alpha * to_sample + (1 - alpha) * apart
-    return cp.Problem(cp.Minimize(imbalance + n * ridge * cp.sum_squares(w)), [cp.sum(w) == n, w >= 0])
+    return cp.Problem(
+        cp.Minimize(imbalance + n * ridge * cp.sum_squares(w)), [cp.sum(w) == n, w >= 0]
+    )
 
 
-def moment_scheme(function: Function, norm_bound: float, ridge: float | None, alpha: float) -> Scheme:
+def moment_scheme(
+    function: Function, norm_bound: float, ridge: float | None, alpha: float
+) -> Scheme:
     """The scheme of an author's balance functions.
 
     Parameters

@@ -1,4 +1,6 @@
-"""Public penalties of theta beside a loss: linear and quadratic terms, and convex functions with kinks."""
+"""Public penalties of theta beside a loss: linear and quadratic terms, and convex functions with
+kinks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from dp2erm_cvx.model.supports import READ, LoadedFunction, SupportedFunction, r
 from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import printed
 
-#: A matrix below this share of its norm under 0 is not positive semidefinite by more than its rounding.
+#: A matrix below this share of its norm under 0 is not positive semidefinite by more than its
+#: rounding.
 _BENT_DOWN = 1e-9
 
 
@@ -47,7 +50,9 @@ class PublicPenalty:
 
     @staticmethod
     def of(terms: Sequence[tuple[float, Any]], theta: cp.Variable) -> PublicPenalty:
-        """What is read of terms without data. Raises DeclarationError for a term that is not read."""
+        """What is read of terms without data. Raises DeclarationError for a term that is not
+        read.
+        """
         p = theta.size
         quadratic = Quadratic(np.zeros(p), np.zeros((p, p)))
         kinks: list[tuple[float, Any]] = []
@@ -65,21 +70,25 @@ class PublicPenalty:
         return penalty
 
     def refuse_unread(self) -> None:
-        """Raise DeclarationError naming a term that has kinks which are not read, or other values."""
+        """Raise DeclarationError naming a term that has kinks which are not read, or other
+        values.
+        """
         points = [np.cos(np.arange(self.theta.size) + 3.0 * k) for k in range(3)]
         for _, node in self.kinks:
             try:
                 function = SupportedFunction(node, self.theta, {})
             except ProgramError:
                 raise DeclarationError(
-                    f"{printed(node)}: no penalty that is read: linear and quadratic terms, and {READ} of "
-                    "theta; a set of theta is declared as a constraint"
+                    f"{printed(node)}: no penalty that is read: linear and quadratic terms, and "
+                    f"{READ} of theta; a set of theta is declared as a constraint"
                 ) from None
             refuse_other_values(function.at({}), node, self.theta, points)
 
     @property
     def strong_convexity(self) -> float:
-        """Lower bound on mu_R: the least eigenvalue of the quadratic terms; 0 where it is within rounding."""
+        """Lower bound on mu_R: the least eigenvalue of the quadratic terms; 0 where it is within
+        rounding.
+        """
         return self.factor * self.quadratic.strong_convexity * (1 - 4 * UNIT)
 
     def times(self, n: int) -> Quadratic:
@@ -139,7 +148,9 @@ class PublicPenalty:
         return self.factor * total
 
     def near(self, other: PublicPenalty | None) -> bool:
-        """True if another penalty has the same values, or is of other columns, of which nothing is said."""
+        """True if another penalty has the same values, or is of other columns, of which nothing is
+        said.
+        """
         if other is None:
             return False
         p = self.theta.size
@@ -212,16 +223,21 @@ def _semidefinite(node: Any) -> Array:
     eigenvalues = np.linalg.eigvalsh(weight)
     largest = float(np.max(np.abs(eigenvalues)))
     if eigenvalues[0] < -_BENT_DOWN * largest:
-        raise DeclarationError(f"{printed(node)}: its matrix has a negative eigenvalue, so it is not convex")
+        raise DeclarationError(
+            f"{printed(node)}: its matrix has a negative eigenvalue, so it is not convex"
+        )
     least = float(eigenvalues[0]) - 64 * len(weight) * UNIT * largest
     if least < 0:
-        # a multiple of the identity of the size of a rounding makes what was declared convex for sure
+        # a multiple of the identity of the size of a rounding makes what was declared convex for
+        # sure
         weight = weight - 2.0 * least * np.eye(len(weight))
     return weight
 
 
 def _affine(e: Any, theta: cp.Variable) -> tuple[Array, Array, Array, Array, float]:
-    """A (k, p) and b (k,) of an affine expression, majorants of both, and their relative error by these."""
+    """A (k, p) and b (k,) of an affine expression, majorants of both, and their relative error by
+    these.
+    """
     function = SupportedFunction(e, theta, {}).at({})
     outer = function.outer
     return outer.A.toarray(), outer.b, outer.M.toarray(), outer.c, gamma(outer.count)

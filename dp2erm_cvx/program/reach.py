@@ -1,9 +1,11 @@
-"""What an author's function reaches beside its arguments: numbers, texts and pure functions, or a refusal.
+"""What an author's function reaches beside its arguments: numbers, texts and pure functions, or a
+refusal.
 
-A function that is called for one record at a time is never read, so that nothing derives what it depends on.
-It may therefore reach only what cannot hold data: what is listed in ``MODULES`` and ``BUILTINS``,
-numbers, texts, tuples of those, and plain functions of which the same holds. What it reaches is found in its
-code, and in that of every function that it reaches. What is not understood is refused.
+A function that is called for one record at a time is never read, so that nothing derives what it
+depends on. It may therefore reach only what cannot hold data: what is listed in ``MODULES`` and
+``BUILTINS``, numbers, texts, tuples of those, and plain functions of which the same holds. What it
+reaches is found in its code, and in that of every function that it reaches. What is not understood
+is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.stability import Bound
 
-#: Functions and numbers of NumPy that neither read files nor hold a state. ``empty`` is none of them: it
-#: shows whatever was in memory before.
+#: Functions and numbers of NumPy that neither read files nor hold a state. ``empty`` is none of
+#: them: it shows whatever was in memory before.
 _NUMPY = """
 abs absolute add all allclose amax amin any append apply_along_axis arange arccos arccosh arcsin
 arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere around array array_equal asarray
@@ -102,12 +104,14 @@ _CALLABLES = _callables(*MODULES.values(), BUILTINS, {"Bound": Bound})
 def _of_cvxpy() -> Mapping[str, Any]:
     """Functions and classes of CVXPY by name, which a function that is read may reach.
 
-    CVXPY may have been imported long before this is asked for. What somebody put into it meanwhile is left
-    out, because it is written elsewhere.
+    CVXPY may have been imported long before this is asked for. What somebody put into it meanwhile
+    is left out, because it is written elsewhere.
     """
     named = vars(sys.modules["cvxpy"])
     own = {name: value for name, value in named.items() if callable(value)}
-    return {name: value for name, value in own.items() if str(value.__module__).startswith("cvxpy.")}
+    return {
+        name: value for name, value in own.items() if str(value.__module__).startswith("cvxpy.")
+    }
 
 
 @functools.cache
@@ -151,7 +155,10 @@ _DENIED = frozenset(
 
 def _attributes(*kinds: type) -> frozenset[str]:
     """Public attributes of objects of these types."""
-    return frozenset(name for kind in kinds for name in dir(kind) if not name.startswith("_")) - _DENIED
+    return (
+        frozenset(name for kind in kinds for name in dir(kind) if not name.startswith("_"))
+        - _DENIED
+    )
 
 
 #: Attributes that may be read of what a function is given or has made itself.
@@ -160,16 +167,39 @@ ATTRIBUTES = _attributes(*_VALUES) | {"from_l2", "from_gradient", "outer", "redu
 
 @functools.cache
 def declared_attributes() -> frozenset[str]:
-    """The same of a function that is read, of expressions and of records as a declaration sees them."""
-    of_records = {"M", "n", "x", "y", "signed", "favored", "outcome_size", "response", "treatment", "arms"}
+    """The same of a function that is read, of expressions and of records as a declaration sees
+    them.
+    """
+    of_records = {
+        "M",
+        "n",
+        "x",
+        "y",
+        "signed",
+        "favored",
+        "outcome_size",
+        "response",
+        "treatment",
+        "arms",
+    }
     of_records |= {"ones", "outcome_bound", "by_arm", "rows", "cells", "numbers"}
     of_expressions = _attributes(cp.Variable, cp.Parameter) - {"value", "project", "save_value"}
     return ATTRIBUTES | of_expressions | of_records
 
 
-#: Instructions that only compute with what is at hand, by how their names begin (Python 3.11 to 3.13).
+#: Instructions that only compute with what is at hand, by how their names begin (Python 3.11 to
+#: 3.13).
 _COMPUTING = (
-    *("BINARY_", "BUILD_", "CALL", "CHECK_EXC_MATCH", "COMPARE_OP", "CONTAINS_OP", "CONVERT_VALUE", "COPY"),
+    *(
+        "BINARY_",
+        "BUILD_",
+        "CALL",
+        "CHECK_EXC_MATCH",
+        "COMPARE_OP",
+        "CONTAINS_OP",
+        "CONVERT_VALUE",
+        "COPY",
+    ),
     *(
         "DELETE_FAST",
         "DELETE_SUBSCR",
@@ -180,7 +210,16 @@ _COMPUTING = (
         "FORMAT_",
         "FOR_ITER",
     ),
-    *("GET_ITER", "GET_LEN", "GET_YIELD_FROM_ITER", "IS_OP", "JUMP_", "KW_NAMES", "LIST_", "LOAD_CONST"),
+    *(
+        "GET_ITER",
+        "GET_LEN",
+        "GET_YIELD_FROM_ITER",
+        "IS_OP",
+        "JUMP_",
+        "KW_NAMES",
+        "LIST_",
+        "LOAD_CONST",
+    ),
     *(
         "LOAD_ASSERTION_ERROR",
         "LOAD_FAST",
@@ -202,7 +241,15 @@ _COMPUTING = (
         "RETURN_",
         "SEND",
     ),
-    *("SET_ADD", "SET_FUNCTION_ATTRIBUTE", "SET_UPDATE", "STORE_FAST", "STORE_SLICE", "STORE_SUBSCR", "SWAP"),
+    *(
+        "SET_ADD",
+        "SET_FUNCTION_ATTRIBUTE",
+        "SET_UPDATE",
+        "STORE_FAST",
+        "STORE_SLICE",
+        "STORE_SUBSCR",
+        "SWAP",
+    ),
     *("TO_BOOL", "UNARY_", "UNPACK_", "YIELD_VALUE"),
 )
 _OF_CELLS = ("LOAD_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
@@ -230,8 +277,8 @@ class Reach:
     Parameters
     ----------
     values
-        Numbers and texts that it closes over, takes from modules of its author or has as defaults: the name
-        by which it reaches each, and the value in full precision.
+        Numbers and texts that it closes over, takes from modules of its author or has as defaults:
+        the name by which it reaches each, and the value in full precision.
     literals
         Numbers that stand in its code.
     functions
@@ -246,20 +293,25 @@ class Reach:
 def reached(name: str, function: object) -> Reach:
     """What a function of one record, or of public numbers, reaches beside its arguments.
 
-    Raises DeclarationError, in one line with the remedy, where that is anything but numbers, texts, tuples of
-    those and functions of which the same holds: it might hold data, or remember records.
+    Raises DeclarationError, in one line with the remedy, where that is anything but numbers, texts,
+    tuples of those and functions of which the same holds: it might hold data, or remember records.
     """
     walk = _Walk(name)
-    if not isinstance(function, types.FunctionType | functools.partial) and id(function) not in _CALLABLES:
+    if (
+        not isinstance(function, types.FunctionType | functools.partial)
+        and id(function) not in _CALLABLES
+    ):
         walk.refuse(f"is {_described(function)}, which may hold data", "write a plain function")
     walk.value("itself", function)
     return walk.reach()
 
 
 def reached_by_declaration(function: object) -> Reach | None:
-    """What a function that is read reaches beside its arguments; None where that is more than numbers.
+    """What a function that is read reaches beside its arguments; None where that is more than
+    numbers.
 
-    It may take of CVXPY and of this package what it likes: what counts is the expression that comes out.
+    It may take of CVXPY and of this package what it likes: what counts is the expression that comes
+    out.
     """
     walk = _Walk("", declares=True)
     try:
@@ -272,7 +324,8 @@ def reached_by_declaration(function: object) -> Reach | None:
 def loads(function: Callable[..., Any], argument: str) -> bool:
     """True if the code of a function, or code inside of it, ever loads an argument.
 
-    Also where arguments are taken by other ways, which are not looked into: by ``locals()``, or as a whole.
+    Also where arguments are taken by other ways, which are not looked into: by ``locals()``, or as
+    a whole.
     """
     code = inspect.unwrap(function).__code__
     if argument not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
@@ -283,7 +336,9 @@ def loads(function: Callable[..., Any], argument: str) -> bool:
             return True
         if step.opname == "LOAD_GLOBAL" and step.argval in ("eval", "exec", "locals", "vars"):
             return True
-    return any(isinstance(part, types.CodeType) and argument in part.co_freevars for part in code.co_consts)
+    return any(
+        isinstance(part, types.CodeType) and argument in part.co_freevars for part in code.co_consts
+    )
 
 
 @dataclass(frozen=True)
@@ -314,17 +369,23 @@ class Called:
         values: dict[str, list[str]] = {}
         for label, value in self.reach.values:
             values.setdefault(label, []).append(value)
-        return {"reaches": {label: ", ".join(several) for label, several in values.items()}} if values else {}
+        return (
+            {"reaches": {label: ", ".join(several) for label, several in values.items()}}
+            if values
+            else {}
+        )
 
     def unchanged(self) -> Callable[..., Any]:
-        """The function. Raises DeclarationError where it now reaches other numbers than when declared."""
+        """The function. Raises DeclarationError where it now reaches other numbers than when
+        declared.
+        """
         now = reached(self.name, self.function).values
         for label, value in self.reach.values:
             if (label, value) not in now:
                 other = dict(now).get(label, "nothing")
                 raise DeclarationError(
-                    f"{self.name!r} reaches {label} = {other}, which was {value} when it was declared: "
-                    "declare it again"
+                    f"{self.name!r} reaches {label} = {other}, which was {value} when it was "
+                    "declared: declare it again"
                 )
         return self.function
 
@@ -332,7 +393,8 @@ class Called:
 class _Walk:
     """One walk through the code of a function and of all that it reaches.
 
-    ``declares`` says that the function is read: it makes expressions of CVXPY, of objects of this package.
+    ``declares`` says that the function is read: it makes expressions of CVXPY, of objects of this
+    package.
     """
 
     def __init__(self, name: str, *, declares: bool = False) -> None:
@@ -392,18 +454,28 @@ class _Walk:
         code = function.__code__
         arguments = code.co_varnames[: code.co_argcount]
         defaults = function.__defaults__ or ()
-        for name, default in zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True):
+        for name, default in zip(
+            arguments[len(arguments) - len(defaults) :], defaults, strict=True
+        ):
             self.value(name, default)
         for name, default in (function.__kwdefaults__ or {}).items():
             self.value(name, default)
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         self.code(code, function, cells)
 
-    def code(self, code: types.CodeType, function: types.FunctionType, cells: Mapping[str, Any]) -> None:
-        """Take up the code of a function, or code inside of it; ``cells`` are what it closes over."""
+    def code(
+        self, code: types.CodeType, function: types.FunctionType, cells: Mapping[str, Any]
+    ) -> None:
+        """Take up the code of a function, or code inside of it; ``cells`` are what it closes
+        over.
+        """
         if code.co_flags & _ASYNCHRONOUS:
             self.refuse("is asynchronous", "write a plain function")
-        steps = [step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "CACHE")]
+        steps = [
+            step
+            for step in dis.get_instructions(code)
+            if step.opname not in ("EXTENDED_ARG", "CACHE")
+        ]
         place = 0
         while place < len(steps):
             step = steps[place]
@@ -411,7 +483,9 @@ class _Walk:
             if step.opname == "LOAD_GLOBAL":
                 place += self.taken(step.argval, self.found(step.argval, function), steps[place:])
             elif step.opname in _OF_CELLS and step.argval in cells:
-                place += self.taken(step.argval, self.held(step.argval, cells[step.argval]), steps[place:])
+                place += self.taken(
+                    step.argval, self.held(step.argval, cells[step.argval]), steps[place:]
+                )
             else:
                 self.computed(step, code)
         for constant in code.co_consts:
@@ -429,19 +503,27 @@ class _Walk:
             self.refuse(what.format(repr(name)), remedy)
         if step.opname in _TAKES:
             if name not in self.attributes:
-                self.refuse(f"takes the attribute {name!r}", "compute with numbers, arrays and their methods")
+                self.refuse(
+                    f"takes the attribute {name!r}",
+                    "compute with numbers, arrays and their methods",
+                )
         elif step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             if name in code.co_freevars:
                 self.refuse(f"writes to {name!r} of the function around it", _ALONE)
         elif not step.opname.startswith(_COMPUTING) and step.opname not in _OF_CELLS:
-            self.refuse(f"does what is not understood ({step.opname})", "write it with numbers and functions")
+            self.refuse(
+                f"does what is not understood ({step.opname})",
+                "write it with numbers and functions",
+            )
 
     def found(self, name: str, function: types.FunctionType) -> object:
         """A global of a function, or a builtin that any function may reach."""
         if name in function.__globals__:
             return function.__globals__[name]
         if not hasattr(builtins, name):
-            self.refuse(f"reaches {name!r}, which is not defined", "define it before the declaration")
+            self.refuse(
+                f"reaches {name!r}, which is not defined", "define it before the declaration"
+            )
         own: Mapping[str, Any] = getattr(function, "__builtins__", {})
         if name not in BUILTINS or own.get(name) is not BUILTINS[name]:
             self.refuse(f"reaches the builtin {name!r}", _ALONE)
@@ -452,19 +534,28 @@ class _Walk:
         try:
             return cell.cell_contents
         except ValueError:
-            self.refuse(f"reaches {name!r}, which is not defined", "define it before the declaration")
+            self.refuse(
+                f"reaches {name!r}, which is not defined", "define it before the declaration"
+            )
 
     def taken(self, name: str, value: object, following: Sequence[dis.Instruction]) -> int:
-        """Take up a value by its name, or what the code takes of a module; the number of attributes used."""
+        """Take up a value by its name, or what the code takes of a module; the number of attributes
+        used.
+        """
         used = 0
         while isinstance(value, types.ModuleType):
             if used == len(following) or following[used].opname not in _TAKES:
-                self.refuse(f"reaches the module {name} as a whole", f"write {name}. and what it takes of it")
+                self.refuse(
+                    f"reaches the module {name} as a whole",
+                    f"write {name}. and what it takes of it",
+                )
             attribute = following[used].argval
             value = self.of_module(name, value, attribute)
             name = f"{name}.{attribute}"
             used += 1
-            if isinstance(value, float | None):  # a constant of a module that is known, such as math.pi
+            if isinstance(
+                value, float | None
+            ):  # a constant of a module that is known, such as math.pi
                 return used
         takes = used < len(following) and following[used].opname in _TAKES
         if takes and isinstance(value, types.FunctionType | functools.partial):
@@ -479,7 +570,8 @@ class _Walk:
             kept = _of_cvxpy()
         elif module not in MODULES:
             remedy = (
-                f"write from {module.__name__} import {attribute}, where it is a plain function or a number"
+                f"write from {module.__name__} import {attribute}, where it is a plain function or "
+                "a number"
             )
             self.refuse(f"reaches the module {name}", remedy)
         if attribute not in kept:
@@ -490,7 +582,9 @@ class _Walk:
 
     def declares_with(self, value: object) -> bool:
         """True of classes and functions of CVXPY and of this package, where a function is read."""
-        if not self.declares or not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        if not self.declares or not isinstance(
+            value, type | types.FunctionType | types.BuiltinFunctionType
+        ):
             return False
         home = str(value.__module__)
         found = getattr(sys.modules.get(home), value.__name__, None) is value

@@ -1,4 +1,6 @@
-"""Programs by name: this package's own, those of other distributions, and for a time those of a file."""
+"""Programs by name: this package's own, those of other distributions, and for a time those of a
+file.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _ADDED: list[Registered] = []
 def programs() -> Found:
     """Every registered scheme and class of programs by name, sorted.
 
-    Raises ProgramError if two share a name, one has none, or the module of an entry point cannot be imported.
+    Raises ProgramError if two share a name, one has none, or the module of an entry point cannot be
+    imported.
     """
     known, complaints = collect(entry_points(group=GROUP))
     if complaints:
@@ -41,25 +44,35 @@ def programs() -> Found:
 
 
 def available() -> Found:
-    """Every program that can be used by name; entry points that are broken are left out with a warning."""
+    """Every program that can be used by name; entry points that are broken are left out with a
+    warning.
+    """
     return {**_sound()[0], **{made.name: made for made in _ADDED}}
 
 
 def first_stages() -> Found:
     """First stages that can be used by name."""
-    return {name: made for name, made in available().items() if issubclass(family_of(made), FirstStage)}
+    return {
+        name: made for name, made in available().items() if issubclass(family_of(made), FirstStage)
+    }
 
 
 def second_stages() -> Found:
     """Second stages that can be used by name."""
-    return {name: made for name, made in available().items() if issubclass(family_of(made), SecondStage)}
+    return {
+        name: made for name, made in available().items() if issubclass(family_of(made), SecondStage)
+    }
 
 
 @cache
 def parts() -> Found:
     """Programs of this library that a pipeline solves beside its stages, by name."""
     found = [made for entry in entry_points(group=GROUP) if _own(entry) for made in _written(entry)]
-    return {made.name: made for made in found if not issubclass(family_of(made), FirstStage | SecondStage)}
+    return {
+        made.name: made
+        for made in found
+        if not issubclass(family_of(made), FirstStage | SecondStage)
+    }
 
 
 @contextmanager
@@ -79,7 +92,8 @@ def known_meanwhile(made: Registered) -> Iterator[None]:
 def refuse_taken_name(made: Registered) -> None:
     """Raise DeclarationError where a scheme bears the name of a registered one that it is not.
 
-    A release names its programs: one that is based on another and changes it needs a name of its own.
+    A release names its programs: one that is based on another and changes it needs a name of its
+    own.
     """
     other = available().get(made.name, made)
     if made is not other:
@@ -101,7 +115,9 @@ def build(known: Mapping[str, Registered], name: str, **settings: Any) -> Any:
     accepted = fields_of(known[name])
     for setting in settings:
         if setting not in accepted:
-            raise DeclarationError(f"{name} has no setting {setting!r}; {known_names(setting, accepted)}")
+            raise DeclarationError(
+                f"{name} has no setting {setting!r}; {known_names(setting, accepted)}"
+            )
     return known[name](**settings)
 
 
@@ -114,10 +130,12 @@ def _sound() -> tuple[Found, tuple[str, ...]]:
 
 
 def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
-    """Schemes and classes of programs by name, sorted, and what is wrong with entry points that are left out.
+    """Schemes and classes of programs by name, sorted, and what is wrong with entry points that are
+    left out.
 
-    An entry point is taken as a whole or not at all. Of two programs of one name that of this library stays,
-    and where neither is the library's both entry points are left out: which one is meant, nobody knows.
+    An entry point is taken as a whole or not at all. Of two programs of one name that of this
+    library stays, and where neither is the library's both entry points are left out: which one is
+    meant, nobody knows.
     """
     offers: list[tuple[EntryPoint, Found]] = []
     complaints: list[str] = []
@@ -162,18 +180,22 @@ def _offered(entry: EntryPoint) -> Found:
         other = offered.setdefault(made.name, made)
         if other is not made:
             raise ProgramError(
-                f"two programs are named {made.name!r}: in {other.__module__} and in {made.__module__}; "
-                "rename one"
+                f"two programs are named {made.name!r}: in {other.__module__} and in "
+                f"{made.__module__}; rename one"
             )
     return offered
 
 
 def _written(entry: EntryPoint) -> list[Registered]:
-    """The programs that are written in the module of an entry point, or in every module of its package."""
+    """The programs that are written in the module of an entry point, or in every module of its
+    package.
+    """
     try:
         loaded = entry.load()
         if not isinstance(loaded, ModuleType):
-            raise ProgramError(f"entry point group {GROUP}: must name a module or package, not {loaded!r}")
+            raise ProgramError(
+                f"entry point group {GROUP}: must name a module or package, not {loaded!r}"
+            )
         inside = pkgutil.iter_modules(getattr(loaded, "__path__", ()), prefix=loaded.__name__ + ".")
         modules = [importlib.import_module(info.name) for info in inside] or [loaded]
     except ProgramError:
@@ -181,20 +203,24 @@ def _written(entry: EntryPoint) -> list[Registered]:
     except (Exception, SystemExit) as error:  # of another distribution: anything
         home = f" of {entry.dist.name}" if entry.dist is not None else ""
         raise ProgramError(
-            f"entry point {entry.name} = {entry.value}{home} cannot be imported: {type(error).__name__}: "
-            f"{error}; repair or uninstall it"
+            f"entry point {entry.name} = {entry.value}{home} cannot be imported: "
+            f"{type(error).__name__}: {error}; repair or uninstall it"
         ) from error
     return [made for module in modules for made in programs_in(module)]
 
 
 def programs_in(module: ModuleType) -> list[Registered]:
-    """The schemes and classes of programs that are written in a module, in the order of their names."""
+    """The schemes and classes of programs that are written in a module, in the order of their
+    names.
+    """
     found: list[Registered] = []
     for _, made in sorted(vars(module).items()):
         if isinstance(made, Scheme):
             is_program = True
         else:
-            is_program = inspect.isclass(made) and issubclass(made, Program) and not inspect.isabstract(made)
+            is_program = (
+                inspect.isclass(made) and issubclass(made, Program) and not inspect.isabstract(made)
+            )
         if is_program and made.__module__ == module.__name__ and made not in found:
             found.append(made)
     return found

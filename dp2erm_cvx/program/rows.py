@@ -1,7 +1,7 @@
 """Data of a declaration: rows and numbers of single records, each in a public set that is enforced.
 
-A declared program sees its data as CVXPY parameters. Each of them knows the public set that holds the row
-or number of every record, so that whatever sets noise follows from the declaration.
+A declared program sees its data as CVXPY parameters. Each of them knows the public set that holds
+the row or number of every record, so that whatever sets noise follows from the declaration.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel, PublicSample
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.weighting.forms.form import Arms
 
-#: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
+#: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the
+#: records.
 RecordMap = Callable[[Records], Array]
 
 
 @dataclass(frozen=True)
 class Ball:
-    """Rows z with ``||z|| <= radius``. Raises DeclarationError unless the radius is a positive size."""
+    """Rows z with ``||z|| <= radius``. Raises DeclarationError unless the radius is a positive
+    size.
+    """
 
     radius: float = setting(check=public_size)
     vertices: ClassVar[int] = 0
@@ -64,7 +67,9 @@ class Vertices:
 
     def project(self, places: Array) -> Array:
         """Unit vectors (n, vertices) of the places (n,) of their 1, which are cut off."""
-        return np.asarray(np.eye(self.vertices)[np.clip(places, 0, self.vertices - 1).astype(np.int64)])
+        return np.asarray(
+            np.eye(self.vertices)[np.clip(places, 0, self.vertices - 1).astype(np.int64)]
+        )
 
     def __str__(self) -> str:
         return f"one of {self.vertices} unit vectors"
@@ -98,8 +103,9 @@ class Range:
 Within = Ball | Vertices | Range
 
 
-#: A ``cp.Parameter`` with a row or number of every record: ``within`` is its public set, ``of(records)`` are
-#: the rows (n, k) or numbers (n,). No subclass: CVXPY is imported by whoever reads a problem.
+#: A ``cp.Parameter`` with a row or number of every record: ``within`` is its public set,
+#: ``of(records)`` are the rows (n, k) or numbers (n,). No subclass: CVXPY is imported by whoever
+#: reads a problem.
 Datum = Any
 
 
@@ -148,8 +154,13 @@ class _Map:
     width: float | None = None
 
     def is_that_of(self, other: _Map) -> bool:
-        """True for the very same function into the same set; two functions of equal text are two."""
-        return self.function is other.function and (self.within, self.width) == (other.within, other.width)
+        """True for the very same function into the same set; two functions of equal text are
+        two.
+        """
+        return self.function is other.function and (self.within, self.width) == (
+            other.within,
+            other.width,
+        )
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,8 @@ class PublicPoints:
     sample
         The raw points, which tell them from others.
     X
-        Covariates (m, p) on the scale of those of records; zeros at an example, which has other columns.
+        Covariates (m, p) on the scale of those of records; zeros at an example, which has other
+        columns.
     """
 
     sample: PublicSample
@@ -172,13 +184,14 @@ class PublicPoints:
 class DeclaredRecords:
     """Records as a declaration sees them: public numbers, and data with their public sets.
 
-    ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the centered
-    outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``, ``treatment`` a, ``arms`` the
-    unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n`` their number. ``own`` are the names of data
-    that the author's maps make; ``parameter`` stands for the data where a problem is made for solvers. Where
-    these are the columns of data, and not those of an example, maps are ``tried`` at a record of zeros, which
-    is public. ``stated`` data are no parameters of CVXPY. ``called`` are the author's maps by name, with what
-    they reach. Raises DeclarationError for another attribute.
+    ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the
+    centered outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``,
+    ``treatment`` a, ``arms`` the unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n``
+    their number. ``own`` are the names of data that the author's maps make; ``parameter`` stands
+    for the data where a problem is made for solvers. Where these are the columns of data, and not
+    those of an example, maps are ``tried`` at a record of zeros, which is public. ``stated`` data
+    are no parameters of CVXPY. ``called`` are the author's maps by name, with what they reach.
+    Raises DeclarationError for another attribute.
     """
 
     space: Space
@@ -222,7 +235,9 @@ class DeclaredRecords:
         return self._datum(name, Range(low * unit, high * unit), make)
 
     def by_arm(self, constant: float | None = None) -> Datum:
-        """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the covariates."""
+        """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the
+        covariates.
+        """
         bound, intercept = self.space.features_bound, bool(self.space.intercept)
         value = bound if constant is None else public_size("constant", constant, zero=True)
 
@@ -235,10 +250,14 @@ class DeclaredRecords:
         self._refuse_other_map("by_arm", _Map(None, within, value))
         return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept), constant)
 
-    def rows(self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None) -> Datum:
-        """Rows of an author's own, ``make(x, a, y)`` of one record: x (p,), a in {0, 1}, y centered.
+    def rows(
+        self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None
+    ) -> Datum:
+        """Rows of an author's own, ``make(x, a, y)`` of one record: x (p,), a in {0, 1}, y
+        centered.
 
-        They are shrunk into ``within``, so that its bound need not be believed; where ``make`` fails a row is
+        They are shrunk into ``within``, so that its bound need not be believed; where ``make``
+        fails a row is
         0. ``width`` is that of a row, by default that of x.
         """
         if not isinstance(within, Ball):
@@ -256,14 +275,17 @@ class DeclaredRecords:
         return self._own(name, Vertices(size), make, 0, 1)
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
-        """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
+        """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low,
+        high]``.
+        """
         return self._own(name, Range(low, high), make, 0, 1)
 
     @staticmethod
     def at_zeros(
         name: str, make: Callable[..., Any], n_columns: int, k: int, *, of_width: bool = False
     ) -> Array:
-        """Values (2, k) at public records of zeros in both arms. Raises DeclarationError for others.
+        """Values (2, k) at public records of zeros in both arms. Raises DeclarationError for
+        others.
 
         ``of_width`` says that k may be declared, as ``width``.
         """
@@ -277,13 +299,16 @@ class DeclaredRecords:
             if len(values) != k:
                 remedy = f", or declare width={len(values)}" if of_width else ""
                 raise DeclarationError(
-                    f"{name!r} returns {len(values)} numbers for a record of zeros: return {k}{remedy}"
+                    f"{name!r} returns {len(values)} numbers for a record of zeros: return "
+                    f"{k}{remedy}"
                 )
             rows.append(values)
         return np.array(rows)
 
     def used(self, problem: Any) -> Any:
-        """The declared problem. Raises DeclarationError where it leaves out data that it asked for."""
+        """The declared problem. Raises DeclarationError where it leaves out data that it asked
+        for.
+        """
         inside = list(self._data)
         if isinstance(problem, cp.Problem):
             inside = [own.name() for own in data_of(problem)]
@@ -291,22 +316,24 @@ class DeclaredRecords:
                 self.refuse_other_datum(datum)
         if unused := [name for name in self._data if name not in inside]:
             raise DeclarationError(
-                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out, and take "
-                "shapes from data that are a part"
+                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out, "
+                "and take shapes from data that are a part"
             )
         return problem
 
     def features(self, source: Kernel | Balance, of: str = "all") -> Datum:
-        """Features of a kernel, in a number of entries that stands for any; or values of balance functions.
+        """Features of a kernel, in a number of entries that stands for any; or values of balance
+        functions.
 
         Parameters
         ----------
         source
-            The kernel that the inner products of two records are; or functions of the covariates of one
-            record, whose values are the features.
+            The kernel that the inner products of two records are; or functions of the covariates of
+            one record, whose values are the features.
         of
-            ``all``; ``treated`` or ``controls``, where those of the other arm are 0; ``signed``, times
-            ``2a - 1``; or ``by_arm``, those of controls and those of treated beside each other.
+            ``all``; ``treated`` or ``controls``, where those of the other arm are 0; ``signed``,
+            times ``2a - 1``; or ``by_arm``, those of controls and those of treated beside each
+            other.
 
         Raises
         ------
@@ -319,10 +346,13 @@ class DeclaredRecords:
         bound = self.space.features_bound
         if isinstance(source, BALANCES):
             return self._of_balance(source, of, factors)
-        if type(source) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
+        if type(source) not in (
+            *CHOICES,
+            Energy,
+        ):  # the bound of another one would be taken on trust
             raise DeclarationError(
-                f"features of {brief(source)}: must be those of a kernel of the library such as Gaussian, or "
-                "of balance functions"
+                f"features of {brief(source)}: must be those of a kernel of the library such as "
+                "Gaussian, or of balance functions"
             )
         name = f"features({source!r}, {of!r})"
         within = Ball(math.sqrt(source.bound(bound)) * (1 + 1e-12))
@@ -330,11 +360,13 @@ class DeclaredRecords:
         k = _KERNEL_WIDTH * len(factors)
         return self._datum(name, within, make, k, name, kernel=source, arm_factors=factors)
 
-    def _of_balance(self, functions: Balance, of: str, factors: tuple[tuple[float, float], ...]) -> Datum:
+    def _of_balance(
+        self, functions: Balance, of: str, factors: tuple[tuple[float, float], ...]
+    ) -> Datum:
         """Values of balance functions, times factors by arm.
 
-        How many an author's own functions are is known of the covariates that they are tried at; elsewhere
-        some number of them stands for any.
+        How many an author's own functions are is known of the covariates that they are tried at;
+        elsewhere some number of them stands for any.
         """
         label = repr(functions)
         identity: object = label
@@ -352,29 +384,33 @@ class DeclaredRecords:
         make = partial(_features_of, functions, factors)
         name = f"features({label}, {of!r})"
         k = width * len(factors)
-        return self._datum(name, within, make, k, identity, functions=functions, arm_factors=factors)
+        return self._datum(
+            name, within, make, k, identity, functions=functions, arm_factors=factors
+        )
 
     def mean_of(self, datum: Datum, of: str | PublicSample) -> Datum:
         """The mean of data over the records of one arm, or of features over public points.
 
-        A number, or a vector (k,). It is no datum of one record, so that it multiplies no weights; ``P.T @ w
-        - records.n * records.mean_of(P, "treated")`` balances weights of sum n to the mean of the treated.
-        How far that moves with one record follows from a declared arm floor; the mean of public points does
-        not move.
+        A number, or a vector (k,). It is no datum of one record, so that it multiplies no weights;
+        ``P.T @ w
+        - records.n * records.mean_of(P, "treated")`` balances weights of sum n to the mean of the
+          treated.
+        How far that moves with one record follows from a declared arm floor; the mean of public
+        points does not move.
 
         Parameters
         ----------
         datum
-            Data of these records, whole: parts are taken of the mean. For public points the features of a
-            kernel; the mean of anything else is a number that its author may write.
+            Data of these records, whole: parts are taken of the mean. For public points the
+            features of a kernel; the mean of anything else is a number that its author may write.
         of
             ``treated`` or ``controls``, or public points.
 
         Raises
         ------
         DeclarationError
-            For another arm, for what is no datum of these records, for public points of other columns, and
-            for those of anything but the features of a kernel.
+            For another arm, for what is no datum of these records, for public points of other
+            columns, and for those of anything but the features of a kernel.
         """
         if isinstance(of, PublicSample):
             return self._mean_of_points(datum, of)
@@ -383,8 +419,8 @@ class DeclaredRecords:
         kinds = (cp.Parameter, cp.Constant)
         if not isinstance(datum, kinds) or hasattr(datum, "averaged"):
             raise DeclarationError(
-                f"records.mean_of({brief(datum)}, ..): takes data of every record, such as records.x; take "
-                "parts and multiples of the mean"
+                f"records.mean_of({brief(datum)}, ..): takes data of every record, such as "
+                "records.x; take parts and multiples of the mean"
             )
         name = f"mean_of({datum.name()}, {of!r})"
         if self.parameter is not None:
@@ -414,8 +450,9 @@ class DeclaredRecords:
             return self.parameter(name)
         if not hasattr(datum, "kernel") or datum.arm_factors != _FEATURES_OF["all"]:
             raise DeclarationError(
-                f"records.mean_of({called}, ..): the mean of public points is that of records.features(..) "
-                "of a kernel, whose treatment does not matter; write the number that another mean is"
+                f"records.mean_of({called}, ..): the mean of public points is that of "
+                "records.features(..) of a kernel, whose treatment does not matter; write the "
+                "number that another mean is"
             )
         self.refuse_other_datum(datum)
         if name not in self._data:
@@ -434,7 +471,9 @@ class DeclaredRecords:
         return self._data[name]
 
     def refuse_other_datum(self, datum: Datum) -> None:
-        """Raise DeclarationError for a parameter that these records did not make, or that was changed."""
+        """Raise DeclarationError for a parameter that these records did not make, or that was
+        changed.
+        """
         if self.parameter is not None:
             return
         name = datum.name()
@@ -446,8 +485,8 @@ class DeclaredRecords:
         if not is_mine:
             instead = "" if datum.size > 1 else ", or write its number"
             raise DeclarationError(
-                f"parameter {name} has no public set: take it from records (rows(), numbers()), or make it a "
-                f"setting{instead}"
+                f"parameter {name} has no public set: take it from records (rows(), numbers()), or "
+                f"make it a setting{instead}"
             )
 
     def _own(
@@ -472,18 +511,21 @@ class DeclaredRecords:
         return self._datum(name, within, made, k, make)
 
     def _refuse_other_map(self, name: str, new: _Map) -> None:
-        """Raise DeclarationError where another map, or one into another set, has this name already."""
+        """Raise DeclarationError where another map, or one into another set, has this name
+        already.
+        """
         known = self._maps.setdefault(name, new)
         if not known.is_that_of(new):
             raise DeclarationError(
-                f"records: two data are called {name!r}; choose another name for one, or pass the very same "
-                "function twice"
+                f"records: two data are called {name!r}; choose another name for one, or pass the "
+                "very same function twice"
             )
 
     def _refuse_solver(self, name: str) -> None:
         if self.parameter is not None:
             raise DeclarationError(
-                f"records.{name} is no part of a problem in the weights: make it a setting of the decorator, "
+                f"records.{name} is no part of a problem in the weights: make it a setting of the "
+                "decorator, "
                 f'such as size="{name}"'
             )
 
@@ -519,7 +561,9 @@ class DeclaredRecords:
             What it is read by, as attributes: a kernel, or functions, and factors by arm.
         """
         nonneg = isinstance(within, Range) and within.low >= 0
-        if self.parameter is not None:  # a problem for solvers: its parameters are the data themselves
+        if (
+            self.parameter is not None
+        ):  # a problem for solvers: its parameters are the data themselves
             return self.parameter(name, nonneg=nonneg)
         if name not in self._data:
             shape = (self.n,) if k is None else (self.n, k)
@@ -559,7 +603,9 @@ def shifted_rows(rows: Datum, constant: Array) -> Datum:
     return known[name]
 
 
-def _with_constant(make: RecordMap, places: NDArray[np.int64], constant: Array, records: Records) -> Array:
+def _with_constant(
+    make: RecordMap, places: NDArray[np.int64], constant: Array, records: Records
+) -> Array:
     rows = np.array(make(records), dtype=np.float64)
     rows[:, places] += constant
     return rows
@@ -568,7 +614,8 @@ def _with_constant(make: RecordMap, places: NDArray[np.int64], constant: Array, 
 def mean_of_arm(values: Array, a: Arms, arm: int) -> Array:
     """Mean over the records of an arm of values (n, ..) with treatments a (n,).
 
-    Raises :class:`~dp2erm_cvx.errors.InfeasibleError` where there are none; shown to the data holder only.
+    Raises :class:`~dp2erm_cvx.errors.InfeasibleError` where there are none; shown to the data
+    holder only.
     """
     members = np.asarray(values)[a == arm]
     if not len(members):
@@ -589,7 +636,8 @@ def data_of(problem: Any) -> list[Datum]:
 def same_data(one: Datum, other: Datum) -> bool:
     """True if two readings of a declaration mean the same data: by name and what makes them.
 
-    The set of an author's own data is part of the declaration; that of the library's follows from the domain.
+    The set of an author's own data is part of the declaration; that of the library's follows from
+    the domain.
     """
     if one.name() != other.name() or not _same(one.source, other.source):
         return False
@@ -597,7 +645,8 @@ def same_data(one: Datum, other: Datum) -> bool:
 
 
 def _same(one: Any, other: Any, inside: tuple[object, ...] = ()) -> bool:
-    """True if objects of two calls of a function are the same: functions by their code and what they hold.
+    """True if objects of two calls of a function are the same: functions by their code and what
+    they hold.
 
     ``inside`` are the functions that hold them: a function may hold itself.
     """
@@ -608,11 +657,17 @@ def _same(one: Any, other: Any, inside: tuple[object, ...] = ()) -> bool:
     if isinstance(one, FunctionType):
         return one.__code__ == other.__code__ and _same(_held(one), _held(other), (*inside, one))
     if isinstance(one, partial):
-        return _same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords), inside)
+        return _same(
+            (one.func, one.args, one.keywords), (other.func, other.args, other.keywords), inside
+        )
     if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(_same(*both, inside) for both in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            _same(*both, inside) for both in zip(one, other, strict=True)
+        )
     if isinstance(one, dict):
-        return list(one) == list(other) and all(_same(one[name], other[name], inside) for name in one)
+        return list(one) == list(other) and all(
+            _same(one[name], other[name], inside) for name in one
+        )
     return isinstance(one, int | float | str | bytes) and one == other
 
 
@@ -622,12 +677,16 @@ def _held(function: FunctionType) -> tuple[Any, ...]:
     return function.__defaults__, function.__kwdefaults__, cells
 
 
-#: Name: least and largest in units of the outcome's bound (infinite for rows), and numbers, or signs of rows;
-#: of unit vectors their length.
+#: Name: least and largest in units of the outcome's bound (infinite for rows), and numbers, or
+#: signs of rows; of unit vectors their length.
 _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
     "x": (0.0, math.inf, lambda records: None),
     "signed": (0.0, math.inf, lambda records: 2 * records.a - 1),
-    "favored": (0.0, math.inf, lambda records: np.where(records.y < 0, -1.0, 1.0) * (2 * records.a - 1)),
+    "favored": (
+        0.0,
+        math.inf,
+        lambda records: np.where(records.y < 0, -1.0, 1.0) * (2 * records.a - 1),
+    ),
     "y": (-1.0, 1.0, lambda records: records.y),
     "outcome_size": (0.0, 1.0, lambda records: np.abs(records.y)),
     "response": (-2.0, 2.0, lambda records: 2.0 * (2 * records.a - 1) * records.y),
@@ -667,15 +726,17 @@ def _features_of(
         The records.
     """
     made = values(records.covariates)
-    blocks = [np.where(records.a == 1, treated, control)[:, None] * made for control, treated in factors]
+    blocks = [
+        np.where(records.a == 1, treated, control)[:, None] * made for control, treated in factors
+    ]
     return np.hstack(blocks)
 
 
 def _mean_at(kernel: Kernel, points: Array, records: Records) -> Array:
     """Mean features (k,) of public points (T, p), in the features that a kernel has on records.
 
-    Where those are a factor of the kernel's matrix, the part outside of their span is left out, which is one
-    number in every square of an imbalance.
+    Where those are a factor of the kernel's matrix, the part outside of their span is left out,
+    which is one number in every square of an imbalance.
     """
     X = records.covariates
     if kernel.n_features(X.shape[1]) is not None:
@@ -685,7 +746,9 @@ def _mean_at(kernel: Kernel, points: Array, records: Records) -> Array:
 
 
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:
-    """A map that sees one record at a time; 0 for the width of a number, None for that of the covariates."""
+    """A map that sees one record at a time; 0 for the width of a number, None for that of the
+    covariates.
+    """
 
     def made(records: Records) -> Array:
         k = records.X.shape[1] if width is None else width or 1

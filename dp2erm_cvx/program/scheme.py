@@ -1,7 +1,9 @@
-"""A scheme: a function that declares a program, with its settings; it makes programs that hold what was read.
+"""A scheme: a function that declares a program, with its settings; it makes programs that hold what
+was read.
 
-What sets noise follows from what is read of the function, by classes of the library alone: a scheme is no
-class, so that nothing can be based on it that states other constants than those of what it solves.
+What sets noise follows from what is read of the function, by classes of the library alone: a scheme
+is no class, so that nothing can be based on it that states other constants than those of what it
+solves.
 """
 
 from __future__ import annotations
@@ -34,25 +36,30 @@ Setting = float | str
 STANDARD = Space(1.0, 1.0)
 #: What refuses a class of one's own, and what to do.
 REMEDY = (
-    "classes of programs are the library's: put scheme, scheme.separable, scheme.known, scheme.moments or "
-    "second_stage on a function instead"
+    "classes of programs are the library's: put scheme, scheme.separable, scheme.known, "
+    "scheme.moments or second_stage on a function instead"
 )
 #: Fields of a program that are no settings of its scheme.
 HELD = ("scheme", "own", "reading", "place")
 
 
 def refuse_no_function(function: object) -> None:
-    """Raise DeclarationError for what a decorator cannot read: anything but a function with a name."""
+    """Raise DeclarationError for what a decorator cannot read: anything but a function with a
+    name.
+    """
     if isinstance(function, types.FunctionType):
         return
     if isinstance(function, cp.Problem):
         raise DeclarationError(
-            f"{printed(function.objective.args[0])}: a single problem does not tell what depends on the "
-            "number of records: put the decorator on a function of (w, records), or of (theta, records) for "
-            "a second stage; or pass a function of n that makes a problem of weights to scheme.from_problem"
+            f"{printed(function.objective.args[0])}: a single problem does not tell what depends "
+            "on the number of records: put the decorator on a function of (w, records), or of "
+            "(theta, records) for a second stage; or pass a function of n that makes a problem of "
+            "weights to scheme.from_problem"
         )
     kind = type(function).__name__
-    raise DeclarationError(f"an object of the class {kind}: put the decorator on a function, made by def")
+    raise DeclarationError(
+        f"an object of the class {kind}: put the decorator on a function, made by def"
+    )
 
 
 class Scheme:
@@ -120,7 +127,9 @@ class Scheme:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         """Refuse a change: what was read of a scheme is what its programs solve."""
-        raise DeclarationError(f"{self.name}.{name} cannot be set: a scheme is its function, as it was read")
+        raise DeclarationError(
+            f"{self.name}.{name} cannot be set: a scheme is its function, as it was read"
+        )
 
     @classmethod
     def declared(
@@ -133,7 +142,8 @@ class Scheme:
         hidden: tuple[str, ...] = (),
         **options: Any,
     ) -> Scheme:
-        """Scheme of a decorated function; one of an author's is read at once, and refused where it stands.
+        """Scheme of a decorated function; one of an author's is read at once, and refused where it
+        stands.
 
         Parameters
         ----------
@@ -155,10 +165,12 @@ class Scheme:
                     f"{function.__name__}: a setting is called {name!r}: choose another name"
                 )
             if name not in defaults or (name in own and name not in wanted):
-                other = "".join(f"; {known!r} is an argument beside settings" for known in family.arguments)
+                other = "".join(
+                    f"; {known!r} is an argument beside settings" for known in family.arguments
+                )
                 raise DeclarationError(
-                    f"{function.__name__}: {name!r} must be a keyword of the decorator and an argument of "
-                    f"the function{other}"
+                    f"{function.__name__}: {name!r} must be a keyword of the decorator and an "
+                    f"argument of the function{other}"
                 )
         scheme = cls(function, family, *scheme_settings(family, defaults, hidden=hidden), options)
         if not _in_library(function):  # whose programs are read where they are made
@@ -177,7 +189,9 @@ class Scheme:
         return self.family(scheme=self, own=own, **shared)
 
     def bound(self, function: Function) -> Function:
-        """Decorator of a function that states the bound of weights: its author's word, as a release says."""
+        """Decorator of a function that states the bound of weights: its author's word, as a release
+        says.
+        """
         if not hasattr(self.family, "stated_bound"):
             raise DeclarationError(f"{self.name}: its bound is derived: leave out what states one")
         vars(self)["statement"] = Called.of(f"the bound of {self.name}", function)
@@ -198,7 +212,9 @@ class Scheme:
 
     @property
     def of_library(self) -> bool:
-        """True if this very object is found in a module of the package, where its function is written."""
+        """True if this very object is found in a module of the package, where its function is
+        written.
+        """
         module = sys.modules.get(self.__module__)
         found = getattr(module, self.__qualname__, None) is self
         return found and _in_library(self.function)
@@ -227,14 +243,18 @@ class Scheme:
     @property
     def defaults(self) -> dict[str, str]:
         """Defaults that are left to the domain, in words."""
-        words = {name: text.replace("**", "^").replace("*", "") for name, text in self.formulas.items()}
+        words = {
+            name: text.replace("**", "^").replace("*", "") for name, text in self.formulas.items()
+        }
         return {**self.family.defaults, **words}
 
     def __repr__(self) -> str:
         return f"<scheme {self.__module__}.{self.__qualname__}>"
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
-        """Refuse ``class Mine(scheme)``: a class could state other constants than those of what it solves."""
+        """Refuse ``class Mine(scheme)``: a class could state other constants than those of what it
+        solves.
+        """
         raise DeclarationError(f"a class based on {self.name}: {REMEDY}")
 
     def __copy__(self) -> Scheme:
@@ -247,7 +267,13 @@ class Scheme:
         """By its name where another process can import it, else by what it was made of."""
         if _importable(self):
             return self.__qualname__
-        made = self.function, self.family, dict(self.settings), dict(self.formulas), dict(self.options)
+        made = (
+            self.function,
+            self.family,
+            dict(self.settings),
+            dict(self.formulas),
+            dict(self.options),
+        )
         return _remade, (*made, self.name, self.__qualname__, self.variant, self.statement)
 
 
@@ -265,8 +291,8 @@ def scheme_settings(
     family
         The class of the library, whose settings come first and keep their checks.
     defaults
-        By name other defaults of these settings, and more settings: a number, a formula, a kernel, balance
-        functions, or a field. A field of a number may have a formula as its default.
+        By name other defaults of these settings, and more settings: a number, a formula, a kernel,
+        balance functions, or a field. A field of a number may have a formula as its default.
     hidden
         Settings of the family that this scheme does not have.
     base
@@ -314,7 +340,8 @@ def _left_open(declared: dataclasses.Field[Any]) -> Any:
 
 
 def _setting_of(default: Any) -> Any:
-    """The field of a setting, with the check of what its default is: a kernel, balance functions or a number.
+    """The field of a setting, with the check of what its default is: a kernel, balance functions or
+    a number.
 
     Parameters
     ----------
@@ -343,30 +370,40 @@ def asked(function: Function, *arguments: Any, **settings: Any) -> Any:
         if isinstance(variable, cp.Variable) and variable.name() == "w":
             text += _hint_of_weights(error, settings)
         elif "ncompatible dimensions" in text:
-            text += "; theta has one entry for every column of records.x, or for each of its coordinates"
+            text += (
+                "; theta has one entry for every column of records.x, or for each of its "
+                "coordinates"
+            )
         raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
 
 
 def _is_theta(arguments: tuple[Any, ...]) -> bool:
     """Whether a function was asked for a second stage: its first argument is the parameter."""
-    return bool(arguments) and isinstance(arguments[0], cp.Variable) and arguments[0].name() == "theta"
+    return (
+        bool(arguments) and isinstance(arguments[0], cp.Variable) and arguments[0].name() == "theta"
+    )
 
 
 def _hint_of_weights(error: Exception, settings: Mapping[str, Any]) -> str:
     """What to write instead, for an error that a function of the weights and the records raised."""
     text = str(error)
     if isinstance(error, cp.error.ParameterError) or "'NoneType'" in text:
-        return "; data have no values yet: write records.x, and return the problem, which is solved later"
+        return (
+            "; data have no values yet: write records.x, and return the problem, which is solved "
+            "later"
+        )
     if isinstance(error, ZeroDivisionError) and 0 in settings.values():
         return "; a setting is 0: start it above 0, such as ridge=setting(0.1, above=0)"
     if "unexpected keyword argument" in text or "NumPy function" in text:
-        return "; write functions of CVXPY, such as cp.sum(records.x, axis=0), in the place of NumPy's"
+        return (
+            "; write functions of CVXPY, such as cp.sum(records.x, axis=0), in the place of NumPy's"
+        )
     if isinstance(error, NotImplementedError) and "Strict inequalities" in text:
         return "; write <= for <, cp.max(m) for max(m) and w <= cap for the largest weight"
     if isinstance(error, IndexError) and "valid indices" in text:
         return (
-            "; no records are chosen by a condition: records.by_arm(1.0) has a block of columns for each "
-            "arm, which is 0 at records of the other one"
+            "; no records are chosen by a condition: records.by_arm(1.0) has a block of columns "
+            "for each arm, which is 0 at records of the other one"
         )
     if isinstance(error, IndexError) and "out of bounds" in text:
         return (
@@ -375,12 +412,14 @@ def _hint_of_weights(error: Exception, settings: Mapping[str, Any]) -> str:
         )
     if "must be symmetric" in text:
         return "; write sum_squares(Z.T @ w) in the place of quad_form(w, Z @ Z.T)"
-    sizes = isinstance(error, ValueError | IndexError) or "dimensions" in text or "has no len()" in text
+    sizes = (
+        isinstance(error, ValueError | IndexError) or "dimensions" in text or "has no len()" in text
+    )
     if not sizes:
         return ""
     return (
-        "; take all data from records, such as records.x[:, 0], and sizes from records.n and their shape: "
-        "the problem is read at several numbers of records and columns"
+        "; take all data from records, such as records.x[:, 0], and sizes from records.n and their "
+        "shape: the problem is read at several numbers of records and columns"
     )
 
 
@@ -399,7 +438,9 @@ def _signature(settings: Mapping[str, Any]) -> inspect.Signature:
 
 
 def _in_library(function: Function) -> bool:
-    """True if a function is written in a module of the package, whatever module it says it is of."""
+    """True if a function is written in a module of the package, whatever module it says it is
+    of.
+    """
     module = sys.modules.get(function.__module__)
     written = module is not None and getattr(function, "__globals__", None) is vars(module)
     return written and function.__module__.startswith("dp2erm_cvx.")

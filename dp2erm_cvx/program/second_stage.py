@@ -48,11 +48,12 @@ from dp2erm_cvx.program.stage import DeclaredProgram, Instance
 from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.program.stated_losses import stated_loss
 
-#: Largest ratio of curvatures for which a solve is sure of its radius where Newton's method may stall: of a
-#: loss whose Hessian jumps, and beside public quadratic terms, which may be steep in some directions alone.
-#: Beyond 1e7 projected gradient has been seen to miss it as well.
+#: Largest ratio of curvatures for which a solve is sure of its radius where Newton's method may
+#: stall: of a loss whose Hessian jumps, and beside public quadratic terms, which may be steep in
+#: some directions alone. Beyond 1e7 projected gradient has been seen to miss it as well.
 STEEPEST = 1e6
-#: Numbers of records and of columns that a declaration is read at where it stands: the same must be read.
+#: Numbers of records and of columns that a declaration is read at where it stands: the same must be
+#: read.
 PLACES = ((SIZES[0], 3), (SIZES[1], 4), (1009, 7))
 
 
@@ -73,7 +74,8 @@ class LossReading:
     text
         The declared problem in words.
     space
-        The space that it was read in; None for the standard one, which says nothing of sizes of theta.
+        The space that it was read in; None for the standard one, which says nothing of sizes of
+        theta.
     """
 
     form: Form
@@ -83,23 +85,25 @@ class LossReading:
 
 @dataclass(frozen=True, repr=False)
 class SecondStage(DeclaredProgram):
-    """Weighted minimization of a declared loss of one margin per record, with objective perturbation.
+    """Weighted minimization of a declared loss of one margin per record, with objective
+    perturbation.
 
-    ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b, theta>/n``
-    (equation weighted_convex_opt_DP); n times this is
+    ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b,
+    theta>/n`` (equation weighted_convex_opt_DP); n times this is
 
-    minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
-    subject to  s_i = <z_i, theta> - o_i,  theta in Theta
+    minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n
+    R(theta) subject to  s_i = <z_i, theta> - o_i,  theta in Theta
 
-    The declared problem may add public penalties of theta: linear and quadratic terms, norms, absolute
-    values, maxima and Huber's function of affine functions of theta.
+    The declared problem may add public penalties of theta: linear and quadratic terms, norms,
+    absolute values, maxima and Huber's function of affine functions of theta.
 
     Parameters
     ----------
     theta_set
         Theta, the public set of the parameter; None leaves it to the program and the domain.
     regularizer
-        An elastic net in the place of the l1 norm and the squares of theta that the program declares.
+        An elastic net in the place of the l1 norm and the squares of theta that the program
+        declares.
     features
         Names that the space has, or column numbers without the intercept; default: all.
     features_bound
@@ -109,16 +113,24 @@ class SecondStage(DeclaredProgram):
     by_blocks: ClassVar[bool] = True
     theorem: ClassVar[str] = "Theorems 1, 2 and 15 to 19, derived from the declaration"
     defaults: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"theta_set": "the set that it declares", "features": "all", "features_bound": "that of the domain"}
+        {
+            "theta_set": "the set that it declares",
+            "features": "all",
+            "features_bound": "that of the domain",
+        }
     )
-    theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
+    theta_set: ConvexSet | None = setting(
+        None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box)
+    )
     regularizer: ElasticNet = setting(ElasticNet(), declared_choice, kinds=(ElasticNet,))
     features: tuple[str | int, ...] | None = setting(None, _feature_list)
     features_bound: float | None = setting(None, above=0)
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:
-        """Names of the entries of theta where rows are no covariates; None: the columns of the design."""
+        """Names of the entries of theta where rows are no covariates; None: the columns of the
+        design.
+        """
         names: tuple[str, ...] | None = self.scheme.options["coordinates"]
         return names
 
@@ -161,16 +173,22 @@ class SecondStage(DeclaredProgram):
         program = super().resolve(space)
         read = program._read(space)
         if read.form.term.curve != program.loss:
-            raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
+            raise DeclarationError(
+                f"{self.name}: make what its loss takes from records.M a setting"
+            )
         net = program.regularizer
         if net == ElasticNet():
             net = ElasticNet(read.form.l1, read.form.ridge)
         theta_set = program.theta_set or read.form.feasible
-        return program.changed(reading=replace(read, space=space), theta_set=theta_set, regularizer=net)
+        return program.changed(
+            reading=replace(read, space=space), theta_set=theta_set, regularizer=net
+        )
 
     def reading_at(self, space: Space, n: int, p: int) -> LossReading:
         declared: LossReading = self.reading
-        readings = [self._read_once(space, n, p) for _ in range(2)]  # twice, as a function may remember
+        readings = [
+            self._read_once(space, n, p) for _ in range(2)
+        ]  # twice, as a function may remember
         form = at_size(readings[0].form, n, declared.form.is_mean)
         known = replace(declared.form, public=form.public)
         for read in readings:
@@ -178,13 +196,17 @@ class SecondStage(DeclaredProgram):
         if form.public is not None:
             # what a penalty of so many columns is at other numbers of records
             for other in SIZES:
-                self._refuse_other(declared, known, self._read_once(space, other, p), space, other, p)
+                self._refuse_other(
+                    declared, known, self._read_once(space, other, p), space, other, p
+                )
         return replace(declared, space=space, form=known)
 
     def _refuse_other(
         self, declared: LossReading, known: Form, read: LossReading, space: Space, n: int, p: int
     ) -> None:
-        """Raise DeclarationError where what is read of n records of p columns is not the known form."""
+        """Raise DeclarationError where what is read of n records of p columns is not the known
+        form.
+        """
         form = at_size(read.form, n, known.is_mean)
         one_column = self._columns(space, p) == 1
         part = known.differs(form, one_column=one_column)
@@ -196,15 +218,20 @@ class SecondStage(DeclaredProgram):
             )
 
     def _read_once(self, space: Space, n: int, p: int) -> LossReading:
-        """What the function returns for n records of p columns, its penalties as they are stated."""
+        """What the function returns for n records of p columns, its penalties as they are
+        stated.
+        """
         columns = self._columns(space, p)
         if self.own_columns not in (None, columns):
             raise DeclarationError(
-                f"{self.name}: it is declared for {self.own_columns} columns of records.x, here are {columns}"
+                f"{self.name}: it is declared for {self.own_columns} columns of records.x, here "
+                f"are {columns}"
             )
         stated = stated_loss(self.scheme)
         if stated is not None:
-            form = stated.form(self._records(space, n, columns, stated=True), dict(self.own_settings()))
+            form = stated.form(
+                self._records(space, n, columns, stated=True), dict(self.own_settings())
+            )
             return LossReading(form, f"the loss of {self.name}")
         records, theta, problem = self.declared_problem(space, n, columns)
         form = replace(Form.of(problem, theta), own=records.own)
@@ -213,8 +240,8 @@ class SecondStage(DeclaredProgram):
     def _read(self, space: Space) -> LossReading:
         """Form of the declared problem, per record, of a program without open formulas.
 
-        It is read at several numbers of records and columns, of which it must be the same: a loss may be
-        declared as a sum or as a mean, its penalties with it.
+        It is read at several numbers of records and columns, of which it must be the same: a loss
+        may be declared as a sum or as a mean, its penalties with it.
         """
         places = [(n, self.own_columns or p) for n, p in PLACES]
         readings = [self._read_once(space, n, p) for n, p in places]
@@ -226,21 +253,27 @@ class SecondStage(DeclaredProgram):
             places += more
         differing: dict[str, LossReading] = {}
         for is_mean in (False, True):
-            forms = [at_size(read.form, n, is_mean) for (n, _), read in zip(places, readings, strict=True)]
+            forms = [
+                at_size(read.form, n, is_mean)
+                for (n, _), read in zip(places, readings, strict=True)
+            ]
             parts = [forms[0].differs(form) for form in forms]
             if not any(parts):
-                # at the second number of records, and of as many columns as the first where that matters
+                # at the second number of records, and of as many columns as the first where that
+                # matters
                 chosen = 1 if first.form.public is None else len(PLACES)
                 return replace(first, form=forms[chosen])
             where = next(place for place, part in enumerate(parts) if part)
             differing.setdefault(parts[where], readings[where])
         if "its penalty" in differing:
             raise DeclarationError(
-                f"{self.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
+                f"{self.name}: a sum over records goes with records.n * R(theta), a mean with "
+                "R(theta)"
             )
         part, other = next(iter(differing.items()))
         raise DeclarationError(
-            f"{self.name}: {part} changes with the records: {first.text} and {other.text}: state one for all"
+            f"{self.name}: {part} changes with the records: {first.text} and {other.text}: state "
+            "one for all"
         )
 
     def compare(self) -> None:
@@ -326,7 +359,9 @@ class SecondStage(DeclaredProgram):
         return DeclaredExpressions.of_problem(problem, records)
 
     def declared_problem(self, space: Space, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
-        """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
+        """Records of p columns as the function sees them, the variable theta, and the problem it
+        returns.
+        """
         records = self._records(space, n, p)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
         return records, theta, records.used(self.called(theta, records))
@@ -346,7 +381,9 @@ class SecondStage(DeclaredProgram):
         return super().public_numbers(space) | {"M": bound}
 
     def columns(self, space: Space, n_features: int) -> list[int]:
-        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
+        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated
+        one.
+        """
         if self.features is None:
             return list(range(n_features))
         return chosen_columns("features", self.features, space.columns or (), n_features)
@@ -384,15 +421,17 @@ class SecondStage(DeclaredProgram):
     def effect(self, theta: Array, space: Space, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
-        Where the outcome itself is predicted, the prediction under treatment less that under control. Rows
-        are made of covariates and the arm, with an outcome of 0.
+        Where the outcome itself is predicted, the prediction under treatment less that under
+        control. Rows are made of covariates and the arm, with an outcome of 0.
         """
         features = space.features(X)
         if self.coordinates is None:
             rows = self.covariates(space, features)
         else:
             term, n = self.form(space).term, len(features)
-            arms = [term.rows.of(Records(features, np.full(n, a), np.zeros(n), space)) for a in (0, 1)]
+            arms = [
+                term.rows.of(Records(features, np.full(n, a), np.zeros(n), space)) for a in (0, 1)
+            ]
             contrast = term.offset is not None and term.offset[1].name() == "y"
             rows = arms[1] - arms[0] if contrast else arms[1]
         # row by row: in a matrix product the rounding of a row may depend on where it stands
@@ -404,10 +443,11 @@ class SecondStage(DeclaredProgram):
         return self.loss == SQUARE
 
     def choices(self, theta: Array, space: Space, X: ArrayLike) -> NDArray[np.int64]:
-        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
+        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is
+        positive.
 
-        A rule of the author's own is asked about one record at a time, so that no record moves the choice
-        of another.
+        A rule of the author's own is asked about one record at a time, so that no record moves the
+        choice of another.
         """
         table, own = np.asarray(X), self.scheme.options["treats"]
         effect = self.effect(theta, space, table)
@@ -415,16 +455,22 @@ class SecondStage(DeclaredProgram):
             return (effect > 0).astype(np.int64)
         rule = own.unchanged()
         alone = zip(effect, table, strict=True)
-        return np.array([bool(np.all(np.asarray(rule(float(gain), x)) > 0)) for gain, x in alone], np.int64)
+        return np.array(
+            [bool(np.all(np.asarray(rule(float(gain), x)) > 0)) for gain, x in alone], np.int64
+        )
 
     def unconstrained(self) -> Self:
         """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         if not self.squared:
-            raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
+            raise CalibrationError(
+                f"{self.name} is not a squared loss, which Theorems 7 and 8 need"
+            )
         form = self.reading.form
         declared = form.public is not None or form.l1 or form.ridge
         if declared or self.regularizer != ElasticNet():
-            raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
+            raise CalibrationError(
+                f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out"
+            )
         return self.changed(theta_set=WholeSpace())
 
     def n_parameters(self, universe: MappedUniverse) -> int:
@@ -439,7 +485,11 @@ class SecondStage(DeclaredProgram):
         """
         program = self.at(universe)
         bounds = program.row_bounds(universe)
-        curve, theta_set, p = program.loss, program.feasible(universe.space), self.n_parameters(universe)
+        curve, theta_set, p = (
+            program.loss,
+            program.feasible(universe.space),
+            self.n_parameters(universe),
+        )
         size, far = bounds.size(theta_set, p), theta_set.norm_bound(p)
         radius, largest = bounds.constants(curve, size)
         ball = math.inf if any(bounds.offset) else bounds.norm * size
@@ -454,10 +504,14 @@ class SecondStage(DeclaredProgram):
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,
-            hessian_trace=bounds.factor[1] * curve.largest_curvature(bounds.reach(size)) * bounds.norm**2,
+            hessian_trace=bounds.factor[1]
+            * curve.largest_curvature(bounds.reach(size))
+            * bounds.norm**2,
             strong_convexity=program.strong_convexity(universe.space),
             theta_bound=far if math.isfinite(far) else None,
-            outcome_bound=universe.space.outcome_bound if plain else bounds.loss_at_zero(curve, size),
+            outcome_bound=universe.space.outcome_bound
+            if plain
+            else bounds.loss_at_zero(curve, size),
             gradient_bound=largest,
             covariate_bound=bounds.norm if plain else None,
             response_bound=max(map(abs, bounds.offset)) if plain else None,
@@ -473,14 +527,16 @@ class SecondStage(DeclaredProgram):
         constants.refuse_unbounded(self.name, type(self.feasible(universe.space)).__name__)
         return constants
 
-    def certified_radius(self, universe: MappedUniverse, gamma: float, noise_bound: float) -> float | None:
+    def certified_radius(
+        self, universe: MappedUniverse, gamma: float, noise_bound: float
+    ) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
-        On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``.
-        None for penalties with kinks beside an elastic net, and for a curvature too small for floating
-        point; of a loss that is not squared also over an unbounded Theta; and where its Hessian jumps, or
-        there are linear and quadratic terms, and the declared curvature is below a millionth of the largest.
-        Raises DeclarationError.
+        On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <=
+        noise_bound``. None for penalties with kinks beside an elastic net, and for a curvature too
+        small for floating point; of a loss that is not squared also over an unbounded Theta; and
+        where its Hessian jumps, or there are linear and quadratic terms, and the declared curvature
+        is below a millionth of the largest. Raises DeclarationError.
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
@@ -499,7 +555,11 @@ class SecondStage(DeclaredProgram):
         squares = program.squared and rows.plain
         if not squares and not math.isfinite(theta_set.norm_bound(p)):
             return None
-        counted: dict[str, Any] = {"weighted": True, "n_rows": universe.most_rows, "quadratic": quadratic}
+        counted: dict[str, Any] = {
+            "weighted": True,
+            "n_rows": universe.most_rows,
+            "quadratic": quadratic,
+        }
         sizes = MarginSum(n, p, loss, rows, theta_set, ridge, noise, **counted).sizes()
         if sizes is None:
             return None
@@ -518,7 +578,9 @@ class SecondStage(DeclaredProgram):
         program = self if self.place == place else self.read_at(*place)
         return program._bound(records, weights, gamma, noise)
 
-    def _bound(self, records: Records, weights: Beside, gamma: float, noise: Array | None) -> Instance:
+    def _bound(
+        self, records: Records, weights: Beside, gamma: float, noise: Array | None
+    ) -> Instance:
         n, net = records.n_samples, self.regularizer
         weights = records.blocks.placed(weights)
         exact = None if noise is None else np.asarray(noise, dtype=np.float64)
@@ -557,10 +619,11 @@ class SecondStage(DeclaredProgram):
         return Instance(self, load, model, model.ridge, lambda: problem)
 
     def _units(self, records: Records, ridge: float, noise: Array | None) -> tuple[float, float]:
-        """Sizes of theta and of the objective by public bounds and the noise, in whose units solvers work.
+        """Sizes of theta and of the objective by public bounds and the noise, in whose units
+        solvers work.
 
-        Theta is of the size of a gradient step from 0 at the largest public gradient and curvature, or of the
-        set. Nothing is claimed by them.
+        Theta is of the size of a gradient step from 0 at the largest public gradient and curvature,
+        or of the set. Nothing is claimed by them.
         """
         n = records.n_samples
         universe = MappedUniverse(records.space, n, records.n_features)

@@ -68,7 +68,8 @@ _ARMS = ("controls", "treated")
 
 @dataclass(frozen=True)
 class MarginReading:
-    """What was read of a declared loss of margins and of its log weight, for all records or for an arm.
+    """What was read of a declared loss of margins and of its log weight, for all records or for an
+    arm.
 
     Parameters
     ----------
@@ -124,7 +125,9 @@ class RecordNumber:
         function, low, high = given
         within = Range(low, high)
         if positive and not within.low > 0:
-            raise DeclarationError(f"{name}: its interval must lie above 0, or a record has no weight")
+            raise DeclarationError(
+                f"{name}: its interval must lie above 0, or a record has no weight"
+            )
         return RecordNumber(Called.of(name, function), within)
 
     def of(self, records: Records) -> Array:
@@ -186,28 +189,30 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
-    Loss phi and log weight f are declared, for all records or for each arm. Rows are ``z_i = (2 a_i - 1)
-    x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u. A number of each record may
-    be added to its margin (``offset``), or multiply its loss and its weight (``base``), and the mean of
-    public covariates (``target``) times v may be taken from the mean loss. Its constants are derived.
+    Loss phi and log weight f are declared, for all records or for each arm. Rows are ``z_i = (2 a_i
+    - 1) x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u. A number of
+    each record may be added to its margin (``offset``), or multiply its loss and its weight
+    (``base``), and the mean of public covariates (``target``) times v may be taken from the mean
+    loss. Its constants are derived.
 
     Parameters
     ----------
     ridge
-        Penalty on the fitted coefficient: more of it costs balance and gains stability. In units of the
-        squared norm bound of the rows, the stability bound does not depend on how covariates are scaled.
+        Penalty on the fitted coefficient: more of it costs balance and gains stability. In units of
+        the squared norm bound of the rows, the stability bound does not depend on how covariates
+        are scaled.
     radius
         Bound on ``||lam||``; ``inf`` for none.
     target
         Public covariates, whose mean t is the target: ``-n <t, lam>`` is added to the objective.
     l1
-        Price of a record of ``||lam||_1``: ``n l1 ||lam||_1`` is added to the objective, so that imbalances
-        of up to ``l1`` are free.
+        Price of a record of ``||lam||_1``: ``n l1 ||lam||_1`` is added to the objective, so that
+        imbalances of up to ``l1`` are free.
     box
         Bound on every ``|lam_k|`` in the place of the radius; ``inf`` for none.
     arm_total
-        Of a normalization by arm, tau: weights are f over the sum of f over the own arm, or over n tau where
-        that is more. None for the sum alone, which asks for an arm floor of the domain.
+        Of a normalization by arm, tau: weights are f over the sum of f over the own arm, or over n
+        tau where that is more. None for the sum alone, which asks for an arm floor of the domain.
     """
 
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
@@ -255,12 +260,14 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     @classmethod
     def leading(cls, function: Function) -> int:
-        """Number of arguments of a function before its settings: the margin, and the arm where it asks."""
+        """Number of arguments of a function before its settings: the margin, and the arm where it
+        asks.
+        """
         names = _parameter_names(function)
         if not names or names[0] not in MARGINS:
             raise DeclarationError(
-                f"{function.__name__}: its first argument is s, the margin (2a - 1) <x, v>, or u, that is "
-                "<x, v>"
+                f"{function.__name__}: its first argument is s, the margin (2a - 1) <x, v>, or u, "
+                "that is <x, v>"
             )
         return 2 if names[1:2] == (ARM,) else 1
 
@@ -278,7 +285,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     @property
     def declared_margins(self) -> SchemeReading:
-        """What was read of the declaration. Raises ProgramError where a setting of its own is still open."""
+        """What was read of the declaration. Raises ProgramError where a setting of its own is still
+        open.
+        """
         self.own_settings()
         held: SchemeReading = self.reading
         return held
@@ -309,7 +318,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         stated = stated_margins(self.scheme)
         if stated and not compared:
             return SchemeReading(tuple(_reading_of(arm, settings) for arm in stated))
-        ask = partial(margins_read, self.scheme.function, tuple(self.margins), settings, compared=compared)
+        ask = partial(
+            margins_read, self.scheme.function, tuple(self.margins), settings, compared=compared
+        )
         arms = tuple(ask(arm=arm) for arm in self.arms)
         if all(one.curve.is_line for one in arms):
             raise DeclarationError(
@@ -333,8 +344,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         """Raise DeclarationError where the function returns another thing than before."""
         if declared != read:
             raise DeclarationError(
-                f"{self.name}: its function returns {declared.text} and, asked again, {read.text}: it must "
-                "depend on its settings alone"
+                f"{self.name}: its function returns {declared.text} and, asked again, {read.text}: "
+                "it must depend on its settings alone"
             )
 
     def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
@@ -344,7 +355,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             of_arm = "" if arm is None else f" of {_ARMS[arm]}"
             loss, weight = self.called(*margins, *_argument(arm))
             parts |= {f"loss{of_arm}": loss, f"log weight{of_arm}": weight}
-        numbers = {name: part for name, part in parts.items() if not isinstance(part, cp.Expression)}
+        numbers = {
+            name: part for name, part in parts.items() if not isinstance(part, cp.Expression)
+        }
         parts |= {name: cp.Constant(number) for name, number in numbers.items()}
         sets = {one.called.name: one.within for one in (self.offset, self.base) if one is not None}
         return DeclaredExpressions(parts, sets, self.own_calls())
@@ -354,13 +367,19 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         self._refuse_two_sets()
 
     def _refuse_two_sets(self) -> None:
-        """Raise DeclarationError for a box beside a radius, or beside a loss that needs a radius."""
+        """Raise DeclarationError for a box beside a radius, or beside a loss that needs a
+        radius.
+        """
         if math.isinf(self.number("box")):
             return
         if self.radius is None or math.isfinite(self.radius):
-            raise DeclarationError(f"{self.name}: declare a radius or a box of the coefficient, not both")
+            raise DeclarationError(
+                f"{self.name}: declare a radius or a box of the coefficient, not both"
+            )
         if math.isinf(self.loss.largest_curvature(math.inf)):
-            raise DeclarationError(f"{self.name}: an exponential loss needs a radius: leave out the box")
+            raise DeclarationError(
+                f"{self.name}: an exponential loss needs a radius: leave out the box"
+            )
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -379,7 +398,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             loss, weight = arms[0].loss_text, arms[0].weight_text
             if factor:
                 loss = f"({loss})"
-            text = f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
+            text = (
+                f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
+            )
             return text + normalized
         text = f"v = argmin sum {factor}l{penalty}, {margins};  w_i ~ {factor}exp(h)"
         text += normalized
@@ -390,11 +411,14 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9).
 
-        Raises DeclarationError where there are offsets, base weights, a target, an l1 norm or a box.
+        Raises DeclarationError where there are offsets, base weights, a target, an l1 norm or a
+        box.
         """
         variant = self.scheme.variant or private(self.scheme, ridge=0.01, radius=2.0)
         values = {name: self.value(name) for name in self.setting_fields()}
-        return variant(**{name: value for name, value in values.items() if value is not None}, share=share)
+        return variant(
+            **{name: value for name, value in values.items() if value is not None}, share=share
+        )
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
@@ -420,7 +444,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return abs(self.declared_margins.beside) * self.row_bound(space)
 
     def varying(self, space: Space) -> float | None:
-        """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x) g``.
+        """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x)
+        g``.
 
         The linear terms are then multiples of the same g in the other arm. None for other rows.
         """
@@ -430,18 +455,25 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return super().public_numbers(space) | {"G": self.row_bound(space)}
 
     def ball(self, space: Space) -> float:
-        """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""
+        """The radius, or that which no minimizer without noise exceeds; exponentials need a small
+        one.
+        """
         r, G = self.number("radius"), self.row_bound(space)
         if math.isfinite(self.loss.largest_curvature(math.inf)):
             return r
         if self.kind is not Kind.PRIVATE and self.mu > 0:
-            # the mean gradient at 0 has at most these norms, that of the other margin in a block of its own
+            # the mean gradient at 0 has at most these norms, that of the other margin in a block of
+            # its own
             ends = np.array(self._offsets)
-            slope = max(float(np.max(np.abs(one.curve.slope(ends)))) for one in self.declared_margins.arms)
+            slope = max(
+                float(np.max(np.abs(one.curve.slope(ends)))) for one in self.declared_margins.arms
+            )
             slope *= 1.0 if self.base is None else self.base.within.high
             steep = math.hypot(slope, self.declared_margins.beside) * G
             if self.target is not None:
-                steep += G  # the target is a mean of rows that are mapped into the ball of the domain
+                steep += (
+                    G  # the target is a mean of rows that are mapped into the ball of the domain
+                )
             r = min(r, steep / self.mu * (1 + 1e-12))
         room = _LARGEST_MARGIN - max(map(abs, self._offsets))
         if not G * r <= room:
@@ -463,7 +495,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return self.model(records).declared()
 
     def model(
-        self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
+        self,
+        records: Records,
+        gamma: float = 0.0,
+        noise: Array | None = None,
+        *,
+        counted: bool = False,
     ) -> MarginModel:
         """The exact form, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
 
@@ -489,7 +526,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return MarginRows(self.rows(records), offset=offset, factor=factor, arm=arm, base=base)
 
     def mean_target(self, space: Space, columns: int) -> Array | None:
-        """The mean t of the target on the scale of the rows, (k,), the intercept first; None without."""
+        """The mean t of the target on the scale of the rows, (k,), the intercept first; None
+        without.
+        """
         if self.target is None:
             return None
         features = columns - (1 if space.intercept else 0)
@@ -512,7 +551,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         ball = self.ball(space)
         return WholeSpace() if math.isinf(ball) else L2Ball(ball)
 
-    def margin_sum(self, universe: MappedUniverse, gamma: float = 0.0, noise_bound: float = 0.0) -> MarginSum:
+    def margin_sum(
+        self, universe: MappedUniverse, gamma: float = 0.0, noise_bound: float = 0.0
+    ) -> MarginSum:
         """Public bounds of the model, for ``||noise|| <= noise_bound``."""
         n, space = universe.n_samples, universe.space
         return MarginSum(
@@ -528,7 +569,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def movement(self, universe: MappedUniverse) -> MarginMovement:
-        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights."""
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log
+        weights.
+        """
         space, Z = universe.space, self.row_bound(universe.space)
         box = self.number("box")
         settings: dict[str, Any] = {
@@ -561,13 +604,17 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     @property
     def curves(self) -> tuple[ArmCurves, ...]:
-        """Loss and log weight, for all records or for each arm, with the intervals of offsets and factors."""
+        """Loss and log weight, for all records or for each arm, with the intervals of offsets and
+        factors.
+        """
         more: dict[str, Any] = {
             "offset": self._offsets,
             "factor": self._factors,
             "tied": self.base is not None,
         }
-        return tuple(ArmCurves(one.curve, one.log_weight, **more) for one in self.declared_margins.arms)
+        return tuple(
+            ArmCurves(one.curve, one.log_weight, **more) for one in self.declared_margins.arms
+        )
 
     def pull(self, universe: MappedUniverse) -> float:
         """Norm of the target t; 0 without one."""
@@ -589,7 +636,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.arms != (None,) or not self.is_plain:
-            return None  # the fast path has one loss of plain rows, over a ball, and one normalization
+            return (
+                None  # the fast path has one loss of plain rows, over a ball, and one normalization
+            )
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
@@ -608,11 +657,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
 @dataclass(frozen=True, repr=False)
 class PrivateFirstStage(SeparableFirstStage):
-    """Weights read from a coefficient that is itself private: noise b is one more linear term of its model.
+    """Weights read from a coefficient that is itself private: noise b is one more linear term of
+    its model.
 
-    A ``share`` of the budget buys it. Theorems 1 and 2 calibrate b at uniform weights from the constants of
-    one record; given lam each weight depends on its own record and the normalization only, hence V = 2 w_max
-    (Theorem 9). Its constants follow from the loss.
+    A ``share`` of the budget buys it. Theorems 1 and 2 calibrate b at uniform weights from the
+    constants of one record; given lam each weight depends on its own record and the normalization
+    only, hence V = 2 w_max (Theorem 9). Its constants follow from the loss.
 
     Parameters
     ----------
@@ -636,8 +686,11 @@ class PrivateFirstStage(SeparableFirstStage):
         model = program.model(records, gamma, noise, counted=True)
         return Instance(program, model.declared, model)
 
-    def certified_radius(self, universe: MappedUniverse, gamma: float, noise_bound: float) -> float | None:
-        """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
+    def certified_radius(
+        self, universe: MappedUniverse, gamma: float, noise_bound: float
+    ) -> float | None:
+        """Public bound on the radius that the coefficient is sure to be certified to, on every
+        dataset.
 
         For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
         """
@@ -686,7 +739,9 @@ class PrivateFirstStage(SeparableFirstStage):
         margin = self.row_bound(universe.space) * self.ball(universe.space)
         w_max = stability.largest_weight(universe.n_samples, self.log_weight.log_range(margin))
         if math.isinf(margin) and w_max >= universe.n_samples:
-            raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
+            raise CalibrationError(
+                f"{self.name}: declare a finite radius or trim, or no weight is bounded"
+            )
         return stability.fixed_up_to_scale(
             universe.n_samples, w_max, "the coefficient is a private output of the first stage"
         )
@@ -694,10 +749,11 @@ class PrivateFirstStage(SeparableFirstStage):
 
 @dataclass(frozen=True, repr=False)
 class BalancedProgram(BalancedStage, SeparableFirstStage):
-    """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the other one.
+    """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the
+    other one.
 
-    ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter the loss
-    linearly.
+    ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter
+    the loss linearly.
     """
 
     @property
@@ -711,7 +767,8 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
         names = list(inspect.signature(function).parameters)
         if names[:2] != ["s", "t"]:
             raise DeclarationError(
-                f"{function.__name__}: by_arm asks for the margins s and t, of the own and the other arm"
+                f"{function.__name__}: by_arm asks for the margins s and t, of the own and the "
+                "other arm"
             )
         return 2
 
@@ -736,7 +793,9 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
 
 @dataclass(frozen=True, repr=False)
 class PrivateBalancedProgram(PrivateFirstStage, BalancedProgram):
-    """A separable scheme at margins of balance functions, whose coefficient is private itself (Theorem 9)."""
+    """A separable scheme at margins of balance functions, whose coefficient is private itself
+    (Theorem 9).
+    """
 
 
 @lru_cache(maxsize=256)
@@ -779,8 +838,8 @@ def margins_read(
     arm
         0 for controls, 1 for the treated; None where the function does not ask for the arm.
 
-    Raises DeclarationError for what is not read, for weights that may be 0, and for a loss without curvature
-    where the log weight is not constant.
+    Raises DeclarationError for what is not read, for weights that may be 0, and for a loss without
+    curvature where the log weight is not constant.
     """
     variables = [cp.Variable(name=name) for name in margins]
     returned = asked(function, *variables, *_argument(arm), **settings)
@@ -796,19 +855,23 @@ def margins_read(
         elif isinstance(returned, cp.Expression):
             what = f"the expression {printed(returned)} alone"
         raise DeclarationError(
-            f"{function.__name__}: returns {what}: return (loss, log weight) of the margin {margins[0]}"
+            f"{function.__name__}: returns {what}: return (loss, log weight) of the margin "
+            f"{margins[0]}"
         )
-    loss, weight = (cp.Constant(part) if isinstance(part, int | float) else part for part in returned)
+    loss, weight = (
+        cp.Constant(part) if isinstance(part, int | float) else part for part in returned
+    )
     curve, beside = read_curve(loss, *variables, compared=compared)
     log_weight = read_log_weight(weight, variables[0], compared=compared)
     if curve.is_line and not log_weight.is_constant:
         raise DeclarationError(
-            f"{printed(loss)} has no curvature: nothing keeps the log weight {printed(weight)} stable"
+            f"{printed(loss)} has no curvature: nothing keeps the log weight {printed(weight)} "
+            "stable"
         )
     if not np.all(np.isfinite(log_weight.log(np.zeros(1)))):
         raise DeclarationError(
-            f"{printed(weight)} is no finite log weight: a record that is left out has no bound; give it a "
-            "small weight"
+            f"{printed(weight)} is no finite log weight: a record that is left out has no bound; "
+            "give it a small weight"
         )
     return MarginReading(curve, beside, log_weight, printed(loss), printed(weight))
 
@@ -824,14 +887,19 @@ def private(
 ) -> Scheme:
     """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a scheme.
 
-    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
-    coefficient. Its name is by default that of the scheme with ``_private`` behind it.
+    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget
+    which buys the coefficient. Its name is by default that of the scheme with ``_private`` behind
+    it.
     """
     if scheme.options or not KEYWORDS.isdisjoint(scheme.settings):
         raise DeclarationError(f"{scheme.name}: {_NOT_PRIVATE}")
-    family = PrivateBalancedProgram if issubclass(scheme.family, BalancedProgram) else PrivateFirstStage
+    family = (
+        PrivateBalancedProgram if issubclass(scheme.family, BalancedProgram) else PrivateFirstStage
+    )
     defaults = {**scheme.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
     made = scheme_settings(family, defaults, base=scheme.settings, hidden=tuple(KEYWORDS))
-    variant = Scheme(scheme.function, family, *made, scheme.options, name or f"{scheme.name}_private")
+    variant = Scheme(
+        scheme.function, family, *made, scheme.options, name or f"{scheme.name}_private"
+    )
     vars(scheme)["variant"] = variant
     return variant

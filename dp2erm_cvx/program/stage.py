@@ -1,7 +1,8 @@
-"""Base of both kinds of programs: settings, a program bound to its data, and a record replaced in it.
+"""Base of both kinds of programs: settings, a program bound to its data, and a record replaced in
+it.
 
-A program is of a class of the library; those of a scheme hold what was read of its function. A setting is a
-number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
+A program is of a class of the library; those of a scheme hold what was read of its function. A
+setting is a number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked
 from dp2erm_cvx.program.stated import DeclaredExpressions
-from dp2erm_cvx.program.trust import checked_setting, refuse_other_scheme, refuse_own_class, refuse_patched
+from dp2erm_cvx.program.trust import (
+    checked_setting,
+    refuse_other_scheme,
+    refuse_own_class,
+    refuse_patched,
+)
 
 #: What may be registered under a name: a class of the library, or a scheme.
 Registered = type["Program"] | Scheme
@@ -56,20 +62,24 @@ class Kind(enum.StrEnum):
     PRIVATE = "private", "a private coefficient: Theorem 9"
     WEIGHTING = "weights as the variable", "a dispersion and prices of imbalances: Theorems A to D"
     STATED = "stated bound", "a bound that the author of the program states"
-    DIRECT = "direct", "no theorem, or hard constraints that depend on the data: universal corollary only"
+    DIRECT = (
+        "direct",
+        "no theorem, or hard constraints that depend on the data: universal corollary only",
+    )
 
 
-#: From m records that leave and m new ones to the models of m neighbors: the rows (m, d) in place of the old
-#: ones, not centered, and the targets (m, d), None for the same.
+#: From m records that leave and m new ones to the models of m neighbors: the rows (m, d) in place
+#: of the old ones, not centered, and the targets (m, d), None for the same.
 RowNeighbors = Callable[[Records, Records], tuple[Array, Array | None]]
 
 
 class Program(abc.ABC):
-    """A convex program, declared once. Concrete programs are frozen dataclasses of hyper-parameters.
+    """A convex program, declared once. Concrete programs are frozen dataclasses of
+    hyper-parameters.
 
-    Classes are the library's; a program of one's own is a function under one of the decorators, so that
-    what sets noise is derived from what was read of it. Raises DeclarationError for an object of another
-    subclass.
+    Classes are the library's; a program of one's own is a function under one of the decorators, so
+    that what sets noise is derived from what was read of it. Raises DeclarationError for an object
+    of another subclass.
     """
 
     name: ClassVar[str]
@@ -104,10 +114,13 @@ class Program(abc.ABC):
     def declare(self, data: Params) -> Declaration:
         """The CVXPY problem; ``data(name)`` is a parameter. Must be DPP."""
 
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+    def read(
+        self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]
+    ) -> Array:
         """The point of the composite model that a solver's variables and duals stand for.
 
-        By default the first declared variable, put into the model's set, which solvers meet only nearly.
+        By default the first declared variable, put into the model's set, which solvers meet only
+        nearly.
         """
         return instance.composite.penalty.set.project(next(iter(values.values())))
 
@@ -139,8 +152,8 @@ class Program(abc.ABC):
         p
             Number of columns of the records, the intercept included.
 
-        Raises DeclarationError where what is read there is not what was declared, and where something was put
-        on the program after it was made.
+        Raises DeclarationError where what is read there is not what was declared, and where
+        something was put on the program after it was made.
         """
         refuse_patched(self)
         return self.resolve(space)
@@ -170,7 +183,9 @@ class Program(abc.ABC):
         return changed
 
     def number(self, name: str) -> float:
-        """A setting whose default may depend on the domain. Raises ProgramError where it is still open."""
+        """A setting whose default may depend on the domain. Raises ProgramError where it is still
+        open.
+        """
         value = self.value(name)
         if value is None and name in self.formulas:
             raise ProgramError(f"{name} is left to the domain: call resolve(space) first")
@@ -182,7 +197,9 @@ class Program(abc.ABC):
         return {"M": space.covariate_bound, "outcome_bound": space.outcome_bound}
 
     def takes_blocks(self, universe: MappedUniverse) -> bool:
-        """True if the resolved program can be fitted to records that are never in memory together."""
+        """True if the resolved program can be fitted to records that are never in memory
+        together.
+        """
         return self.by_blocks
 
     def own_data(self) -> tuple[str, ...]:
@@ -190,13 +207,14 @@ class Program(abc.ABC):
         return ()
 
     def uses_stated_bound(self, universe: MappedUniverse) -> bool:
-        """True where what a release guarantees rests on a bound that the author states, which nothing proves.
+        """True where what a release guarantees rests on a bound that the author states, which
+        nothing proves.
 
         Parameters
         ----------
         universe
-            The public sizes that the resolved program is used at. A larger bound than the derived one is not
-            used.
+            The public sizes that the resolved program is used at. A larger bound than the derived
+            one is not used.
         """
         return False
 
@@ -205,7 +223,9 @@ class Program(abc.ABC):
         return None
 
     def own_calls(self) -> dict[str, Called]:
-        """Functions of an author that it calls for one record, or for a bound that they state, by name."""
+        """Functions of an author that it calls for one record, or for a bound that they state, by
+        name.
+        """
         return {}
 
     def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
@@ -218,7 +238,9 @@ class Program(abc.ABC):
 
 
 class OfScheme:
-    """What a program takes from its scheme: of the class itself nothing is known, or ``otherwise``."""
+    """What a program takes from its scheme: of the class itself nothing is known, or
+    ``otherwise``.
+    """
 
     def __init__(self, otherwise: Any = "") -> None:
         self.otherwise = otherwise
@@ -232,7 +254,8 @@ class OfScheme:
 
 @dataclass(frozen=True, repr=False)
 class DeclaredProgram(Program):
-    """A program of a scheme: its settings, and what was read of its function. A mixin of the programs below.
+    """A program of a scheme: its settings, and what was read of its function. A mixin of the
+    programs below.
 
     Parameters
     ----------
@@ -241,10 +264,11 @@ class DeclaredProgram(Program):
     own
         The author's own settings, by name.
     reading
-        What was read of the function at these settings, when the program was made; never handed over, so
-        that no copy comes without it or with another one.
+        What was read of the function at these settings, when the program was made; never handed
+        over, so that no copy comes without it or with another one.
     place
-        The space, the number of records and that of columns that it was read at again; None until then.
+        The space, the number of records and that of columns that it was read at again; None until
+        then.
     """
 
     name: ClassVar[Any] = OfScheme()
@@ -264,7 +288,9 @@ class DeclaredProgram(Program):
     def __post_init__(self) -> None:
         refuse_other_scheme(self)
         declared = self.scheme.settings
-        values = {name: checked_setting(name, one, self.value(name)) for name, one in declared.items()}
+        values = {
+            name: checked_setting(name, one, self.value(name)) for name, one in declared.items()
+        }
         object.__setattr__(self, "own", Named({name: values.pop(name) for name in self.own}))
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -287,7 +313,9 @@ class DeclaredProgram(Program):
 
     @classmethod
     def leading(cls, function: Function) -> int:
-        """Number of arguments of a function before its settings. Raises DeclarationError for other names."""
+        """Number of arguments of a function before its settings. Raises DeclarationError for other
+        names.
+        """
         return cls.first
 
     @classmethod
@@ -319,7 +347,9 @@ class DeclaredProgram(Program):
         return self.scheme
 
     def changed(self, **values: Any) -> Self:
-        """The program with another reading, or settings that none depends on: nothing is read anew."""
+        """The program with another reading, or settings that none depends on: nothing is read
+        anew.
+        """
         program = object.__new__(type(self))
         vars(program).update(vars(self) | values)
         return program
@@ -340,7 +370,9 @@ class DeclaredProgram(Program):
 
     @abc.abstractmethod
     def refuse_misread(self) -> None:
-        """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not read."""
+        """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not
+        read.
+        """
 
     def setting_fields(self) -> Mapping[str, dataclasses.Field[Any]]:
         return self.scheme.settings
@@ -358,7 +390,9 @@ class DeclaredProgram(Program):
         return asked(self.scheme.function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, Any], ...]:
-        """Settings that the function itself asks for. Raises ProgramError where a number is still open."""
+        """Settings that the function itself asks for. Raises ProgramError where a number is still
+        open.
+        """
         wanted = inspect.signature(self.scheme.function).parameters
         return tuple((name, self.number(name)) for name in self.setting_fields() if name in wanted)
 
@@ -376,7 +410,9 @@ def fields_of(made: Registered) -> Mapping[str, dataclasses.Field[Any]]:
     return {one.name: one for one in dataclasses.fields(known)}
 
 
-def _made_again(scheme: Scheme, settings: Mapping[str, Any], place: tuple[Space, int, int] | None) -> Any:
+def _made_again(
+    scheme: Scheme, settings: Mapping[str, Any], place: tuple[Space, int, int] | None
+) -> Any:
     """The program of a scheme at these settings, read at the same place."""
     program = scheme(**settings)
     return program if place is None else program.read_at(*place)
@@ -393,12 +429,13 @@ class Instance:
     load
         Makes the data of the declaration.
     composite
-        The exact smooth-plus-prox form. Where only a duality gap can judge, the program less its kinks.
+        The exact smooth-plus-prox form. Where only a duality gap can judge, the program less its
+        kinks.
     gap_convexity
         Where only a duality gap can judge, the strong convexity that is declared.
     kinked
-        Where only a duality gap can judge, makes the problem that is judged. Raises CertificateError where
-        nothing can be proved about it, whatever the data are.
+        Where only a duality gap can judge, makes the problem that is judged. Raises
+        CertificateError where nothing can be proved about it, whatever the data are.
     scaled
         Makes the data of the declaration in public units, for solvers; None for those of ``load``.
     unit
@@ -447,7 +484,9 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "describe"):
         return value.describe()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        inner = {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
         return {type(value).__name__: inner} if inner else type(value).__name__
     if isinstance(value, float) and math.isinf(value):
         return "inf"
@@ -469,9 +508,13 @@ def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
         tree = ast.parse(formula, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-                node.value = float(node.value)  # a power of whole numbers may take any time and memory
+                node.value = float(
+                    node.value
+                )  # a power of whole numbers may take any time and memory
             elif not isinstance(node, _FORMULA) and getattr(node, "id", None) not in known:
-                raise DeclarationError(f"{what}: a formula has numbers, {', '.join(known)}, + - * / **")
+                raise DeclarationError(
+                    f"{what}: a formula has numbers, {', '.join(known)}, + - * / **"
+                )
         number: float = eval(compile(tree, formula, "eval"), {"__builtins__": {}}, dict(known))
     except SyntaxError:
         raise DeclarationError(f"{what}: is no formula") from None

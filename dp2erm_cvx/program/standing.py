@@ -1,4 +1,6 @@
-"""What is known in advance of a release by a program: private, conditional, or whatever its weights are."""
+"""What is known in advance of a release by a program: private, conditional, or whatever its weights
+are.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,15 @@ def public_error(program: Program, universe: MappedUniverse) -> float | None:
     Parameters
     ----------
     program
-        A resolved program: of weights, whose error is ``||w_hat - w||_1 / n``, or of a parameter, whose error
-        is a distance at a ridge of M^2.
+        A resolved program: of weights, whose error is ``||w_hat - w||_1 / n``, or of a parameter,
+        whose error is a distance at a ridge of M^2.
     universe
         The public sizes that it is used at.
 
     Returns
     -------
-    The bound; None where nothing is known before the data are, and ``inf`` where floating point is not sure.
+    The bound; None where nothing is known before the data are, and ``inf`` where floating point is
+    not sure.
 
     Raises CalibrationError where no theorem covers the program.
     """
@@ -41,7 +44,8 @@ def public_error(program: Program, universe: MappedUniverse) -> float | None:
 
 
 def standing_of_program(program: Program, universe: MappedUniverse) -> str:
-    """What a release by a resolved program will be, as far as the program alone decides; no full stop.
+    """What a release by a resolved program will be, as far as the program alone decides; no full
+    stop.
 
     Parameters
     ----------

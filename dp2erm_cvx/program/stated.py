@@ -1,4 +1,6 @@
-"""What a release states of a program of an author's own: its files, what was read of it, and its numbers."""
+"""What a release states of a program of an author's own: its files, what was read of it, and its
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class DeclaredExpressions:
         read = dict(zip(self.expressions, stated(*self.expressions.values()), strict=True))
         data = {f"data {name}": repr(within) for name, within in sorted(self.sets.items())}
         reaches = {
-            name: called.stated()["reaches"] for name, called in self.called.items() if called.stated()
+            name: called.stated()["reaches"]
+            for name, called in self.called.items()
+            if called.stated()
         }
         return {"read": read | data} | ({"reaches": reaches} if reaches else {})
 
@@ -76,7 +80,8 @@ class DeclaredExpressions:
 
 
 def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
-    """What a release states of a program beside its name and settings; nothing of one of the library's.
+    """What a release states of a program beside its name and settings; nothing of one of the
+    library's.
 
     Parameters
     ----------
@@ -88,9 +93,9 @@ def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``source``, the SHA-256 of every file of the author's by name; ``read``, the expressions with every
-        number in full precision, and the sets of the data; ``reaches``, the numbers and texts that functions
-        of one record reach.
+        ``source``, the SHA-256 of every file of the author's by name; ``read``, the expressions
+        with every number in full precision, and the sets of the data; ``reaches``, the numbers and
+        texts that functions of one record reach.
     """
     functions = _functions(program)
     if not functions:
@@ -100,16 +105,19 @@ def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
 
 
 def program_source(program: Any) -> dict[str, str]:
-    """SHA-256 of the files of a program of an author's own, by name; none of one of the library's."""
+    """SHA-256 of the files of a program of an author's own, by name; none of one of the
+    library's.
+    """
     functions = _functions(program)
     return source_of(*functions) if functions else {}
 
 
 def assumed_public(program: Any, universe: MappedUniverse) -> tuple[str, ...]:
-    """Numbers of a program that are neither settings nor the library's, each in a sentence for a release.
+    """Numbers of a program that are neither settings nor the library's, each in a sentence for a
+    release.
 
-    Where a function is known to reach numbers, texts and pure functions alone, these are the numbers that it
-    reaches and those that stand in its code; elsewhere every number that was read.
+    Where a function is known to reach numbers, texts and pure functions alone, these are the
+    numbers that it reaches and those that stand in its code; elsewhere every number that was read.
     """
     functions = _functions(program)
     if not functions:
@@ -155,8 +163,8 @@ def _read(
 ) -> Iterator[str]:
     """Numbers of what was read that are no settings.
 
-    Where it is known what the functions reach, what is computed of settings needs no word; numbers that stand
-    in their code do.
+    Where it is known what the functions reach, what is computed of settings needs no word; numbers
+    that stand in their code do.
     """
     sure = None not in reaches
     literals = {number for reach in reaches if reach is not None for number in reach.literals}
@@ -178,7 +186,8 @@ _OTHERS = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0, 2.0, 3.0, 10.0, 100.0, 1e4, 1e8, 1e-4,
 def refuse_unused(program: Any, names: tuple[str, ...], universe: MappedUniverse) -> None:
     """Raise DeclarationError for a setting of an author's function that changes nothing.
 
-    Its code has to load each, and of what is read something has to change, or fail, at some other number.
+    Its code has to load each, and of what is read something has to change, or fail, at some other
+    number.
 
     Parameters
     ----------
@@ -200,10 +209,13 @@ def refuse_unused(program: Any, names: tuple[str, ...], universe: MappedUniverse
         return
     before = declared.text()
     for name in names:
-        is_number = isinstance(program.number(name), int | float)  # of kernels and functions none is tried
+        is_number = isinstance(
+            program.number(name), int | float
+        )  # of kernels and functions none is tried
         if is_number and not _acts(program, name, before, universe):
             raise DeclarationError(
-                f"{program.name}: {name!r} changes nothing that its function returns: use it, or leave it out"
+                f"{program.name}: {name!r} changes nothing that its function returns: use it, or "
+                "leave it out"
             )
 
 
@@ -226,8 +238,8 @@ def _acts(program: Any, name: str, before: Mapping[str, Any], universe: MappedUn
 def source_of(*functions: Callable[..., Any]) -> dict[str, str]:
     """SHA-256 of every file that functions of an author are written in, by the name of the file.
 
-    Files of what they reach count, too, unless that is of another distribution. Of a function that is in no
-    file, as in a notebook, it is that of its code, by what runs it.
+    Files of what they reach count, too, unless that is of another distribution. Of a function that
+    is in no file, as in a notebook, it is that of its code, by what runs it.
     """
     digests: dict[str, str] = {}
     for path in _files(functions):
@@ -239,7 +251,9 @@ def source_of(*functions: Callable[..., Any]) -> dict[str, str]:
         code = getattr(inspect.unwrap(function), "__code__", None)
         if code is not None and not Path(code.co_filename).is_file():
             version = f"{sys.version_info.major}.{sys.version_info.minor}"
-            name = f"{getattr(function, '__name__', 'function')}{_NO_FILE}: code of Python {version}"
+            name = (
+                f"{getattr(function, '__name__', 'function')}{_NO_FILE}: code of Python {version}"
+            )
             digests[name] = hashlib.sha256(_code_text(code).encode()).hexdigest()
     return dict(sorted(digests.items()))
 
@@ -267,8 +281,12 @@ def _functions(program: Any) -> list[Callable[..., Any]]:
 
 
 def _declared(program: Any, universe: MappedUniverse) -> DeclaredExpressions:
-    """What the functions of a program return and are called for, its settings' functions included."""
-    read = DeclaredExpressions() if program.own_function() is None else program.declared_at(universe)
+    """What the functions of a program return and are called for, its settings' functions
+    included.
+    """
+    read = (
+        DeclaredExpressions() if program.own_function() is None else program.declared_at(universe)
+    )
     expressions, called = dict(read.expressions), dict(read.called) | program.own_calls()
     for name in program.setting_fields():
         value = program.value(name)
@@ -287,7 +305,9 @@ def _known(program: Any, universe: MappedUniverse) -> dict[str, str]:
 
 
 def _files(functions: tuple[Callable[..., Any], ...]) -> list[Path]:
-    """Files of functions, and of what they reach of the same author's, each once and in a fixed order."""
+    """Files of functions, and of what they reach of the same author's, each once and in a fixed
+    order.
+    """
     found: dict[str, Path] = {}
     seen: set[int] = set()
     waiting: list[Any] = list(functions)
@@ -322,8 +342,14 @@ def _path(name: str | None) -> Path | None:
 
 
 def _of_others(value: Any, path: Path, home: set[str]) -> bool:
-    """True for a file of Python, of this package or of another distribution than that of the functions."""
-    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    """True for a file of Python, of this package or of another distribution than that of the
+    functions.
+    """
+    module = (
+        value.__name__
+        if isinstance(value, types.ModuleType)
+        else getattr(value, "__module__", None)
+    )
     if module is None:
         module = type(value).__module__
     package = str(module).partition(".")[0]

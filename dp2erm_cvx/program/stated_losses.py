@@ -1,8 +1,10 @@
-"""Losses of the library's programs as data: what is read of their functions, which takes CVXPY to read.
+"""Losses of the library's programs as data: what is read of their functions, which takes CVXPY to
+read.
 
-The file ``stated_losses.json`` holds the form of every second stage of the library, and losses and weights
-of its separable schemes but one, with the digest of the file that a function is written in. A function whose
-file has another digest is read as any other one. A test reads all of them with CVXPY and compares.
+The file ``stated_losses.json`` holds the form of every second stage of the library, and losses and
+weights of its separable schemes but one, with the digest of the file that a function is written in.
+A function whose file has another digest is read as any other one. A test reads all of them with
+CVXPY and compares.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class StatedLoss:
     set
         The name of the set of theta, and its size.
 
-    A number may be a formula of the settings, of M, of ``outcome_bound`` and of ``covariate_bound``.
+    A number may be a formula of the settings, of M, of ``outcome_bound`` and of
+    ``covariate_bound``.
     """
 
     rows: str
@@ -79,7 +82,9 @@ class StatedLoss:
         return Form(MarginTerm(rows, curve, offset, factor), 0.0, 0.0, feasible)
 
     @staticmethod
-    def _numbers(stated: tuple[float, str] | None, records: DeclaredRecords) -> tuple[float, Datum] | None:
+    def _numbers(
+        stated: tuple[float, str] | None, records: DeclaredRecords
+    ) -> tuple[float, Datum] | None:
         if stated is None:
             return None
         multiple, name = stated
@@ -145,7 +150,8 @@ def stated_loss(scheme: Scheme) -> StatedLoss | None:
 def stated_margins(scheme: Scheme) -> tuple[StatedMargins, ...]:
     """What the file states of a separable scheme: of all records, or of controls and of treated.
 
-    Nothing of one that is not the library's, that is not in the file, and of one whose file is another.
+    Nothing of one that is not the library's, that is not in the file, and of one whose file is
+    another.
     """
     entry = _stated(scheme, "margins")
     if entry is None:

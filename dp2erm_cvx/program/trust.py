@@ -1,4 +1,6 @@
-"""Programs whose bounds are proved: those of the library's own classes, with nothing put on them."""
+"""Programs whose bounds are proved: those of the library's own classes, with nothing put on
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ import numpy as np
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.scheme import HELD, REMEDY, Scheme
 
-#: The classes of programs of the library, by their modules. What is no object found here under its name is
-#: somebody else's, whatever module and name it claims.
+#: The classes of programs of the library, by their modules. What is no object found here under its
+#: name is somebody else's, whatever module and name it claims.
 LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "dp2erm_cvx.program.separable": (
@@ -57,7 +59,8 @@ def refuse_own_class(kind: type[Any]) -> None:
 
 
 def refuse_patched(program: Any) -> None:
-    """Raise DeclarationError where a program, or one of its settings, was changed after it was made.
+    """Raise DeclarationError where a program, or one of its settings, was changed after it was
+    made.
 
     A method or a number of an instance would take the place of what is derived.
     """
@@ -81,7 +84,9 @@ def refuse_patched(program: Any) -> None:
 
 
 def refuse_other_scheme(program: Any) -> None:
-    """Raise DeclarationError where a declared program has no scheme of its class, or other settings."""
+    """Raise DeclarationError where a declared program has no scheme of its class, or other
+    settings.
+    """
     scheme = program.scheme
     if type(scheme) is not Scheme or scheme.family is not type(program):
         raise DeclarationError(f"{type(program).__name__}: call a scheme, which makes its programs")
@@ -95,7 +100,9 @@ def refuse_other_scheme(program: Any) -> None:
 
 
 def checked_setting(name: str, field: Any, value: Any) -> Any:
-    """What the check of a setting makes of its value. Raises DeclarationError for what it refuses."""
+    """What the check of a setting makes of its value. Raises DeclarationError for what it
+    refuses.
+    """
     if "check" not in field.metadata or (value is None and field.metadata["optional"]):
         return value
     check, bounds = field.metadata["check"]
@@ -108,11 +115,15 @@ def _refuse_patched_part(what: str, part: Any) -> None:
     values = {name: getattr(part, name) for name, field in known.items() if field.init}
     for name in vars(part):
         if name not in known:
-            raise DeclarationError(f"{what}: {name!r} was put on it after it was made: make another one")
+            raise DeclarationError(
+                f"{what}: {name!r} was put on it after it was made: make another one"
+            )
     again = type(part)(**values)
     for name in known:
         if not _alike(getattr(again, name), getattr(part, name)):
-            raise DeclarationError(f"{what}: {name} was changed after it was made: make another one")
+            raise DeclarationError(
+                f"{what}: {name} was changed after it was made: make another one"
+            )
 
 
 def _alike(one: Any, other: Any) -> bool:

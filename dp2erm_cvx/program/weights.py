@@ -40,7 +40,8 @@ from dp2erm_cvx.weighting.forms.form import WeightingForm
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class KnownWeights(DeclaredProgram, ClosedFormWeights):
-    """Weights proportional to a public function of one record at a time, cut off at a public interval.
+    """Weights proportional to a public function of one record at a time, cut off at a public
+    interval.
 
     Parameters
     ----------
@@ -65,7 +66,9 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 
     def refuse_misread(self) -> None:
         if not self.number("least") <= self.number("most"):
-            raise DeclarationError(f"{self.name}: least = {self.least:g} is above most = {self.most:g}")
+            raise DeclarationError(
+                f"{self.name}: least = {self.least:g} is above most = {self.most:g}"
+            )
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -99,11 +102,12 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 
 
 class Decorators:
-    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins.
+    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of
+    margins.
 
-    ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for a ridged
-    balance of functions of the covariates. ``scheme.from_problem`` takes a problem of CVXPY that stands
-    already.
+    ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for
+    a ridged balance of functions of the covariates. ``scheme.from_problem`` takes a problem of
+    CVXPY that stands already.
     """
 
     def __call__(
@@ -117,12 +121,13 @@ class Decorators:
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
-        The library adds ``w >= 0`` and, where no sums are written, ``sum(w) = n``. The objective holds a
-        strictly convex dispersion such as ``cp.sum_squares(w - 1)``, and prices of imbalances: of sums of
-        the weights times data of single records, less targets. Its V, certificate and public radius are
-        derived (page on weights as the variable). Of other convex problems V is 2n, and only those whose
-        weights a duality gap certifies are taken (page on solving). An author may state a smaller bound:
-        ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
+        The library adds ``w >= 0`` and, where no sums are written, ``sum(w) = n``. The objective
+        holds a strictly convex dispersion such as ``cp.sum_squares(w - 1)``, and prices of
+        imbalances: of sums of the weights times data of single records, less targets. Its V,
+        certificate and public radius are derived (page on weights as the variable). Of other convex
+        problems V is 2n, and only those whose weights a duality gap certifies are taken (page on
+        solving). An author may state a smaller bound: ``@f.bound`` of a function of n, M,
+        outcome_bound and settings that returns a
         :class:`~dp2erm_cvx.stability.Bound`.
 
         Parameters
@@ -130,17 +135,19 @@ class Decorators:
         function
             The function, where the decorator has no settings.
         smoothing
-            Public parameter of the Moreau envelopes that stand in the place of kinks of an imbalance, over n
-            and in units of the largest norm of its rows: a sum and a mean are smoothed alike.
+            Public parameter of the Moreau envelopes that stand in the place of kinks of an
+            imbalance, over n and in units of the largest norm of its rows: a sum and a mean are
+            smoothed alike.
         kinks
             Whether the problem may have kinks; without any there is no setting ``smoothing``.
         settings
-            Settings of the function by name, each with its default: a number; a formula of public numbers;
-            a kernel; :class:`~dp2erm_cvx.program.Moments` or
-            :class:`~dp2erm_cvx.program.BalanceFunctions`; or a :func:`~dp2erm_cvx.program.setting` with a
-            check of its own. Formulas may ask for M, outcome_bound, M_x (the norm bound of the covariates
-            without the intercept), C (the bound of a kernel among the settings), G_x (the norm bound of
-            balance functions among them), and settings that are numbers or whose formulas stand before.
+            Settings of the function by name, each with its default: a number; a formula of public
+            numbers; a kernel; :class:`~dp2erm_cvx.program.Moments` or
+            :class:`~dp2erm_cvx.program.BalanceFunctions`; or a :func:`~dp2erm_cvx.program.setting`
+            with a check of its own. Formulas may ask for M, outcome_bound, M_x (the norm bound of
+            the covariates without the intercept), C (the bound of a kernel among the settings), G_x
+            (the norm bound of balance functions among them), and settings that are numbers or whose
+            formulas stand before.
 
         Raises DeclarationError, in one line.
         """
@@ -166,34 +173,37 @@ class Decorators:
         base: tuple[Function, float, float] | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin.
+        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar
+        margin.
 
-        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``; then
-        ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n. The margin is told by
-        the name of the first argument: s has ``z_i = (2 a_i - 1) x_i``, and u has ``z_i = x_i``. The loss is
-        convex, the log weight any expression. Stability, certificates and noise are derived (Theorems 3, 22
-        and 23).
+        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``;
+        then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n. The
+        margin is told by the name of the first argument: s has ``z_i = (2 a_i - 1) x_i``, and u has
+        ``z_i = x_i``. The loss is convex, the log weight any expression. Stability, certificates
+        and noise are derived (Theorems 3, 22 and 23).
 
-        A second argument called ``arm`` is 0 or 1, a plain number: ``function(u, arm, **settings)`` is asked
-        for either arm and returns its loss and log weight. A loss may have no curvature in one arm, where
-        the log weight of that arm is constant.
+        A second argument called ``arm`` is 0 or 1, a plain number: ``function(u, arm, **settings)``
+        is asked for either arm and returns its loss and log weight. A loss may have no curvature in
+        one arm, where the log weight of that arm is constant.
 
-        A function of one record ``(x, a)``, its scaled covariates (p,) and treatment, may state a number that
-        is added to the margin, ``offset=(function, low, high)``, or one above 0 that multiplies loss and
-        weight, ``base=(function, low, high)``, as sampling weights do. Both are cut off at their intervals.
-        Among the settings, ``target``, a :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates,
-        takes ``n <t, v>`` from the objective, t the mean of the sample: weights ``loss'(u)`` are then
-        calibrated to t. ``l1`` is the price of a record of ``||v||_1``, so that imbalances of up to it are
-        free, and ``box`` bounds every ``|v_k|`` in the place of a radius.
+        A function of one record ``(x, a)``, its scaled covariates (p,) and treatment, may state a
+        number that is added to the margin, ``offset=(function, low, high)``, or one above 0 that
+        multiplies loss and weight, ``base=(function, low, high)``, as sampling weights do. Both are
+        cut off at their intervals. Among the settings, ``target``, a
+        :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates, takes ``n <t, v>`` from
+        the objective, t the mean of the sample: weights ``loss'(u)`` are then calibrated to t.
+        ``l1`` is the price of a record of ``||v||_1``, so that imbalances of up to it are free, and
+        ``box`` bounds every ``|v_k|`` in the place of a radius.
 
-        With ``normalize="arm"`` the weights of either arm have the sum n/2, which asks for an arm floor of
-        the domain; with ``arm_total`` tau they are divided by no less than n tau before they are scaled to
-        the sum n, which asks for none.
+        With ``normalize="arm"`` the weights of either arm have the sum n/2, which asks for an arm
+        floor of the domain; with ``arm_total`` tau they are divided by no less than n tau before
+        they are scaled to the sum n, which asks for none.
 
-        With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
-        balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
-        loss. ``balance`` and ``constant`` are then settings as well, and formulas may ask for G, the norm
-        bound of g, and G_x, that of ``balance``. A default with a check of its own is a
+        With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g =
+        (constant, balance(x))`` at the coefficients of the record's own arm and of the other one: t
+        may be added to the loss. ``balance`` and ``constant`` are then settings as well, and
+        formulas may ask for G, the norm bound of g, and G_x, that of ``balance``. A default with a
+        check of its own is a
         :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
         """
         _refuse_bare("separable(ridge=1.0)", function, ridge)
@@ -236,10 +246,11 @@ class Decorators:
         most: Setting | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x, a, **settings) -> float``, the weight of a record before normalization.
+        """Decorator of ``function(x, a, **settings) -> float``, the weight of a record before
+        normalization.
 
-        x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and cut off at
-        ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
+        x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and
+        cut off at ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
         """
         _refuse_bare("known(least=0.1, most=10.0)", function, least, most)
         known: dict[str, Any] = {"least": least, "most": most}
@@ -258,11 +269,13 @@ class Decorators:
         ridge: float | None = None,
         alpha: float = 1.0,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be balanced.
+        """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be
+        balanced.
 
-        Values are shrunk to ``norm_bound``. The weights are those of ``stable_balancing`` with these
-        functions: they minimize the squared imbalance of the arms with the sample (alpha = 1) or with each
-        other (0), and ``n ridge ||w||^2`` (Theorem A of weights as the variable). Raises DeclarationError.
+        Values are shrunk to ``norm_bound``. The weights are those of ``stable_balancing`` with
+        these functions: they minimize the squared imbalance of the arms with the sample (alpha = 1)
+        or with each other (0), and ``n ridge ||w||^2`` (Theorem A of weights as the variable).
+        Raises DeclarationError.
         """
         _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
 
@@ -273,12 +286,17 @@ class Decorators:
 
 
 def _refuse_bare(call: str, function: Function | None, *needed: object) -> None:
-    """Raise DeclarationError where a decorator that needs settings has none, with a call that works."""
+    """Raise DeclarationError where a decorator that needs settings has none, with a call that
+    works.
+    """
     if function is not None or None in needed:
-        raise DeclarationError(f"scheme.{call.split('(')[0]}: state its settings, as in @scheme.{call}")
+        raise DeclarationError(
+            f"scheme.{call.split('(')[0]}: state its settings, as in @scheme.{call}"
+        )
 
 
-#: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Decorators`.
+#: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see
+#: :class:`Decorators`.
 scheme = Decorators()
 
 
@@ -291,26 +309,31 @@ def second_stage(
     columns: int | None = None,
     **settings: Setting,
 ) -> Callable[[Function], Any]:
-    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over
+    records.
 
-    Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin per
-    record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a box; ``records``
-    are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
-    (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of ``records.x``; where rows are cells
-    instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
-    ``treats(effect, x)`` is true of a record with raw covariates x.
+    Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin
+    per record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a
+    box; ``records`` are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and
+    certificates are derived (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of
+    ``records.x``; where rows are cells instead, one for each of the named ``coordinates``. A rule
+    treats where the effect is positive, or where ``treats(effect, x)`` is true of a record with raw
+    covariates x.
 
-    Penalties of theta beside the loss are public convex terms without data: ``c @ theta``, ``quad_form(theta,
-    P)``, ``sum_squares``, norms of order 1, 2 and inf, ``tv``, maxima and ``huber`` of affine functions of
-    theta. A function that names entries of theta, as those of a group, says how many ``columns`` of
-    ``records.x`` it is for, the constant of an intercept among them. Raises DeclarationError, in one line.
+    Penalties of theta beside the loss are public convex terms without data: ``c @ theta``,
+    ``quad_form(theta, P)``, ``sum_squares``, norms of order 1, 2 and inf, ``tv``, maxima and
+    ``huber`` of affine functions of theta. A function that names entries of theta, as those of a
+    group, says how many ``columns`` of ``records.x`` it is for, the constant of an intercept among
+    them. Raises DeclarationError, in one line.
     """
     rule: Called | None = None
     if treats is not None:
         try:
             inspect.signature(treats).bind(0.0, np.zeros(1))
         except TypeError:
-            raise DeclarationError("treats: must be a function of an effect and covariates") from None
+            raise DeclarationError(
+                "treats: must be a function of an effect and covariates"
+            ) from None
         rule = Called.of("treats", treats)
     number_of_columns = None if columns is None else whole_number("columns", columns, at_least=1)
     names: tuple[str, ...] | None = None
@@ -329,15 +352,19 @@ def second_stage(
 
 
 def describe(program: Program, universe: MappedUniverse) -> tuple[tuple[str, str], ...]:
-    """Rows (label, text) about a program in a universe: settings, formula, data, constants, theorem, V.
+    """Rows (label, text) about a program in a universe: settings, formula, data, constants,
+    theorem, V.
 
-    All of them are public numbers. A theorem that does not cover the program is a row with its reason.
+    All of them are public numbers. A theorem that does not cover the program is a row with its
+    reason.
     """
     return tuple(_rows(program.at(universe), universe))
 
 
 def _rows(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
-    stated = {name: value for name, value in program.settings().items() if value not in (None, "", [])}
+    stated = {
+        name: value for name, value in program.settings().items() if value not in (None, "", [])
+    }
     settings = ", ".join(f"{name} = {value}" for name, value in stated.items())
     yield "settings", settings or "none"
     yield "minimize", program.formula
@@ -353,7 +380,10 @@ def _rows(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str
 def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
     """How weights of a form are certified."""
     if form.hard:
-        return "a backward error in place of a distance, on every solve: targets and sums that they meet"
+        return (
+            "a backward error in place of a distance, on every solve: targets and sums that they "
+            "meet"
+        )
     if form.kinked:
         kink = "a norm, absolute value or maximum has a kink"
         return f"by the dual, with half of the digits, on every solve: {kink}"
@@ -375,16 +405,24 @@ def _data(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str
         kind = "rows" if "u" in program.margins else "signed rows"
         rows = f"{kind}: ||z|| <= {size:.4g}"
         if varying is not None:
-            rows = f"rows e_a (x) g: ||g|| <= {size:.4g}, all but a constant at most {varying * size:.4g}"
+            rows = (
+                f"rows e_a (x) g: ||g|| <= {size:.4g}, all but a constant at most "
+                f"{varying * size:.4g}"
+            )
         yield "data", rows
 
 
 def _derived(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
     if isinstance(program, SecondStage | PrivateFirstStage):
         loss = program.loss_constants(universe)
-        numbers = {"largest gradient": loss.gradient_bound, "norm of the parameter at most": loss.theta_bound}
+        numbers = {
+            "largest gradient": loss.gradient_bound,
+            "norm of the parameter at most": loss.theta_bound,
+        }
         radius, trace = f"{loss.gradient_radius:.6g}", f"{loss.hessian_trace:.6g}"
-        more = "".join(f", {name} {number:.6g}" for name, number in numbers.items() if number is not None)
+        more = "".join(
+            f", {name} {number:.6g}" for name, number in numbers.items() if number is not None
+        )
         if isinstance(program, SecondStage):
             program.constants(universe)  # refuses one that is unbounded
         yield "derived", f"gradient radius {radius}, trace of the Hessian {trace}{more}"
@@ -392,7 +430,10 @@ def _derived(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, 
         moved = program.movement(universe)
         flat = "inf, as the loss is flat where a weight moves"
         C = flat if math.isinf(moved.variance) else f"{moved.variance:.4g}"
-        yield "derived", f"margins at most {moved.reach:.4g}, log weights {moved.log_weight_range:.4g} apart"
+        yield (
+            "derived",
+            f"margins at most {moved.reach:.4g}, log weights {moved.log_weight_range:.4g} apart",
+        )
         yield "", f"gradients in a set of diameter {moved.gradient_diameter:.6g}"
         yield "", f"mean weight of the others at least {moved.least_mean:.4g}, C of Theorem 22 {C}"
     elif isinstance(program, WeightsProgram):
@@ -402,7 +443,11 @@ def _derived(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, 
             yield "certificate", _certified_by_dual(form, error)
         else:
             unread = program.unread(universe)
-            by = "duality gap, on every solve" if unread is None else f"none, so that it is refused: {unread}"
+            by = (
+                "duality gap, on every solve"
+                if unread is None
+                else f"none, so that it is refused: {unread}"
+            )
             yield "not read", form
             yield "certificate", by
     if not isinstance(program, FirstStage):

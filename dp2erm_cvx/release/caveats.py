@@ -1,7 +1,7 @@
 """Caveats that a reader has to know beside the numbers: their codes, and when each of them holds.
 
-Where one of them says that an interval is no confidence interval, no headline calls it one. The sentence of
-each code stands in ``dp2erm_cvx.report.caveats``.
+Where one of them says that an interval is no confidence interval, no headline calls it one. The
+sentence of each code stands in ``dp2erm_cvx.report.caveats``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from dp2erm_cvx.inference.limits import FAR, surely_more
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
-#: Share of propensities beyond the cap from which errors of the outcome regression are not negligible.
+#: Share of propensities beyond the cap from which errors of the outcome regression are not
+#: negligible.
 CAPPED = 0.05
-#: Share of propensities beyond the cap from which an effect is mostly what the regression of one arm says of
-#: the other one.
+#: Share of propensities beyond the cap from which an effect is mostly what the regression of one
+#: arm says of the other one.
 APART = 5.0 * CAPPED
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
-#: Predicted share of confounding, or of a difference between the arms, that may stay without a warning.
+#: Predicted share of confounding, or of a difference between the arms, that may stay without a
+#: warning.
 HARDLY = 0.5
-#: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
+#: Read before the result; what the result rests on; what it is; what it is not; how far all that
+#: goes.
 Level = Literal["warns", "assumes", "notes", "excludes", "details"]
 
 
@@ -45,9 +48,10 @@ class Caveat:
     when
         True for a release of these kinds for which it holds.
     confident
-        False where it says that an interval is no confidence interval of what was asked for: something that
-        was released, or the question itself, says that a part of the error is not counted. What holds of
-        every release of such a declaration is an assumption, and leaves the name.
+        False where it says that an interval is no confidence interval of what was asked for:
+        something that was released, or the question itself, says that a part of the error is not
+        counted. What holds of every release of such a declaration is an assumption, and leaves the
+        name.
     """
 
     code: str
@@ -68,15 +72,27 @@ def by_regressions(release: Any) -> bool:
 
 
 def may_be_missing(release: Any) -> list[str]:
-    """Covariates that may be missing where records count; then they are a constant, or a level, of all."""
+    """Covariates that may be missing where records count; then they are a constant, or a level, of
+    all.
+    """
     book = release.domain.get("codebook") or {}
-    single = [Eligible(text) for text in book.get("eligible", ()) if " or " not in text and '""' not in text]
+    single = [
+        Eligible(text)
+        for text in book.get("eligible", ())
+        if " or " not in text and '""' not in text
+    ]
     known = {name for one in single for name in one.columns} | set(book.get("where", {}))
     names = release.columns if book else ()
     terms = {f"{one}^2" for one in names} | {f"{one} x {other}" for one in names for other in names}
-    of = {f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own}
+    of = {
+        f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own
+    }
     of |= {f"{one}=missing": one for one in book.get("missing", {})}
-    return [one for one in dict.fromkeys(of.get(name, name) for name in names) if one not in known | terms]
+    return [
+        one
+        for one in dict.fromkeys(of.get(name, name) for name in names)
+        if one not in known | terms
+    ]
 
 
 def has_step(release: Any, name: str) -> bool:
@@ -91,11 +107,15 @@ def cuts_residuals(release: Any) -> bool:
     cut = arms is not None and float(settings["score_bound"]) < len(arms.means) * whole
     # of a rule's sides, on which an arm may be rarer than in all
     cut = cut or (release.goal == "rule" and not known_propensity(release))
-    return not release.domain.get("binary_outcome") and (cut or float(settings["residual_bound"]) < whole)
+    return not release.domain.get("binary_outcome") and (
+        cut or float(settings["residual_bound"]) < whole
+    )
 
 
 def rare_levels(release: Any) -> list[str]:
-    """Levels whose released mean square may be noise alone: hardly a record has them, or all have."""
+    """Levels whose released mean square may be noise alone: hardly a record has them, or all
+    have.
+    """
     book = release.public.codebook or Codebook()
     return [name for name in release.narrow if book.origin(name)[1] is not None]
 
@@ -131,11 +151,15 @@ def _alike(release: Any) -> bool:
 def farther_apart(release: Any) -> bool:
     """True if arms lie farther apart than is declared, by what was released of them."""
     distance, declared = release.distance, float(release.settings["confounding"])
-    return by_regressions(release) and distance is not None and surely_more(distance.least, declared)
+    return (
+        by_regressions(release) and distance is not None and surely_more(distance.least, declared)
+    )
 
 
 def farthest(release: Any) -> float:
-    """How far apart the arms are taken to lie: as is declared, or as was released where that is more."""
+    """How far apart the arms are taken to lie: as is declared, or as was released where that is
+    more.
+    """
     if farther_apart(release):
         return float(release.distance.estimate)
     return float(release.settings["confounding"])
@@ -149,7 +173,9 @@ def _far_apart(release: Any) -> bool:
 
 
 def _events_far_apart(release: Any) -> bool:
-    """True if arms are declared, or found, so far apart that intervals of two values hold too rarely."""
+    """True if arms are declared, or found, so far apart that intervals of two values hold too
+    rarely.
+    """
     settings = release.settings
     two_values = bool(release.domain.get("binary_outcome"))
     return misses_events(release.estimand, settings["propensity"], farthest(release), two_values)
@@ -163,7 +189,9 @@ def _perhaps_event(release: Any) -> bool:
 
 
 def _one_sided(release: Any) -> bool:
-    """True if the outcome of an effect or a gain is no event, and its declared range begins at 0."""
+    """True if the outcome of an effect or a gain is no event, and its declared range begins at
+    0.
+    """
     domain, of_rule = release.domain, release.goal == "rule"
     zero = domain.get("outcome_center", 0.0) == float(domain["outcome_bound"])
     known = bool(release.gains) if of_rule else not release.risks
@@ -185,7 +213,9 @@ def _larger_is_better(release: Any) -> bool:
 
 def _group_confounds(release: Any) -> bool:
     """True if an effect by group was not adjusted for the levels of the group."""
-    return release.by is not None and not any(name.startswith(f"{release.by}=") for name in release.columns)
+    return release.by is not None and not any(
+        name.startswith(f"{release.by}=") for name in release.columns
+    )
 
 
 def _arms_of_events(release: Any) -> bool:
@@ -193,8 +223,11 @@ def _arms_of_events(release: Any) -> bool:
     return release.arms is not None and release.is_risk and by_regressions(release)
 
 
-def others_err_less(estimand: str, propensity: object, distance: float, book: Codebook | None) -> bool:
-    """Whether a regression alone, or a scheme, could answer with less error than inverse propensities.
+def others_err_less(
+    estimand: str, propensity: object, distance: float, book: Codebook | None
+) -> bool:
+    """Whether a regression alone, or a scheme, could answer with less error than inverse
+    propensities.
 
     Parameters
     ----------
@@ -203,10 +236,11 @@ def others_err_less(estimand: str, propensity: object, distance: float, book: Co
     propensity
         The kind of propensity in force.
     distance
-        How far apart the arms are declared to lie, in standard deviations. One that is looked up in the data
-        may not decide.
+        How far apart the arms are declared to lie, in standard deviations. One that is looked up in
+        the data may not decide.
     book
-        What is declared of a table. A scheme takes one record of every person, two arms and no groups.
+        What is declared of a table. A scheme takes one record of every person, two arms and no
+        groups.
     """
     if estimand != "ate" or propensity != "logistic" or distance < FAR:
         return False
@@ -215,7 +249,8 @@ def others_err_less(estimand: str, propensity: object, distance: float, book: Co
 
 
 def misses_events(estimand: str, propensity: object, distance: float, two_values: bool) -> bool:
-    """Whether the interval of an average effect on two values holds less often than it says (measured).
+    """Whether the interval of an average effect on two values holds less often than it says
+    (measured).
 
     Parameters
     ----------
@@ -261,13 +296,20 @@ CAVEATS = (
     Caveat("score-is-effect", "assumes", _EFFECT, lambda r: r.target != "effect"),
     Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and known_propensity(r)),
     Caveat("effect", "notes", _EFFECT, by_regressions),
-    Caveat("weights-population", "notes", _EFFECT, lambda r: by_regressions(r) and r.estimand == "overlap"),
+    Caveat(
+        "weights-population",
+        "notes",
+        _EFFECT,
+        lambda r: by_regressions(r) and r.estimand == "overlap",
+    ),
     Caveat("linear", "assumes", _EFFECT, by_regressions),
     Caveat("scheme", "notes", _EFFECT, lambda r: r.weighting),
     Caveat("scheme-models", "assumes", _EFFECT, lambda r: r.weighting),
     Caveat("scheme-complete", "assumes", _EFFECT, lambda r: r.weighting and r.public.weighted),
     Caveat("means", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "mean")),
-    Caveat("spreads", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "spread")),
+    Caveat(
+        "spreads", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "spread")
+    ),
     Caveat("alike", "assumes", _LEARNED, _alike),
     Caveat("confounding", "details", _EFFECT, by_regressions),
     Caveat("heterogeneity", "details", _EFFECT, _varies),

@@ -25,7 +25,12 @@ from dp2erm_cvx.privacy import Budget, Standing
 from dp2erm_cvx.program import Landmarks, Moments, registry
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
+from dp2erm_cvx.program.stated import (
+    assumed_public,
+    program_source,
+    stated_program,
+    written_in_a_file,
+)
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, NumericalNoise, StepStatement
 from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
@@ -37,7 +42,12 @@ GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study] | type[Ranges
     "weighted": Study,
     "ranges": RangesStudy,
 }
-_KINDS: tuple[type[Any], ...] = (ElasticNet, Landmarks, *written_members(ConvexSet), *written_members(Kernel))
+_KINDS: tuple[type[Any], ...] = (
+    ElasticNet,
+    Landmarks,
+    *written_members(ConvexSet),
+    *written_members(Kernel),
+)
 #: Settings of programs that are more than numbers and texts.
 _PARTS = {kind.__name__: kind for kind in _KINDS}
 
@@ -47,13 +57,16 @@ _NOT_DECLARED = ("universe", "released_scale")
 
 
 class NotAtHandError(DeclarationError):
-    """A release names a program, or a part of one, that is not known here: nothing can be planned again."""
+    """A release names a program, or a part of one, that is not known here: nothing can be planned
+    again.
+    """
 
 
 def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
     """All that was declared for a plan but its records, in plain JSON types, with its goal.
 
-    The arithmetic is stated as it is in force, counted or assumed: "auto" depends on what is installed.
+    The arithmetic is stated as it is in force, counted or assumed: "auto" depends on what is
+    installed.
     """
     study = plan.study
     goal, kind = next((name, kind) for name, kind in GOALS.items() if isinstance(study, kind))
@@ -74,8 +87,8 @@ def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
 def study_of(release: BaseRelease) -> Pipeline:
     """Declaration of a release, by its file alone.
 
-    Raises NotAtHandError where it names what is not known here, else DeclarationError where it declares
-    nothing that can be planned.
+    Raises NotAtHandError where it names what is not known here, else DeclarationError where it
+    declares nothing that can be planned.
     """
     declared = dict(release.declared)
     try:
@@ -92,7 +105,9 @@ def study_of(release: BaseRelease) -> Pipeline:
         if kind is RangesStudy:
             public = declared["public"] = OpenDomain.from_dict(declared["public"])
             universe = Universe(public.universe(), release.n_samples, len(public.known) - 1)
-        return declared_by_name(kind, "declared", {"universe": universe, "budget": budget, **declared})
+        return declared_by_name(
+            kind, "declared", {"universe": universe, "budget": budget, **declared}
+        )
     except Dp2ermError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -100,12 +115,17 @@ def study_of(release: BaseRelease) -> Pipeline:
 
 
 def _program(known: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
-    """The program of that name, at the settings that are stated. Raises NotAtHandError for another one."""
+    """The program of that name, at the settings that are stated. Raises NotAtHandError for another
+    one.
+    """
     name, source = fields["name"], fields.get("source")
     stated = source if isinstance(source, dict) else {}
     if not isinstance(name, str) or name not in known:
         if any(map(written_in_a_file, stated)):
-            which = f"is not known here: give its file, of SHA-256 {_in_words(stated)}, by --program FILE.py"
+            which = (
+                f"is not known here: give its file, of SHA-256 {_in_words(stated)}, by --program "
+                "FILE.py"
+            )
         else:
             which = "is of no file: nobody else can compute again what rests on it"
         raise NotAtHandError(f"declared: the program {brief(name)} {which}")
@@ -114,8 +134,9 @@ def _program(known: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
     here = program_source(program)
     if sorted(map(str, stated.values())) != sorted(here.values()):
         raise NotAtHandError(
-            f"declared: the program {brief(name)} is that of a file of SHA-256 {_in_words(stated)}, and the "
-            f"one known here is of {_in_words(here)}: give that file by --program FILE.py"
+            f"declared: the program {brief(name)} is that of a file of SHA-256 "
+            f"{_in_words(stated)}, and the one known here is of {_in_words(here)}: give that file "
+            "by --program FILE.py"
         )
     return program
 
@@ -166,8 +187,8 @@ def rebuilt(stored: Any) -> Any:
         return _PARTS[name](**{setting: rebuilt(value) for setting, value in inner.items()})
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NotAtHandError(
-            f"{brief(stored)} is a function of its author's own, which no release holds: it would have to be "
-            "part of a program in a FILE.py"
+            f"{brief(stored)} is a function of its author's own, which no release holds: it would "
+            "have to be part of a program in a FILE.py"
         ) from None
 
 
@@ -206,14 +227,16 @@ def guarantee_of(plan: Plan[Any], certified: bool, by_gap: bool) -> Guarantee:
 
 
 def together(domain: Domain, epsilon: float, delta: float) -> str:
-    """Sentence on what a release guarantees with the ranges that it rests on, if any were released."""
+    """Sentence on what a release guarantees with the ranges that it rests on, if any were
+    released.
+    """
     if (ranges := domain.released) is None:
         return ""
     whole = Budget(ranges.epsilon + epsilon, delta)
     return (
-        "the domain is not declared alone: ranges of it were released from the same records before, for "
-        f"epsilon = {digits_of(ranges.epsilon)} (SHA-256 {ranges.digest}); that release and this one "
-        f"guarantee the sum together, {law_text(whole)}"
+        "the domain is not declared alone: ranges of it were released from the same records "
+        f"before, for epsilon = {digits_of(ranges.epsilon)} (SHA-256 {ranges.digest}); that "
+        f"release and this one guarantee the sum together, {law_text(whole)}"
     )
 
 
@@ -236,10 +259,13 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
         home, own = f"{program.made_by.__module__}.{program.made_by.__name__}", program.own_data()
         if program in stated:
             texts.append(
-                f"the stated bound of {home} holds, and its own functions see one record: its author's word"
+                f"the stated bound of {home} holds, and its own functions see one record: its "
+                "author's word"
             )
         elif own:
-            texts.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
+            texts.append(
+                f"{', '.join(own)} of {home}: each record's value is made of that record alone"
+            )
         texts += assumed_public(program, plan.study.universe)
     # sums alone say nothing of the noise that they draw in floating point
     beside = {UNKNOWN_SOLVER: not certifies, BY_GAP: by_gap, EXACT_ARITHMETIC: not plan.counted}
@@ -250,7 +276,9 @@ def _stated(step: Step) -> StepStatement:
     loss, law, numerical = step.loss, step.noise_law, None
     if step.precision is not None:
         grid = step.precision.grid
-        numerical = NumericalNoise(step.precision.tolerance, grid.exponent, grid.scale, grid.epsilon)
+        numerical = NumericalNoise(
+            step.precision.tolerance, grid.exponent, grid.scale, grid.epsilon
+        )
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])
     return StepStatement(

@@ -14,10 +14,21 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.inference.distance import Distance, at_released_distance, hardly_overlap, released_distance
+from dp2erm_cvx.inference.distance import (
+    Distance,
+    at_released_distance,
+    hardly_overlap,
+    released_distance,
+)
 from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
-from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
+from dp2erm_cvx.inference.nuisances import (
+    NO_ERROR,
+    NuisanceError,
+    nuisance_error,
+    risk_errors,
+    skewed,
+)
 from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
 from dp2erm_cvx.inference.scale import clipped_residuals, clipped_weighted, too_large
 from dp2erm_cvx.inference.weighted import Weighting, weighted_interval
@@ -64,7 +75,9 @@ def state_nuisances(
         yield state_coefficient(step, released[step.name], columns, domain)
 
 
-def state_coefficient(step: Step, released: Array, columns: tuple[str, ...], domain: Domain) -> Nuisance:
+def state_coefficient(
+    step: Step, released: Array, columns: tuple[str, ...], domain: Domain
+) -> Nuisance:
     """Coefficients (p,) that a step ``released``: a regression of the outcome, or the propensity.
 
     The labels of the arms of a ``domain`` name their coefficients where there are more than two.
@@ -80,7 +93,10 @@ def state_coefficient(step: Step, released: Array, columns: tuple[str, ...], dom
     elif isinstance(step, SideCounts):
         rows, names = "records", SIDES
     elif isinstance(step, MeanSquare) and step.numbers:
-        rows, names = "sum of squares over nine guessed ones", tuple(columns[k] for k in step.numbers)
+        rows, names = (
+            "sum of squares over nine guessed ones",
+            tuple(columns[k] for k in step.numbers),
+        )
     elif isinstance(step, MeanSquare):
         rows, names = "sum of squared norms over their bound", ("square",)
     elif isinstance(step, OutcomeScale):
@@ -90,7 +106,10 @@ def state_coefficient(step: Step, released: Array, columns: tuple[str, ...], dom
     elif isinstance(step, DifferenceSquare):
         rows, names = "sum of squares along the difference of the arms", ("square",)
     elif isinstance(step, ArmMeans):
-        rows, names = "records and sums of scaled covariates by arm", step.names(columns, domain.arms)
+        rows, names = (
+            "records and sums of scaled covariates by arm",
+            step.names(columns, domain.arms),
+        )
     elif step.integers is not None:
         rows, names = "sum of scaled covariates", columns
     unit = 1.0 if step.integers is None else step.integers.unit
@@ -107,9 +126,9 @@ def capped_share(
 ) -> float:
     """How many propensities the cap cuts off, from what was released and public numbers alone.
 
-    Of a logistic one the share beyond the cap of covariates of a ``law`` with released spreads, else of
-    those spread evenly over the ball of radius ``features_bound``, whoever the records are. No
-    factor of the overlap population needs a cap, and small odds need none among the treated.
+    Of a logistic one the share beyond the cap of covariates of a ``law`` with released spreads,
+    else of those spread evenly over the ball of radius ``features_bound``, whoever the records are.
+    No factor of the overlap population needs a cap, and small odds need none among the treated.
     """
     if estimand == "overlap":
         return 0.0
@@ -155,28 +174,29 @@ class Ratio(Stated):
 class EffectRelease(BaseRelease):
     """Release of an average effect: all that may be published about it.
 
-    ``target`` says what the ``interval`` is for. "effect": it allows for what noise and shrinkage of the
-    released ``nuisances`` may leave of the confounding, under what the release states. "score": it covers
-    the population mean of the score at these nuisances, whatever they are. ``capped`` is the share of
-    propensities that the cap cuts off, as far as released and public numbers tell, and ``narrow`` names
-    covariates whose released mean square may be noise alone. ``skewed`` is what the interval does not count
-    of residuals that the released sums show to be skewed. ``clipped_residuals`` is the mean square of clipped
-    residuals as a share of their squared bound, from below, where that says that the declared scale is too
-    small, and 0 elsewhere. ``released`` are the integers with their noise,
-    ``standard_deviation`` bounds that of the score; ``risks`` (treated,
-    untreated) and ``ratios`` are there where both risks were released.
-    ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force: the public clips,
-    shares and guesses, of which some follow from n and epsilon. ``counted`` is the released number of records
-    that count, with its noise; None where it is not released.
+    ``target`` says what the ``interval`` is for. "effect": it allows for what noise and shrinkage
+    of the released ``nuisances`` may leave of the confounding, under what the release states.
+    "score": it covers the population mean of the score at these nuisances, whatever they are.
+    ``capped`` is the share of propensities that the cap cuts off, as far as released and public
+    numbers tell, and ``narrow`` names covariates whose released mean square may be noise alone.
+    ``skewed`` is what the interval does not count of residuals that the released sums show to be
+    skewed. ``clipped_residuals`` is the mean square of clipped residuals as a share of their
+    squared bound, from below, where that says that the declared scale is too small, and 0
+    elsewhere. ``released`` are the integers with their noise, ``standard_deviation`` bounds that of
+    the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were
+    released. ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force:
+    the public clips, shares and guesses, of which some follow from n and epsilon. ``counted`` is
+    the released number of records that count, with its noise; None where it is not released.
 
-    Where an effect was estimated in every level of a column, ``groups`` hold them in the order of the levels,
-    ``released`` three integers for each, and the ``estimate`` is of all their records together.
+    Where an effect was estimated in every level of a column, ``groups`` hold them in the order of
+    the levels, ``released`` three integers for each, and the ``estimate`` is of all their records
+    together.
 
     Where the weights of a declared scheme answered, ``weighting`` says what is public of them, and
     ``released`` is one integer.
 
-    Of a treatment of more than two arms ``arms`` hold the mean outcome of each and all contrasts, and the
-    ``estimate`` is the first of them; ``released`` are two integers for each, and one more.
+    Of a treatment of more than two arms ``arms`` hold the mean outcome of each and all contrasts,
+    and the ``estimate`` is the first of them; ``released`` are two integers for each, and one more.
     """
 
     goal: ClassVar[str] = "effect"
@@ -212,7 +232,9 @@ class EffectRelease(BaseRelease):
     def is_risk(self) -> bool:
         """True for a difference of risks: the outcome is declared to be an event, 0 or 1."""
         domain = self.domain
-        return bool(self.risks) or (bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5)
+        return bool(self.risks) or (
+            bool(domain.get("binary_outcome")) and domain["outcome_bound"] == 0.5
+        )
 
     def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
         """Plain JSON types, as of every release."""
@@ -234,9 +256,9 @@ class EffectRelease(BaseRelease):
     def rows(self) -> list[Mapping[str, Any]]:
         """The estimate with its interval; then one for every group, with its contrast to the first.
 
-        Of more than two arms one for every contrast. Mean outcomes of arms stand beside, where the sums give
-        them: both risks, and the means of several arms. ``std_error`` is that of a normal estimate whose
-        interval is as wide.
+        Of more than two arms one for every contrast. Mean outcomes of arms stand beside, where the
+        sums give them: both risks, and the means of several arms. ``std_error`` is that of a normal
+        estimate whose interval is as wide.
         """
         named: list[tuple[dict[str, Any], Any]] = [({}, self)]
         if self.arms is not None:
@@ -275,8 +297,8 @@ def make_effect(
 ) -> EffectRelease:
     """State what a run of a plan ``released``, by step, with an interval at ``level``.
 
-    ``columns`` are the covariates; ``target`` says what the interval is for, where what nuisances leave of
-    the confounding is predicted: an effect by regressions.
+    ``columns`` are the covariates; ``target`` says what the interval is for, where what nuisances
+    leave of the confounding is predicted: an effect by regressions.
     """
     study, score = plan.study, plan.main
     sums, universe = tuple(int(number) for number in released[score.name]), study.universe
@@ -304,7 +326,9 @@ def make_effect(
             result = estimated(score, sums, center, middle, level, own.widening, (error, error))[0]
         elif target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS:
             predicted, errors = True, risk_errors(facts, released, (risks[0], risks[1]))
-            result, risks, ratios = estimated(score, sums, own.center, middle, level, own.widening, errors)
+            result, risks, ratios = estimated(
+                score, sums, own.center, middle, level, own.widening, errors
+            )
     nuisances = tuple(state_nuisances(plan, released, columns))
     square = plan.step("spread")
     capped, law = 0.0, None
@@ -356,10 +380,14 @@ def make_effect(
 
 
 def _without_intervals(release: EffectRelease) -> EffectRelease:
-    """A release of arms that hardly overlap: it states no interval, nor what an interval decides."""
+    """A release of arms that hardly overlap: it states no interval, nor what an interval
+    decides.
+    """
     groups = [one.without_intervals() for one in release.groups]
     none = release.interval.withheld()
-    return replace(release, interval=none, ratios=(), groups=tuple(groups), skewed=0.0, overlaps=False)
+    return replace(
+        release, interval=none, ratios=(), groups=tuple(groups), skewed=0.0, overlaps=False
+    )
 
 
 def _by_weights(
@@ -376,7 +404,9 @@ def _by_weights(
     clipped = 0.0
     if study.residual_scale is not None or study.released_scale is not None:
         lines = score.at(score.universe, released).lines
-        clipped = too_large(clipped_weighted(facts.squares, released), study.residuals, lines.nuisances)
+        clipped = too_large(
+            clipped_weighted(facts.squares, released), study.residuals, lines.nuisances
+        )
     square = plan.step("spread")
     return EffectRelease(
         estimand=study.estimand,
@@ -424,8 +454,8 @@ def estimated(
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums.
 
-    ``middle`` is the outcome of a control whose net outcome is 0. ``errors`` are those of both risks,
-    the treated first, or twice that of an effect.
+    ``middle`` is the outcome of a control whose net outcome is 0. ``errors`` are those of both
+    risks, the treated first, or twice that of an effect.
     """
     noise, law = step.calibration, step.calibration.law
     if law is SumLaw.TREATED or law.counts:
@@ -437,7 +467,9 @@ def estimated(
         assert law is SumLaw.SCORE
         return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
     # shifts are those of the difference
-    means = ArmRisks(noise, sums, (middle + errors[0].shift, middle - errors[1].shift), errors, widening)
+    means = ArmRisks(
+        noise, sums, (middle + errors[0].shift, middle - errors[1].shift), errors, widening
+    )
     both = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
     known = ((name, one) for name, one in both.items() if one is not None)
     ratios = tuple(Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in known)

@@ -14,8 +14,8 @@ from dp2erm_cvx.inference.interval import ScoreInterval
 class EffectInterval(Stated):
     """``low`` to ``high`` at ``level``, None for an end that is infinite.
 
-    The half widths are those that noise alone and sampling alone would leave, ``bias`` is what it allows for
-    bias by the released nuisances, where they are known.
+    The half widths are those that noise alone and sampling alone would leave, ``bias`` is what it
+    allows for bias by the released nuisances, where they are known.
     """
 
     low: float | None
@@ -29,8 +29,8 @@ class EffectInterval(Stated):
     def needed_to_treat(self) -> tuple[float, float] | None:
         """The ends of the interval of 1/difference, the smaller first, in size.
 
-        How many have to be treated for one event more, or less. None where the interval of the difference
-        holds 0, as no number of people is then enough. Altman, BMJ 317 (1998) 1309.
+        How many have to be treated for one event more, or less. None where the interval of the
+        difference holds 0, as no number of people is then enough. Altman, BMJ 317 (1998) 1309.
         """
         if self.low is None or self.high is None or self.low <= 0.0 <= self.high:
             return None
@@ -44,10 +44,11 @@ class EffectInterval(Stated):
 
     @property
     def std_error(self) -> float | None:
-        """Half width over the quantile of a normal estimate at this level: what a meta-analysis takes.
+        """Half width over the quantile of a normal estimate at this level: what a meta-analysis
+        takes.
 
-        The interval of a normal estimate with this standard error is as wide as the stated one, whatever that
-        counts: sampling, noise, and the allowed bias. None where an end is unbounded.
+        The interval of a normal estimate with this standard error is as wide as the stated one,
+        whatever that counts: sampling, noise, and the allowed bias. None where an end is unbounded.
         """
         if self.half_width is None:
             return None
@@ -61,6 +62,8 @@ class EffectInterval(Stated):
     def of(cls, score: ScoreInterval, unit: float = 1.0) -> EffectInterval:
         """Interval from ends that may be infinite, of which one is ``unit`` here."""
         numbers = [unit * score.low, unit * score.high]
-        numbers += [unit * one for one in (score.noise_half_width, score.sampling_half_width, score.bias)]
+        numbers += [
+            unit * one for one in (score.noise_half_width, score.sampling_half_width, score.bias)
+        ]
         low, high, *known = json_types(numbers)
         return cls(low, high, score.level, *known)

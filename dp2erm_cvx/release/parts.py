@@ -1,4 +1,6 @@
-"""Effects in several groups of records, mean outcomes of several arms, and how far they lie apart."""
+"""Effects in several groups of records, mean outcomes of several arms, and how far they lie
+apart.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,10 @@ class GroupContrast(Stated):
 class GroupEffect(Stated):
     """The effect in one ``group``, a level of the declared column.
 
-    ``counted`` is what its records count, as released with noise, ``treated`` the released rate of treatment
-    in it, None where that is public. The ``interval`` holds by itself; the ``joint`` ones of all groups hold
-    together at the same level (Bonferroni). ``contrast`` is None for the first group, which it is with.
+    ``counted`` is what its records count, as released with noise, ``treated`` the released rate of
+    treatment in it, None where that is public. The ``interval`` holds by itself; the ``joint`` ones
+    of all groups hold together at the same level (Bonferroni). ``contrast`` is None for the first
+    group, which it is with.
     """
 
     group: str
@@ -80,10 +83,11 @@ def state_groups(groups: Sequence[GroupMean], level: float) -> Iterator[GroupEff
 
 @dataclass(frozen=True)
 class ArmMean(Stated):
-    """The mean outcome if everybody were in the arm of this ``level``; a risk where that is of an event.
+    """The mean outcome if everybody were in the arm of this ``level``; a risk where that is of an
+    event.
 
-    ``share`` is that of its records, as it was released with noise, or public. The ``interval`` holds by
-    itself.
+    ``share`` is that of its records, as it was released with noise, or public. The ``interval``
+    holds by itself.
     """
 
     level: str
@@ -117,7 +121,8 @@ class ArmEffects(Stated):
 def arm_effects(
     facts: EffectFacts, released: Mapping[str, Array], level: float, *, predicted: bool
 ) -> tuple[ArmEffects, ScoreInterval]:
-    """The means of all arms with their contrasts, from what a run ``released``; then the first contrast.
+    """The means of all arms with their contrasts, from what a run ``released``; then the first
+    contrast.
 
     Where ``predicted``, intervals allow for what the nuisances leave of the confounding. Raises
     DeclarationError unless ``1/2 <= level < 1``.

@@ -23,10 +23,12 @@ class Predictions:
     Parameters
     ----------
     effects
-        (m,) in units of the outcome and net of the treatment cost; nan where a row tells too little: without
-        a codebook where a number is missing, with one where none of its cells is read.
+        (m,) in units of the outcome and net of the treatment cost; nan where a row tells too
+        little: without a codebook where a number is missing, with one where none of its cells is
+        read.
     notes
-        Sentences on what was not read, or lies beyond the declared ranges, for whoever holds the table.
+        Sentences on what was not read, or lies beyond the declared ranges, for whoever holds the
+        table.
     """
 
     effects: Array
@@ -90,7 +92,10 @@ def _beyond(domain: Domain, X: Array, names: Sequence[str]) -> Iterator[str]:
 def _outside(name: str, values: Array, low: float, high: float) -> Iterator[str]:
     count = int(np.sum((values < low) | (values > high)))
     if count:
-        yield f"{name}: {_rows(count)} beyond the declared range {low:g} to {high:g}, counted as its ends"
+        yield (
+            f"{name}: {_rows(count)} beyond the declared range {low:g} to {high:g}, counted as its "
+            "ends"
+        )
 
 
 def _beyond_range(domain: Domain, book: Codebook, table: Table, column: str) -> Iterator[str]:
@@ -107,7 +112,9 @@ def _beyond_range(domain: Domain, book: Codebook, table: Table, column: str) -> 
 
 
 def _unread(book: Codebook, table: Table, column: str) -> tuple[NDArray[np.bool_], str]:
-    """Rows (m,) of which a raw column tells nothing, and a note on them; "" where every row is read."""
+    """Rows (m,) of which a raw column tells nothing, and a note on them; "" where every row is
+    read.
+    """
     cells = as_column(book.read(table)(column), column)
     if column in book.levels:
         levels = book.level_sets[column]

@@ -23,11 +23,12 @@ from dp2erm_cvx.steps.sums import ColumnRanges
 
 @dataclass(frozen=True)
 class ColumnRange(Stated):
-    """``low`` to ``high`` of a column in its own units, or in logarithms where it is declared to count so.
+    """``low`` to ``high`` of a column in its own units, or in logarithms where it is declared to
+    count so.
 
-    ``chosen`` are the two candidates of a public grid that were released, from which the range follows by a
-    public rule; None where the range was declared. ``within`` are wide public bounds that it was looked for
-    in; None where there are none.
+    ``chosen`` are the two candidates of a public grid that were released, from which the range
+    follows by a public rule; None where the range was declared. ``within`` are wide public bounds
+    that it was looked for in; None where there are none.
     """
 
     column: str
@@ -46,8 +47,8 @@ class ColumnRange(Stated):
 class RangesRelease(BaseRelease):
     """Release of the ranges of columns that nobody declared.
 
-    ``ranges`` are those of the covariates in the order of ``columns``, then of other columns, and of the
-    outcome at the end. ``domain`` is the one that they make.
+    ``ranges`` are those of the covariates in the order of ``columns``, then of other columns, and
+    of the outcome at the end. ``domain`` is the one that they make.
     """
 
     goal: ClassVar[str] = "ranges"
@@ -57,7 +58,9 @@ class RangesRelease(BaseRelease):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the release states, by which other releases say that they rest on it."""
+        """SHA-256 of all that the release states, by which other releases say that they rest on
+        it.
+        """
         plain = json.dumps(self.to_dict(derived=False), sort_keys=True)
         return hashlib.sha256(plain.encode()).hexdigest()
 
@@ -65,7 +68,8 @@ class RangesRelease(BaseRelease):
     def stamp(self) -> ReleasedRanges:
         """What a domain says that rests on these ranges.
 
-        Raises DeclarationError where nothing establishes that they are private, though no seed was given.
+        Raises DeclarationError where nothing establishes that they are private, though no seed was
+        given.
         """
         if self.standing not in (Standing.PRIVATE, Standing.NOT_PRIVATE):
             raise DeclarationError(f"ranges: are {self.standing.value}: no domain may rest on them")
@@ -73,7 +77,8 @@ class RangesRelease(BaseRelease):
         return ReleasedRanges(self.digest, self.guarantee.epsilon, self.private, outcome)
 
     def as_domain(self) -> Domain:
-        """The domain of the released ranges, which every estimator takes; it says that they were released.
+        """The domain of the released ranges, which every estimator takes; it says that they were
+        released.
 
         Raises DeclarationError as ``stamp`` does.
         """
@@ -82,7 +87,10 @@ class RangesRelease(BaseRelease):
     def rows(self) -> list[Mapping[str, Any]]:
         """One per column."""
         facts = ((one, "public" if one.chosen is None else "released") for one in self.ranges)
-        named = ({"column": one.column, "low": one.low, "high": one.high, "range": how} for one, how in facts)
+        named = (
+            {"column": one.column, "low": one.low, "high": one.high, "range": how}
+            for one, how in facts
+        )
         return [{**row, **self.cost()} for row in named]
 
 
@@ -92,7 +100,9 @@ def make_ranges(
     names: Sequence[str],
     guarantee: Guarantee,
 ) -> RangesRelease:
-    """State what a run of a plan ``released``; ``names`` are those of all columns, the outcome last."""
+    """State what a run of a plan ``released``; ``names`` are those of all columns, the outcome
+    last.
+    """
     step, public = plan.main, plan.study.public
     assert isinstance(step, ColumnRanges)
     chosen, ranges = released[step.name], list[ColumnRange]()
@@ -114,7 +124,9 @@ def make_ranges(
 
 
 def resting_on(release: BaseRelease, ranges: RangesRelease) -> Iterator[str]:
-    """Faults of a release that says it rests on these ranges: digest, epsilon, ends, records, study."""
+    """Faults of a release that says it rests on these ranges: digest, epsilon, ends, records,
+    study.
+    """
     stamp, domain = release.public.released, release.public
     if stamp is None:
         yield "domain.released: nothing is stated, and a release of ranges is given"

@@ -1,4 +1,6 @@
-"""The strict reader of releases: a file is refused where an entry does not follow from its declaration."""
+"""The strict reader of releases: a file is refused where an entry does not follow from its
+declaration.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ def read_release(text: str | bytes, kind: type[P]) -> P: ...
 def read_release(text: str | bytes, kind: type[BaseRelease] | None = None) -> BaseRelease:
     """Read a release back from its JSON.
 
-    What the text declares is planned again. It is refused where it does not fit the schema, where a program
-    that it names is not known here (:func:`~dp2erm_cvx.program.registry.known_meanwhile`), and where an
-    entry does not follow from what was declared and released.
+    What the text declares is planned again. It is refused where it does not fit the schema, where a
+    program that it names is not known here (:func:`~dp2erm_cvx.program.registry.known_meanwhile`),
+    and where an entry does not follow from what was declared and released.
 
     Parameters
     ----------
@@ -106,7 +108,9 @@ def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
 
 
 def parsed(text: str | bytes, kind: type[P]) -> P:
-    """A release of this kind from ``to_json``, by its schema alone. Raises DeclarationError in one line."""
+    """A release of this kind from ``to_json``, by its schema alone. Raises DeclarationError in one
+    line.
+    """
     from pydantic import ValidationError
 
     plain = _loaded(text)
@@ -121,24 +125,30 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
         if first["type"] == "unexpected_keyword_argument":
             known = [one.name for one in fields(kind)] if len(first["loc"]) == 1 else []
             hint = f"; {known_names(where, known)}" if known else ""
-            raise DeclarationError(f"release JSON: {where}: is no entry of a release{hint}") from None
+            raise DeclarationError(
+                f"release JSON: {where}: is no entry of a release{hint}"
+            ) from None
         if first["type"] == "missing":
             raise DeclarationError(f"release JSON: {where}: is missing") from None
-        raise DeclarationError(f"release JSON: {where} = {brief(first['input'])}: {first['msg']}") from None
+        raise DeclarationError(
+            f"release JSON: {where} = {brief(first['input'])}: {first['msg']}"
+        ) from None
     for name in release.spelled:
         # a number or another type is not what was spelled out, even where it compares equal
         if type(besides[name]) not in (bool, str) or besides[name] != getattr(release, name):
             raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
     if release.n_samples < 2 or not release.columns:
-        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
+        raise DeclarationError(
+            "release JSON: n_samples and columns: at least 2 records and 1 covariate"
+        )
     return release
 
 
 def checked(release: P, text: str | bytes) -> P:
     """The release of a text, unless an entry does not follow from what was declared and released.
 
-    Raises NotAtHandError where it names a program that is not known here, because nothing can then be planned
-    again, else DeclarationError, in one line.
+    Raises NotAtHandError where it names a program that is not known here, because nothing can then
+    be planned again, else DeclarationError, in one line.
     """
     try:
         refuted = verify(release, text=text).refuted
@@ -168,7 +178,9 @@ def _goal(plain: dict[str, Any]) -> object:
 def _loaded(text: str | bytes) -> dict[str, Any]:
     """The JSON object of a release of this schema. Raises DeclarationError."""
     try:
-        plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
+        plain = json.loads(
+            text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once
+        )
     except (TypeError, ValueError, UnicodeDecodeError) as error:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
     except RecursionError:
@@ -176,8 +188,8 @@ def _loaded(text: str | bytes) -> dict[str, Any]:
     version = plain.get("schema_version") if isinstance(plain, dict) else None
     if version in (2, 3):
         raise DeclarationError(
-            f"release JSON: schema_version {version}: such files do not hold all that was declared, and are "
-            "read no longer"
+            f"release JSON: schema_version {version}: such files do not hold all that was "
+            "declared, and are read no longer"
         )
     if not isinstance(plain, dict) or type(version) is not int or version != SCHEMA_VERSION:
         raise DeclarationError(f"release JSON: schema_version: must be {SCHEMA_VERSION}")

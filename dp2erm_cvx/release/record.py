@@ -22,7 +22,8 @@ from dp2erm_cvx.release.caveats import caveats_of
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
-#: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
+#: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from
+#: both.
 SCHEMA_VERSION = 4
 
 #: What is assumed where an earlier step of a Pipeline learned from the records.
@@ -31,7 +32,8 @@ FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothi
 
 @dataclass(frozen=True)
 class Guarantee(Stated):
-    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on.
+    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests
+    on.
 
     ``unit`` is who is protected, "persons by COLUMN"; None where records are.
     """
@@ -63,11 +65,12 @@ class Guarantee(Stated):
 
 @dataclass(frozen=True)
 class NumericalNoise(Stated):
-    """Cover of floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
+    """Cover of floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace
+    noise.
 
-    ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale`` is that of
-    the Laplace noise, and ``epsilon`` what it costs on either side, or once where the output itself is
-    perturbed.
+    ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale``
+    is that of the Laplace noise, and ``epsilon`` what it costs on either side, or once where the
+    output itself is perturbed.
     """
 
     tolerance: float
@@ -80,14 +83,14 @@ class NumericalNoise(Stated):
 class StepStatement(Stated):
     """Budget of one step of a release, and its calibrated noise, from public quantities alone.
 
-    ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times the
-    gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate,
-    ``split`` the share of its epsilon spent on noise. ``stability`` is the bound V, ``weight_bound`` that on
-    one weight, ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). The
-    last ones are None where a step has none. ``reason`` says why this calibration was taken, where there was
-    a choice; ``numerical`` covers the arithmetic, None where it is assumed to be exact or counted in the
-    noise itself. ``box`` are the half widths (p,) of box noise,
-    in whose norm scale, sensitivity and gradient radius are; None for another law.
+    ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times
+    the gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every
+    coordinate, ``split`` the share of its epsilon spent on noise. ``stability`` is the bound V,
+    ``weight_bound`` that on one weight, ``sensitivity`` what the noise covers, ``gradient_radius``
+    zeta_c (None where infinite). The last ones are None where a step has none. ``reason`` says why
+    this calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None
+    where it is assumed to be exact or counted in the noise itself. ``box`` are the half widths (p,)
+    of box noise, in whose norm scale, sensitivity and gradient radius are; None for another law.
     """
 
     step: str
@@ -114,8 +117,9 @@ class StepStatement(Stated):
 class BaseRelease(abc.ABC, Shown, Stated):
     """Base of releases: the guarantee, and the budget of each private step.
 
-    ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
-    that was declared; ``study`` is the digest of the study file, where one was.
+    ``steps`` state what each private step spent and why, in their order. ``domain`` and
+    ``declared`` hold all that was declared; ``study`` is the digest of the study file, where one
+    was.
     """
 
     #: What was asked for, as its declaration names it.
@@ -157,7 +161,8 @@ class BaseRelease(abc.ABC, Shown, Stated):
 
     @property
     def whole_guarantee(self) -> Guarantee:
-        """What it guarantees together with the released ranges that its domain rests on, if there are any.
+        """What it guarantees together with the released ranges that its domain rests on, if there
+        are any.
 
         Basic composition: epsilons add up, and ranges spend no delta.
         """
@@ -178,13 +183,16 @@ class BaseRelease(abc.ABC, Shown, Stated):
         plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
         # what was released comes before what every release states
         plain = {
-            name: plain[name] for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
+            name: plain[name]
+            for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
         }
         spelled = {name: getattr(self, name) for name in self.spelled}
         return {**spelled, **plain, **self.worked_out()} if derived else plain
 
     def worked_out(self) -> dict[str, Any]:
-        """Entries at the end of the JSON: arithmetic on what was released and on public constants."""
+        """Entries at the end of the JSON: arithmetic on what was released and on public
+        constants.
+        """
         fields = {name: getattr(self, name) for name in self.derived}
         return {name: json_types(value) for name, value in fields.items() if value is not None}
 
@@ -209,7 +217,9 @@ class BaseRelease(abc.ABC, Shown, Stated):
         try:
             import pandas as pd
         except ImportError:
-            raise DeclarationError("a data frame needs pandas: pip install 'dp2erm-cvx[data]'") from None
+            raise DeclarationError(
+                "a data frame needs pandas: pip install 'dp2erm-cvx[data]'"
+            ) from None
         return pd.DataFrame(self.rows())
 
     def blocks(self) -> Iterator[Block]:

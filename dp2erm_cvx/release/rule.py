@@ -1,4 +1,6 @@
-"""The release of a treatment rule: its coefficient, also in own units, and how sure its decisions are."""
+"""The release of a treatment rule: its coefficient, also in own units, and how sure its decisions
+are.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ _OTHERS = ("treating nobody", "treating everybody")
 class RuleGain(Stated):
     """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
 
-    ``interval`` is for the mean gain of the released rule. It allows for how much better that looks on the
-    records that it was fitted to, and where the propensity is not public for what the released regressions of
-    both arms leave of the confounding, to first order
+    ``interval`` is for the mean gain of the released rule. It allows for how much better that looks
+    on the records that it was fitted to, and where the propensity is not public for what the
+    released regressions of both arms leave of the confounding, to first order
     (:func:`~dp2erm_cvx.inference.nuisances.value_error`).
     """
 
@@ -54,21 +56,22 @@ class RuleGain(Stated):
 class RuleRelease(BaseRelease):
     """Release of a treatment rule: treat where ``<(1, x), theta> > 0``.
 
-    ``theta`` (p,) has one name per coordinate in ``parameters``, of the constant and of the covariates as the
-    ``domain`` scales them; its product with them estimates the effect, in units of the outcome and net of
-    the treatment cost. ``noise_half_width`` (p,) is predicted to hold 95 % of the noise in each coordinate.
-    ``nuisances`` are the released center and propensity. ``noise_effect`` is what noise is predicted to do to
-    the effect of one record, root mean square, and ``flipped_share`` what share of decisions it is predicted
-    to flip: all from theta, public guesses and a public covariate spread alone. ``settings`` hold the public
-    settings and guesses, such as the ``mass`` of the factors over n. ``gains`` say what the rule is worth,
-    ``released`` the integers that noise was added to for them, where a share of the budget was declared for
+    ``theta`` (p,) has one name per coordinate in ``parameters``, of the constant and of the
+    covariates as the ``domain`` scales them; its product with them estimates the effect, in units
+    of the outcome and net of the treatment cost. ``noise_half_width`` (p,) is predicted to hold 95
+    % of the noise in each coordinate. ``nuisances`` are the released center and propensity.
+    ``noise_effect`` is what noise is predicted to do to the effect of one record, root mean square,
+    and ``flipped_share`` what share of decisions it is predicted to flip: all from theta, public
+    guesses and a public covariate spread alone. ``settings`` hold the public settings and guesses,
+    such as the ``mass`` of the factors over n. ``gains`` say what the rule is worth, ``released``
+    the integers that noise was added to for them, where a share of the budget was declared for
     that. ``residual_bias`` is the share of a bias that is predicted to stay, by
     :func:`~dp2erm_cvx.plan.predict.residual_bias`; None where that is not known.
 
-    Where a mean and mean squares of covariates are released, ``covariate_mean`` (k,) is subtracted from the
-    scaled covariates, which are then multiplied by ``covariate_scale`` (k,) and shrunk to ``covariate_norm``:
-    in the fit as in every prediction. An empty mean is 0. ``narrow`` names covariates whose released mean
-    square may be noise alone, where the propensity is not public.
+    Where a mean and mean squares of covariates are released, ``covariate_mean`` (k,) is subtracted
+    from the scaled covariates, which are then multiplied by ``covariate_scale`` (k,) and shrunk to
+    ``covariate_norm``: in the fit as in every prediction. An empty mean is 0. ``narrow`` names
+    covariates whose released mean square may be noise alone, where the propensity is not public.
     """
 
     goal: ClassVar[str] = "rule"
@@ -111,7 +114,9 @@ class RuleRelease(BaseRelease):
 
     @property
     def own_units(self) -> OwnUnits | None:
-        """Theta in the covariates' own units; None without ranges, or a record that it surely holds for."""
+        """Theta in the covariates' own units; None without ranges, or a record that it surely holds
+        for.
+        """
         domain, scale = self.public, np.array(self.covariate_scale)
         if domain.ranges is None:
             return None
@@ -134,28 +139,43 @@ class RuleRelease(BaseRelease):
 
     @property
     def middles(self) -> tuple[float, ...]:
-        """The raw covariates (k,) that count as 0: what scales to the released mean, within the ranges."""
+        """The raw covariates (k,) that count as 0: what scales to the released mean, within the
+        ranges.
+        """
         pairs = self.public.range_pairs
         known = zip(
-            pairs, self.public.middles(len(pairs)), self.covariate_mean or [0.0] * len(pairs), strict=True
+            pairs,
+            self.public.middles(len(pairs)),
+            self.covariate_mean or [0.0] * len(pairs),
+            strict=True,
         )
         return tuple(
-            min(max(middle + share * (high / 2 - low / 2), low), high) for (low, high), middle, share in known
+            min(max(middle + share * (high / 2 - low / 2), low), high)
+            for (low, high), middle, share in known
         )
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta."""
-        fields = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
+        fields = {
+            "noise_effect": self.noise_effect,
+            "flipped_share": self.flipped_share,
+            **self.cost(),
+        }
         fields |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
         rows = [
             {"parameter": name, "value": value, "noise_half_width": width, **fields}
-            for name, value, width in zip(self.parameters, self.theta, self.noise_half_width, strict=True)
+            for name, value, width in zip(
+                self.parameters, self.theta, self.noise_half_width, strict=True
+            )
         ]
         return beside(rows, self)
 
 
 def make_rule(
-    plan: Plan[RuleStudy], released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
+    plan: Plan[RuleStudy],
+    released: Mapping[str, Array],
+    columns: tuple[str, ...],
+    guarantee: Guarantee,
 ) -> RuleRelease:
     """State what a run of a plan ``released``, by step, under its ``guarantee``."""
     study = plan.study
@@ -198,12 +218,14 @@ def make_rule(
     )
 
 
-def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int, ...]) -> Iterator[RuleGain]:
+def gains(
+    plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int, ...]
+) -> Iterator[RuleGain]:
     """Both from one release: each mean with the second moment of both, which is at least its own.
 
-    A rule that is fitted to the same records looks better than it is, by up to a public bound (page "Private
-    rules"). Half of the bound is taken off a gain, and its interval allows for the other half.
-    Where records may not count, both are of those that do.
+    A rule that is fitted to the same records looks better than it is, by up to a public bound (page
+    "Private rules"). Half of the bound is taken off a gain, and its interval allows for the other
+    half. Where records may not count, both are of those that do.
     """
     step = plan.step("value")
     assert isinstance(step, EffectScore)
@@ -221,7 +243,8 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
         interval = score_interval(alone, (mean, square), 0.0, widening=own.widening)
         deviation = interval.standard_deviation / math.sqrt(part)
         error = value_error(step, plan.study.residuals, spread, released, deviation, treats=treats)
-        # fitted to these records it looks better than it is, by between 0 and this: half is taken off
+        # fitted to these records it looks better than it is, by between 0 and this: half is taken
+        # off
         better = math.sqrt(len(released["rule"]) / (2.0 * math.pi * step.universe.n_samples))
         half_better = 0.5 * interval.standard_deviation * better
         error = replace(error, bias=error.bias + half_better)
@@ -229,16 +252,18 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
             assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
             error = replace(error, noise=math.hypot(error.noise, counted * interval.estimate))
-        interval = score_interval(alone, (mean, square), -half_better, widening=own.widening, error=error)
+        interval = score_interval(
+            alone, (mean, square), -half_better, widening=own.widening, error=error
+        )
         yield RuleGain(over, interval.estimate / part, EffectInterval.of(interval, 1.0 / part))
 
 
 def effects(release: Release | RuleRelease, X: Any) -> Array:
     """Estimated net effect (m,) for raw covariates X, in units of the outcome.
 
-    X is (m, k) with the columns of the release in their order, or a data frame, coded, scaled and clipped as
-    in the fit; but where a column has none of its levels, they count by their mean. Raises DataError for
-    other columns, DeclarationError for a release that is none.
+    X is (m, k) with the columns of the release in their order, or a data frame, coded, scaled and
+    clipped as in the fit; but where a column has none of its levels, they count by their mean.
+    Raises DataError for other columns, DeclarationError for a release that is none.
     """
     rows = rows_to_predict(release.public, X, release.columns)
     if isinstance(release, RuleRelease):
@@ -248,7 +273,9 @@ def effects(release: Release | RuleRelease, X: Any) -> Array:
 
 
 def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
-    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
+    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects`
+    does.
+    """
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
     rows, (second, domain) = rows_to_predict(release.public, X, release.columns), rule_of(release)

@@ -28,10 +28,10 @@ from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 class Release(BaseRelease):
     """A release to publish. Weights, duals, residuals and noise are not in it.
 
-    ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
-    of the scaled covariates. ``residual_imbalance`` is the share of a difference between the arms that its
-    weights are predicted to leave, by :func:`~dp2erm_cvx.plan.predict.residual_imbalance`; None where that is
-    not known.
+    ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per
+    unit of the scaled covariates. ``residual_imbalance`` is the share of a difference between the
+    arms that its weights are predicted to leave, by
+    :func:`~dp2erm_cvx.plan.predict.residual_imbalance`; None where that is not known.
     """
 
     goal: ClassVar[str] = "weighted"
@@ -60,7 +60,9 @@ class Release(BaseRelease):
 
     @cached_property
     def moved(self) -> NoiseRange | None:
-        """Predicted range of the noise in theta, from public numbers; None where nothing predicts it."""
+        """Predicted range of the noise in theta, from public numbers; None where nothing predicts
+        it.
+        """
         return released_range(self)
 
     @property
@@ -72,7 +74,9 @@ class Release(BaseRelease):
 
     @property
     def own_units(self) -> OwnUnits | None:
-        """Theta in the covariates' own units; None unless it is of a linear stage at hand and has ranges."""
+        """Theta in the covariates' own units; None unless it is of a linear stage at hand and has
+        ranges.
+        """
         try:
             second, domain = rule_of(self)
         except Dp2ermError:
@@ -84,12 +88,15 @@ class Release(BaseRelease):
             constant, theta = theta[0] * domain.intercept, theta[1:]
         chosen = second.columns(domain.space, len(self.columns))
         norm = math.inf if second.features_bound is None else second.features_bound
-        return own_units(domain, self.columns, dict(zip(chosen, theta, strict=True)), constant, norm)
+        return own_units(
+            domain, self.columns, dict(zip(chosen, theta, strict=True)), constant, norm
+        )
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody.
 
-        Each has the half width of the 2.5-97.5 % range of the noise, None where nothing predicts it.
+        Each has the half width of the 2.5-97.5 % range of the noise, None where nothing predicts
+        it.
         """
         moved, widths = self.moved, list[float | None]([None] * len(self.theta))
         if moved is not None:
@@ -133,15 +140,20 @@ def rule_of(release: Release) -> tuple[SecondStage, Domain]:
             if name not in ("theta_set", "regularizer")
         }
         domain = release.public
-        second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
+        second = registry.build(
+            registry.second_stages(), str(release.second_stage["name"]), **settings
+        )
         expected = second.parameter_names(release.columns, domain.space)
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {error}") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
+        raise DeclarationError(
+            f"release JSON: second_stage or domain is damaged ({error!r})"
+        ) from None
     if not len(release.theta) == len(release.parameters) == len(expected):
         raise DeclarationError(
-            f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"
+            f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} "
+            "parameters"
         )
     # every effect is at most the l1 norm of theta times the largest covariate
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
@@ -150,10 +162,11 @@ def rule_of(release: Release) -> tuple[SecondStage, Domain]:
 
 
 def released_range(release: Release) -> NoiseRange | None:
-    """The range of the noise, as the plan predicts it; None where the second stage is not least squares.
+    """The range of the noise, as the plan predicts it; None where the second stage is not least
+    squares.
 
-    None as well for a second stage of one's own where it is not at hand. A set of one's own is taken for
-    unbounded, so that the noise is never said to dominate.
+    None as well for a second stage of one's own where it is not at hand. A set of one's own is
+    taken for unbounded, so that the noise is never said to dominate.
     """
     theta = release.mechanism
     names = ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class OwnUnits:
     """``constant + sum of slopes[j] x_j``: what theta says of raw covariates x (k,).
 
-    Inside the domain that is what the scaled theta says, but for rounding: each covariate within its public
-    range, and their scaled norm at most ``norm``. A record beyond is clipped and shrunk by the domain first.
-    ``slopes`` (k,) are per unit of the ``columns``, which ``per`` names; of what is 0 or 1 it names the
-    level.
+    Inside the domain that is what the scaled theta says, but for rounding: each covariate within
+    its public range, and their scaled norm at most ``norm``. A record beyond is clipped and shrunk
+    by the domain first. ``slopes`` (k,) are per unit of the ``columns``, which ``per`` names; of
+    what is 0 or 1 it names the level.
     """
 
     constant: float
@@ -38,29 +38,38 @@ class OwnUnits:
 
     def at(self, X: ArrayLike) -> Array:
         """Predictions (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
-        effect: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
+        effect: Array = self.constant + np.sum(
+            np.asarray(X, dtype=np.float64) * self.slopes, axis=1
+        )
         return effect
 
     def to_dict(self) -> dict[str, Any]:
         """As the JSON of a release states it."""
-        return {"constant": self.constant, "slopes": dict(zip(self.columns, self.slopes, strict=True))}
+        return {
+            "constant": self.constant,
+            "slopes": dict(zip(self.columns, self.slopes, strict=True)),
+        }
 
     def in_words(self) -> str:
         """For which records it is the same as the scaled theta."""
         return (
-            "Own units: the same rule of raw covariates, its constant where all of them are 0. It holds "
-            f"inside the ranges, up to a norm of {self.norm:.4g} of the scaled covariates; a record beyond "
-            "is clipped and shrunk first."
+            "Own units: the same rule of raw covariates, its constant where all of them are 0. It "
+            f"holds inside the ranges, up to a norm of {self.norm:.4g} of the scaled covariates; a "
+            "record beyond is clipped and shrunk first."
         )
 
 
 def own_units(
-    domain: Domain, columns: Sequence[str], slopes: Mapping[int, float], constant: float, norm: float
+    domain: Domain,
+    columns: Sequence[str],
+    slopes: Mapping[int, float],
+    constant: float,
+    norm: float,
 ) -> OwnUnits | None:
     """A linear rule with a ``constant`` and ``slopes`` on the scaled covariates of these numbers.
 
-    ``norm`` is what it shrinks those to. None where no ranges scale them, and where no double holds the
-    result: ranges can be as short, or as far off, as they like.
+    ``norm`` is what it shrinks those to. None where no ranges scale them, and where no double holds
+    the result: ranges can be as short, or as far off, as they like.
     """
     if domain.ranges is None:
         return None
@@ -91,10 +100,11 @@ def _per(book: Codebook | None, name: str) -> str:
 
 
 def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str, Any]]:
-    """The rows of a data frame, those of parameters with their own units; None where they have none.
+    """The rows of a data frame, those of parameters with their own units; None where they have
+    none.
 
-    Where theta has no constant, that of its own units comes last, unless it is 0. Noise of a constant in own
-    units adds up that of all it is made of.
+    Where theta has no constant, that of its own units comes last, unless it is 0. Noise of a
+    constant in own units adds up that of all it is made of.
     """
     known, table = release.own_units, list(rows)
     if known is None:
@@ -111,14 +121,22 @@ def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str,
     ]
 
 
-def _own_noise(rows: Sequence[Mapping[str, Any]], release: Any, number: int) -> Sequence[float | None]:
-    """Half widths of the noise in own units, the constant first: theta with signs that all add up."""
-    middles = release.middles if release.goal == "rule" else release.public.middles(len(release.columns))
+def _own_noise(
+    rows: Sequence[Mapping[str, Any]], release: Any, number: int
+) -> Sequence[float | None]:
+    """Half widths of the noise in own units, the constant first: theta with signs that all add
+    up.
+    """
+    middles = (
+        release.middles if release.goal == "rule" else release.public.middles(len(release.columns))
+    )
     below = {name for name, middle in zip(release.columns, middles, strict=True) if middle > 0.0}
     widths = [row["noise_half_width"] for row in rows[: len(release.theta)]]
     if None in widths:
         return [None] * number
-    signed = (-one if row["parameter"] in below else one for row, one in zip(rows, widths, strict=False))
+    signed = (
+        -one if row["parameter"] in below else one for row, one in zip(rows, widths, strict=False)
+    )
     own = replace(release, theta=tuple(signed)).own_units
     return [None] * number if own is None else [abs(one) for one in (own.constant, *own.slopes)]
 
@@ -129,7 +147,8 @@ _PEOPLE, _PARTS, _SHOWN = 4096, 3, 4
 
 @dataclass(frozen=True)
 class PublicPeople:
-    """Public people, spread evenly over the ranges and levels of a domain: thirds of a range, and levels.
+    """Public people, spread evenly over the ranges and levels of a domain: thirds of a range, and
+    levels.
 
     Parameters
     ----------
@@ -151,7 +170,9 @@ class PublicPeople:
         rng, book = np.random.default_rng(0), domain.codebook or Codebook()
         X = np.zeros((_PEOPLE, len(release.columns)))
         strata = dict[str, tuple[NDArray[np.int64], list[str]]]()
-        for place, (name, (low, high)) in enumerate(zip(release.columns, domain.range_pairs, strict=True)):
+        for place, (name, (low, high)) in enumerate(
+            zip(release.columns, domain.range_pairs, strict=True)
+        ):
             column, level = book.origin(name)
             if level is None:
                 part = rng.integers(_PARTS, size=_PEOPLE)
@@ -160,7 +181,10 @@ class PublicPeople:
                 cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
                 if column in book.log:
                     cuts = [math.exp(one) for one in cuts]
-                strata[column] = part, [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)]
+                strata[column] = (
+                    part,
+                    [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)],
+                )
             elif column in book.covariate_levels:
                 levels = book.covariate_levels[column]
                 drawn = rng.integers(len(levels), size=_PEOPLE)
@@ -170,7 +194,9 @@ class PublicPeople:
 
 
 def share_treated(release: Any) -> float | None:
-    """Share of public people that a rule treats, from theta and the domain alone; None without ranges."""
+    """Share of public people that a rule treats, from theta and the domain alone; None without
+    ranges.
+    """
     people = PublicPeople.of_release(release)
     if people is None:
         return None
@@ -216,7 +242,8 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
 def coefficients(listed: Sequence[Mapping[str, Any]]) -> Block:
     """Every coefficient as it was released, with 95 % of its noise, and in its own units."""
     noisy, own = (
-        any(row.get(name) is not None for row in listed) for name in ("noise_half_width", "own_units")
+        any(row.get(name) is not None for row in listed)
+        for name in ("noise_half_width", "own_units")
     )
     within = " ± 95 % of the noise" if noisy else ""
     rows = [
@@ -224,7 +251,9 @@ def coefficients(listed: Sequence[Mapping[str, Any]]) -> Block:
         + ((f"{_noisy(row['own_units'], row['own_noise'])} {row['per']}".strip(),) if own else ())
         for row in listed
     ]
-    return grid("parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows)
+    return grid(
+        "parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows
+    )
 
 
 def _noisy(value: float | None, noise: float | None) -> str:

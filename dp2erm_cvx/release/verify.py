@@ -1,4 +1,6 @@
-"""True if a release says what follows from its own declarations: what is public is computed again."""
+"""True if a release says what follows from its own declarations: what is public is computed
+again.
+"""
 
 from __future__ import annotations
 
@@ -81,11 +83,15 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
     """
     released, promise = released_numbers(release, plan), release.guarantee
     certifies, by_gap = UNKNOWN_SOLVER not in promise.assumptions, BY_GAP in promise.assumptions
-    certified = promise.standing is (Standing.FITTED_BEFORE if promise.fitted_before else Standing.PRIVATE)
+    certified = promise.standing is (
+        Standing.FITTED_BEFORE if promise.fitted_before else Standing.PRIVATE
+    )
     seeded = promise.standing is Standing.NOT_PRIVATE
     guarantee = guarantee_of(replace(plan, certifies=certifies, seeded=seeded), certified, by_gap)
     missing = [step.name for step in plan.steps if step.name not in released]
-    if missing and not isinstance(release, Release):  # which does not state the coefficient of its weights
+    if missing and not isinstance(
+        release, Release
+    ):  # which does not state the coefficient of its weights
         raise DeclarationError(f"steps: nothing is stated that {missing[0]} released")
     again: BaseRelease
     if isinstance(release, EffectRelease):
@@ -111,7 +117,8 @@ def at_level(release: EffectRelease, level: float, plan: Plan[Any] | None = None
     plan
         What was run, where it is at hand; else it is planned again from what the release declares.
 
-    Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is declared.
+    Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is
+    declared.
     """
     if plan is None:
         plan = plan_of(release)
@@ -120,13 +127,19 @@ def at_level(release: EffectRelease, level: float, plan: Plan[Any] | None = None
 
 
 def _effect_at(
-    release: EffectRelease, level: float, plan: Plan[Any], released: dict[str, Array], guarantee: Guarantee
+    release: EffectRelease,
+    level: float,
+    plan: Plan[Any],
+    released: dict[str, Array],
+    guarantee: Guarantee,
 ) -> EffectRelease:
     return make_effect(plan, released, release.columns, guarantee, level, release.target)
 
 
 def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[str]:
-    """Steps that a release says it took over from the question ``name``, whose ``owner`` has others."""
+    """Steps that a release says it took over from the question ``name``, whose ``owner`` has
+    others.
+    """
     known = {part.step: part.coefficient for part in getattr(owner, "nuisances", ())}
     for part in getattr(release, "nuisances", ()):
         entry = release.before.get(part.step)
@@ -135,25 +148,30 @@ def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[
         spent, again = release.step(part.step), owner.step(part.step)
         other = spent != again or part.coefficient != known.get(part.step)
         if part.step in owner.before or other or release.columns != owner.columns:
-            yield f"before.{part.step}: is not as {brief(name)} released it: it was not paid for there"
+            yield (
+                f"before.{part.step}: is not as {brief(name)} released it: it was not paid for "
+                "there"
+            )
 
 
 #: What arithmetic raises on numbers that no plan has.
 _NO_NUMBERS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-#: Relative difference of two numbers that are the same: searches for noise stop at rounding, where an optimum
-#: is flat to the root of it, so that another machine's are 1e-8 apart.
+#: Relative difference of two numbers that are the same: searches for noise stop at rounding, where
+#: an optimum is flat to the root of it, so that another machine's are 1e-8 apart.
 _SAME = 1e-6
-#: The same, and an absolute one, of shares that are predicted by solves and draws on synthetic records.
+#: The same, and an absolute one, of shares that are predicted by solves and draws on synthetic
+#: records.
 _PREDICTED, _NEAR = 0.02, 1e-4
 _PREDICTIONS = ("residual_bias", "residual_imbalance", "flipped_share")
 
 
 @dataclass(frozen=True)
 class Verification(Shown):
-    """Result of a verification: with nothing in ``refuted``, all follows from declared and released numbers.
+    """Result of a verification: with nothing in ``refuted``, all follows from declared and released
+    numbers.
 
-    Every line names the place in the file, what is stated there and what follows. That noise was drawn as
-    stated, fresh and by the certified program, no file can show.
+    Every line names the place in the file, what is stated there and what follows. That noise was
+    drawn as stated, fresh and by the certified program, no file can show.
     """
 
     refuted: tuple[str, ...]
@@ -170,8 +188,9 @@ class Verification(Shown):
         if self.holds:
             yield (
                 "Bounds, noise, guarantee, intervals and predictions were computed again from the "
-                "declarations and the released numbers in the file, and agree. Not checked: whether the "
-                "released numbers are those of a run, and the noise was drawn as stated."
+                "declarations and the released numbers in the file, and agree. Not checked: "
+                "whether the released numbers are those of a run, and the noise was drawn as "
+                "stated."
             )
 
 
@@ -185,11 +204,11 @@ def verify(
 ) -> Verification:
     """Plan again what a release declares, state it again with its numbers, and compare every entry.
 
-    Numbers may differ by a millionth, predicted shares by 2 %. ``domain`` is that which the reader expects,
-    ``study`` the digest of the study file that was registered, and ``text`` the JSON that was read: what it
-    states beside the fields is then compared too. Raises NotAtHandError where programs or functions of a
-    user's own are not known here, and DeclarationError where a file of another version of the package does
-    not follow by this one.
+    Numbers may differ by a millionth, predicted shares by 2 %. ``domain`` is that which the reader
+    expects, ``study`` the digest of the study file that was registered, and ``text`` the JSON that
+    was read: what it states beside the fields is then compared too. Raises NotAtHandError where
+    programs or functions of a user's own are not known here, and DeclarationError where a file of
+    another version of the package does not follow by this one.
     """
     refuted: list[str] = []
     if domain is not None:
@@ -211,8 +230,8 @@ def verify(
         refuted.append(f"nothing follows from such released numbers: {error}")
     if refuted and release.version != __version__:
         raise DeclarationError(
-            f"this release is of dp2erm-cvx {brief(release.version)}, and does not follow by version "
-            f"{__version__}: verify it with its own version; first difference: {refuted[0]}"
+            f"this release is of dp2erm-cvx {brief(release.version)}, and does not follow by "
+            f"version {__version__}: verify it with its own version; first difference: {refuted[0]}"
         )
     return Verification(tuple(refuted))
 
@@ -228,13 +247,17 @@ def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
         for name in ("standing", "assumptions"):
             followed["guarantee"][name] = fields["guarantee"][name]
     unlike = _unlike(fields, followed)
-    refuted = [f"{path}: {brief(fact)} stated, {brief(derived)} follows" for path, fact, derived in unlike]
+    refuted = [
+        f"{path}: {brief(fact)} stated, {brief(derived)} follows" for path, fact, derived in unlike
+    ]
     refuted += _impossible(plan, release)
     if text is not None and not refuted:
         known, entries = json.loads(json.dumps(release.worked_out())), json.loads(text)
         for name in release.derived:
             fact, derived = entries.get(name), known.get(name)
-            owed = fact is not None or release.version == __version__  # another version may not state it
+            owed = (
+                fact is not None or release.version == __version__
+            )  # another version may not state it
             # of one type as well, as to Python true is 1
             if owed and (fact != derived or any(_unlike(fact, derived))):
                 refuted.append(f"{name} does not follow from what was released")
@@ -242,14 +265,18 @@ def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
 
 
 def _other_ranges(plan: Plan[Any], release: RangesRelease) -> Iterator[str]:
-    """Faults of a table of ranges: other columns than are declared, or nothing chosen where it had to be."""
+    """Faults of a table of ranges: other columns than are declared, or nothing chosen where it had
+    to be.
+    """
     grids = plan.main.grids
     if len(release.ranges) != len(grids):
         yield f"ranges: {len(release.ranges)} stated for {len(grids)} columns"
         return
     for place, (one, grid) in enumerate(zip(release.ranges, grids, strict=True)):
         if (one.chosen is None) != (grid is None):
-            yield f"ranges.{place}.chosen: {one.chosen} stated, beside what is declared of the column"
+            yield (
+                f"ranges.{place}.chosen: {one.chosen} stated, beside what is declared of the column"
+            )
         elif grid is not None and one.chosen is not None and not np.all(np.isin(one.chosen, grid)):
             yield f"ranges.{place}.chosen: is off the public grid of candidates"
 
@@ -270,7 +297,9 @@ def _other_nuisances(plan: Plan[Any], release: EffectRelease | RuleRelease) -> I
 
 
 def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
-    """Faults because of which no result can be computed from what is stated: other steps, no level."""
+    """Faults because of which no result can be computed from what is stated: other steps, no
+    level.
+    """
     if isinstance(release, RangesRelease):
         yield from _other_ranges(plan, release)
     planned, listed = [step.name for step in plan.steps], [step.step for step in release.steps]
@@ -279,7 +308,9 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     if release.public.columns not in (None, release.columns):
         yield "columns: are not those of the domain, in their order"
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
-        yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
+        yield (
+            f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
+        )
     if isinstance(release, EffectRelease | RuleRelease):
         yield from _other_nuisances(plan, release)
     if isinstance(release, EffectRelease):
@@ -292,7 +323,8 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
 def _assumes_more(release: BaseRelease, again: BaseRelease) -> bool:
     """True if the guarantee assumes what follows and more, with a standing that says so.
 
-    Such is the release of the last step of a Pipeline: who verifies it cannot know the steps before.
+    Such is the release of the last step of a Pipeline: who verifies it cannot know the steps
+    before.
     """
     stated, follows = release.guarantee, again.guarantee
     standing = follows.standing
@@ -301,8 +333,12 @@ def _assumes_more(release: BaseRelease, again: BaseRelease) -> bool:
     return stated.standing is standing and set(follows.assumptions) < set(stated.assumptions)
 
 
-def _unlike(first: Any, again: Any, path: str = "", size: float = 0.0) -> Iterator[tuple[str, Any, Any]]:
-    """The leaves where two trees differ, by path; ``size`` is that of the interval that a number ends."""
+def _unlike(
+    first: Any, again: Any, path: str = "", size: float = 0.0
+) -> Iterator[tuple[str, Any, Any]]:
+    """The leaves where two trees differ, by path; ``size`` is that of the interval that a number
+    ends.
+    """
     if isinstance(first, dict) and isinstance(again, dict):
         ends = [abs(again[name]) for name in ("low", "high") if isinstance(again.get(name), float)]
         for name in dict.fromkeys((*first, *again)):
@@ -311,7 +347,11 @@ def _unlike(first: Any, again: Any, path: str = "", size: float = 0.0) -> Iterat
                 yield inner, first.get(name, "nothing"), again.get(name, "nothing")
                 continue
             yield from _unlike(first[name], again[name], inner, max(ends, default=0.0))
-    elif isinstance(first, list | tuple) and isinstance(again, list | tuple) and len(first) == len(again):
+    elif (
+        isinstance(first, list | tuple)
+        and isinstance(again, list | tuple)
+        and len(first) == len(again)
+    ):
         for place, (one, other) in enumerate(zip(first, again, strict=True)):
             yield from _unlike(one, other, f"{path}.{place}")
     elif not _same(first, again, path.rpartition(".")[2], size):
@@ -319,7 +359,9 @@ def _unlike(first: Any, again: Any, path: str = "", size: float = 0.0) -> Iterat
 
 
 def _same(first: object, again: object, name: str, size: float) -> bool:
-    numbers = [one for one in (first, again) if isinstance(one, int | float) and not isinstance(one, bool)]
+    numbers = [
+        one for one in (first, again) if isinstance(one, int | float) and not isinstance(one, bool)
+    ]
     if len(numbers) < 2 or not any(isinstance(one, float) for one in numbers):
         return type(first) is type(again) and first == again
     if name in _PREDICTIONS:
@@ -330,13 +372,20 @@ def _same(first: object, again: object, name: str, size: float) -> bool:
 def _agree(public: Domain, expected: Domain) -> bool:
     """True if both declare the same bounds, who is protected, how cells are read, and who counts.
 
-    Names of treatment and outcome, records that a question is restricted to or grouped by, and units are
-    compared where both declare them: a command may name them beside the file.
+    Names of treatment and outcome, records that a question is restricted to or grouped by, and
+    units are compared where both declare them: a command may name them beside the file.
     """
     own, other = (domain.codebook or Codebook() for domain in (public, expected))
     if own.treatment.column is None or other.treatment.column is None:
-        own, other = (replace(book, treatment=replace(book.treatment, column=None)) for book in (own, other))
-    beside: tuple[tuple[str, Any], ...] = (("outcome", None), ("where", {}), ("group", None), ("units", {}))
+        own, other = (
+            replace(book, treatment=replace(book.treatment, column=None)) for book in (own, other)
+        )
+    beside: tuple[tuple[str, Any], ...] = (
+        ("outcome", None),
+        ("where", {}),
+        ("group", None),
+        ("units", {}),
+    )
     for name, absent in beside:
         if absent in (getattr(own, name), getattr(other, name)):
             own, other = (replace(book, **{name: absent}) for book in (own, other))
@@ -346,7 +395,9 @@ def _agree(public: Domain, expected: Domain) -> bool:
 
 
 def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
-    """Released numbers that no run has: off the public grid of their noise, or out of their public set."""
+    """Released numbers that no run has: off the public grid of their noise, or out of their public
+    set.
+    """
     reach = max(release.public.covariate_bound, 1.0)
     if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * reach):
         yield "theta: is too large for finite effects"
@@ -382,7 +433,9 @@ def _inside(allowed: ConvexSet, numbers: Array) -> bool:
 
 
 def _grid(step: Step) -> float | None:
-    """The step of the public grid that a step releases on; None where it has floating-point noise."""
+    """The step of the public grid that a step releases on; None where it has floating-point
+    noise.
+    """
     if step.integers is not None:
         return step.integers.unit
     grid = None if step.precision is None else step.precision.grid

@@ -1,4 +1,5 @@
-"""All effects that were released for a study, side by side, with intervals that hold for all of them.
+"""All effects that were released for a study, side by side, with intervals that hold for all of
+them.
 
 A weighted mean by two stages is an effect without an interval: it has a row that says so.
 """
@@ -36,10 +37,10 @@ class Answer:
 
     Of more than two arms it is one contrast, which stands in the place of the group.
 
-    ``interval`` is for this effect by itself, ``joint`` for all answers at once (Bonferroni). ``records`` is
-    how many count, with the noise of their release; None where that was not released. ``cost`` is what its
-    release spent, and its standing. ``withdrawn`` is why its intervals are no confidence intervals; empty
-    where they are.
+    ``interval`` is for this effect by itself, ``joint`` for all answers at once (Bonferroni).
+    ``records`` is how many count, with the noise of their release; None where that was not
+    released. ``cost`` is what its release spent, and its standing. ``withdrawn`` is why its
+    intervals are no confidence intervals; empty where they are.
     """
 
     question: str
@@ -58,11 +59,22 @@ class Answer:
     @property
     def name(self) -> str:
         """The question, and the group if there is one."""
-        return self.question if self.group is None else f"{self.question}: {self.group or 'missing'}"
+        return (
+            self.question if self.group is None else f"{self.question}: {self.group or 'missing'}"
+        )
 
     def row(self) -> dict[str, Any]:
         """The answer as one row of a table, numbers unrounded."""
-        names = ("question", "group", "treatment", "outcome", "unit", "estimand", "records", "estimate")
+        names = (
+            "question",
+            "group",
+            "treatment",
+            "outcome",
+            "unit",
+            "estimand",
+            "records",
+            "estimate",
+        )
         ends: dict[str, Any] = {
             "level": self.interval.level,
             "low": self.interval.low,
@@ -76,18 +88,20 @@ class Answer:
 def answers(
     releases: Mapping[str, Any], plans: Mapping[str, Plan[Any]] = MappingProxyType({})
 ) -> list[Answer]:
-    """The effects among some releases, by the name of their question, in their order; rules have none.
+    """The effects among some releases, by the name of their question, in their order; rules have
+    none.
 
-    A two-stage release has an answer where one number is the effect of everybody; it has no interval. Every
-    interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That costs no epsilon:
-    all follows from the released numbers.
+    A two-stage release has an answer where one number is the effect of everybody; it has no
+    interval. Every interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That
+    costs no epsilon: all follows from the released numbers.
 
     Parameters
     ----------
     releases
         By the names of their questions.
     plans
-        The plans of releases, where they are at hand; others are planned again from what they declare.
+        The plans of releases, where they are at hand; others are planned again from what they
+        declare.
 
     Raises DeclarationError where nothing follows from a file.
     """
@@ -100,7 +114,9 @@ def answers(
             continue
         again = release
         if number > 1:
-            again = at_level(release, 1.0 - (1.0 - release.interval.level) / number, plans.get(name))
+            again = at_level(
+                release, 1.0 - (1.0 - release.interval.level) / number, plans.get(name)
+            )
         shared = name, *compared(release), unit_of(release), release.estimand
         for (group, own), (_, other) in zip(_parts(release), _parts(again), strict=True):
             records = getattr(own, "counted", release.counted)
@@ -117,14 +133,18 @@ def _without_interval(name: str, release: Release, value: float) -> Answer:
 
 
 def _parts(release: EffectRelease) -> list[tuple[str | None, Any]]:
-    """The effects of one release, by group: all records and every group, or every contrast of arms."""
+    """The effects of one release, by group: all records and every group, or every contrast of
+    arms.
+    """
     if release.arms is not None:
         return [(f"{one.level} less {one.against}", one) for one in release.arms.contrasts]
     return [(None, release), *((one.group, one) for one in release.groups)]
 
 
 def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
-    """The answers as a table for a screen, what each is about, and what their intervals hold for."""
+    """The answers as a table for a screen, what each is about, and what their intervals hold
+    for.
+    """
     yield heading("All answers")
     (name, _, *headers), rows = _cells(listed)
     yield grid(name, *headers, rows=[[row[0], *row[2:]] for row in rows])
@@ -134,16 +154,22 @@ def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
     yield from (f"{', '.join(names)}: effect of {effect}" for effect, names in about.items())
     reasons = {(one.question, one.withdrawn): None for one in listed if one.withdrawn}
     yield from (f"{name} has no confidence interval: {reason}." for name, reason in reasons)
-    yield f"CI: for this answer by itself. All together: for all {len(listed)} answers at once (Bonferroni)."
+    yield (
+        f"CI: for this answer by itself. All together: for all {len(listed)} answers at once "
+        "(Bonferroni)."
+    )
 
 
 def answers_as(listed: Sequence[Answer], ending: str) -> str:
-    """The answers as CSV with unrounded numbers (``.csv``), as Markdown (``.md``) or LaTeX (``.tex``).
+    """The answers as CSV with unrounded numbers (``.csv``), as Markdown (``.md``) or LaTeX
+    (``.tex``).
 
     Raises DeclarationError for another ending, and where tabulate is not installed.
     """
     if ending not in FORMATS:
-        raise DeclarationError(f"{ending or 'no ending'}: tables of answers are {', '.join(FORMATS)}")
+        raise DeclarationError(
+            f"{ending or 'no ending'}: tables of answers are {', '.join(FORMATS)}"
+        )
     if ending == ".csv":
         text = io.StringIO()
         writer = csv.DictWriter(text, list(listed[0].row()), lineterminator="\n")
@@ -177,4 +203,11 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
         if one.withdrawn:
             ends = ["none", "none"]
         rows.append([one.name, text, records, estimate, *ends])
-    return ["question", "effect of", "counted, about", "estimate", f"{level} CI", "all together"], rows
+    return [
+        "question",
+        "effect of",
+        "counted, about",
+        "estimate",
+        f"{level} CI",
+        "all together",
+    ], rows

@@ -1,4 +1,6 @@
-"""Sentences on what a reader has to know beside the numbers, by their codes; and how far a result holds."""
+"""Sentences on what a reader has to know beside the numbers, by their codes; and how far a result
+holds.
+"""
 
 from __future__ import annotations
 
@@ -47,23 +49,35 @@ def _incomplete(release: Any) -> str:
 
 def _counted(unit: Any) -> str:
     """Sentence on what is estimated where a person counts at most as so many records."""
-    once = "Every person counts once, by the mean over the records that count: the estimate is of the mean"
+    once = (
+        "Every person counts once, by the mean over the records that count: the estimate is of the "
+        "mean"
+    )
     if unit["count"] == 1:
         return f"{once} over persons of their mean effects."
-    together = f"Every record counts alike, but those of a person together at most as {unit['count']}"
+    together = (
+        f"Every record counts alike, but those of a person together at most as {unit['count']}"
+    )
     return f"{together}: the estimate is of the mean effect over records so counted."
 
 
 def _left(release: Any) -> str:
     """What the weights of a scheme are predicted to leave of a difference between the arms."""
-    return f"are predicted to leave at most {release.weighting.left:.0%} of a difference between the arms."
+    return (
+        f"are predicted to leave at most {release.weighting.left:.0%} of a difference between the "
+        "arms."
+    )
 
 
 def _slopes(release: Any) -> str:
-    """Sentence on what slopes ask of covariates: in common where effects vary, of one arm with few."""
+    """Sentence on what slopes ask of covariates: in common where effects vary, of one arm with
+    few.
+    """
     own = release.settings["rows"] == "arms" and not release.risks and release.arms is None
     if release.settings["rows"] == "common":
-        return f"on covariates that vary alike in {'both' if release.arms is None else 'all'} arms, "
+        return (
+            f"on covariates that vary alike in {'both' if release.arms is None else 'all'} arms, "
+        )
     return "on values of covariates that are rare in neither arm, " * own
 
 
@@ -72,8 +86,8 @@ def weak(epsilon: float) -> str:
     if epsilon <= WEAK:
         return ""
     return (
-        f"The guarantee is weak: epsilon = {digits_of(epsilon, READ_DIGITS)}, above {WEAK:g}, hardly limits "
-        "what is learned of a record."
+        f"The guarantee is weak: epsilon = {digits_of(epsilon, READ_DIGITS)}, above {WEAK:g}, "
+        "hardly limits what is learned of a record."
     )
 
 
@@ -82,7 +96,9 @@ _SYMMETRIC = ", up to residuals that are about as long on either side"
 
 
 def _less(release: Any) -> str:
-    """Advice on what leaves less of the confounding than a regression alone; none for the value of a rule."""
+    """Advice on what leaves less of the confounding than a regression alone; none for the value of
+    a rule.
+    """
     if release.goal == "rule":
         return ""
     of = f" A {'multinomial' if release.arms else 'logistic'} propensity (settings)"
@@ -94,8 +110,8 @@ def _linear(release: Any) -> str:
     events = release.risks or release.domain.get("binary_outcome")
     if release.estimand == "att":
         return (
-            f"outcomes of the untreated that are {'nearly ' if events else ''}linear in the covariates"
-            f"{'' if events else _SYMMETRIC}"
+            f"outcomes of the untreated that are {'nearly ' if events else ''}linear in the "
+            f"covariates{'' if events else _SYMMETRIC}"
         )
     if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
         return "log odds of treatment that are linear in the covariates, or outcomes that are"
@@ -105,7 +121,9 @@ def _linear(release: Any) -> str:
 
 
 #: How clips of residuals are made wide.
-_CUTS_LESS = "a residual_bound of up to two outcome bounds, with a larger score_bound (settings), cuts less"
+_CUTS_LESS = (
+    "a residual_bound of up to two outcome bounds, with a larger score_bound (settings), cuts less"
+)
 
 
 def _skewed(release: Any) -> str:
@@ -127,7 +145,9 @@ def _assumed(release: Any) -> str:
             who, numbers = "the arms were assigned with the public probabilities", list(known)
         text = f"{who} {', '.join(f'{one:g}' for one in numbers)}, whatever the covariates."
         return f"{text} The outcome regression may be wrong.{_skewed(release)}"
-    regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
+    regression = "the outcome regression" + (
+        " of the untreated" if release.estimand == "att" else ""
+    )
     right = f"{regression} or the propensity is right"
     if known == "constant":
         right = f"{regression} is right, or treatment does not depend on the covariates"
@@ -151,22 +171,24 @@ def _cap(release: Any) -> str:
     if release.estimand == "att":
         own = "2 over the share of the untreated"
     return (
-        f"({float(release.settings['cap']):g}, or {own} where that is more; {100 * CAPPED:g} % is the limit)"
+        f"({float(release.settings['cap']):g}, or {own} where that is more; {100 * CAPPED:g} % is "
+        "the limit)"
     )
 
 
 def _overlap(release: Any) -> str:
     return (
-        f"Overlap may be poor: {_beyond(release)} {_cap(release)}. Errors of the outcome regression count in "
-        "full there. A cap larger than both widens the interval by what they add, where log odds are linear."
+        f"Overlap may be poor: {_beyond(release)} {_cap(release)}. Errors of the outcome "
+        "regression count in full there. A cap larger than both widens the interval by what they "
+        "add, where log odds are linear."
     )
 
 
 def _no_overlap(release: Any) -> str:
     return (
-        f"The arms hardly overlap: {_beyond(release)} {_cap(release)}. The effect is what the outcome "
-        f"regression of one arm says of the other one there. From {100 * APART:g} % on its interval is no "
-        "confidence interval."
+        f"The arms hardly overlap: {_beyond(release)} {_cap(release)}. The effect is what the "
+        f"outcome regression of one arm says of the other one there. From {100 * APART:g} % on its "
+        "interval is no confidence interval."
     )
 
 
@@ -175,18 +197,19 @@ def _arms_apart(release: Any) -> str:
     return (
         "The arms hardly overlap: the released means of the covariates lie about "
         f"{release.distance.estimate:.2g} standard deviations apart, at least "
-        f"{release.distance.least:.2g}. The covariates nearly decide the "
-        "treatment, and no interval is stated. Leave out a column that the treatment decides. Else the "
-        "weights of a scheme (weights) may answer in a new release: dp2erm design compares them."
+        f"{release.distance.least:.2g}. The covariates nearly decide the treatment, and no "
+        "interval is stated. Leave out a column that the treatment decides. Else the weights of a "
+        "scheme (weights) may answer in a new release: dp2erm design compares them."
     )
 
 
 def _widened(release: Any) -> str:
     """Sentence on arms that lie farther apart than is declared."""
     return (
-        f"The released means of the covariates lie at least {release.distance.least:.2g} standard deviations "
-        f"apart, more than the {float(release.settings['confounding']):g} that are declared (confounding): "
-        f"the interval allows for the {release.distance.estimate:.2g} that were released."
+        f"The released means of the covariates lie at least {release.distance.least:.2g} standard "
+        f"deviations apart, more than the {float(release.settings['confounding']):g} that are "
+        f"declared (confounding): the interval allows for the {release.distance.estimate:.2g} that "
+        "were released."
     )
 
 
@@ -200,9 +223,12 @@ def _events_apart(release: Any) -> str:
 def _events_found(release: Any) -> str:
     """Why the interval of an event is none, in a clause."""
     if farther_apart(release):
-        return f"arms of an event lie at least {release.distance.least:.2g} standard deviations apart"
+        return (
+            f"arms of an event lie at least {release.distance.least:.2g} standard deviations apart"
+        )
     return (
-        f"arms of an event are declared to lie {release.settings['confounding']:g} standard deviations apart"
+        f"arms of an event are declared to lie {release.settings['confounding']:g} standard "
+        "deviations apart"
     )
 
 
@@ -215,8 +241,8 @@ def _scale(release: Any) -> str:
         which = "scale of the outcome that was released first"
         remedy = "declared residual_scale"
     return (
-        f"The {which} is too small: the released sums show that most residuals reach "
-        f"±{bound:.3g} {unit}, where they are clipped. The estimate may be far off. A new release needs a "
+        f"The {which} is too small: the released sums show that most residuals reach ±{bound:.3g} "
+        f"{unit}, where they are clipped. The estimate may be far off. A new release needs a "
         f"{remedy}."
     )
 
@@ -224,17 +250,21 @@ def _scale(release: Any) -> str:
 def _narrow(release: Any) -> str:
     names = named_few(narrow_numbers(release))
     return (
-        f"The range may be far too wide for {names}: what that confounds may stay in the {release.goal}. A "
-        "narrower range removes more of it, as does the logarithm of a skewed column."
+        f"The range may be far too wide for {names}: what that confounds may stay in the "
+        f"{release.goal}. A narrower range removes more of it, as does the logarithm of a skewed "
+        "column."
     )
 
 
 def _rare(release: Any) -> str:
     book = release.public.codebook or Codebook()
-    named = [" ".join(str(one or "missing") for one in book.origin(name)) for name in rare_levels(release)]
+    named = [
+        " ".join(str(one or "missing") for one in book.origin(name))
+        for name in rare_levels(release)
+    ]
     return (
-        f"Almost no record, or almost every one, may have {named_few(named, 'or')}: what that confounds may "
-        f"stay in the {release.goal}."
+        f"Almost no record, or almost every one, may have {named_few(named, 'or')}: what that "
+        f"confounds may stay in the {release.goal}."
     )
 
 
@@ -250,30 +280,35 @@ def _sign(release: Any) -> str:
         return "treatment was assigned with the public probability that is declared."
     if regressed:
         return (
-            "the released regression of the outcome on covariates, without regard to treatment, is right. "
-            "Even then a linear rule is drawn to where either treatment is likely."
+            "the released regression of the outcome on covariates, without regard to treatment, is "
+            "right. Even then a linear rule is drawn to where either treatment is likely."
         )
     return (
-        "half of the records are treated whatever their covariates, or the outcome varies about its "
-        "public midpoint by the effect alone."
+        "half of the records are treated whatever their covariates, or the outcome varies about "
+        "its public midpoint by the effect alone."
     )
 
 
 def _gains(release: Any) -> str:
     event, bounds = release.domain.get("binary_outcome"), release.settings
-    text = " Residuals are clipped: they are to be about as long on either side." * cuts_residuals(release)
+    text = " Residuals are clipped: they are to be about as long on either side." * cuts_residuals(
+        release
+    )
     if not known_propensity(release):
         return (
-            f"The intervals are for the mean gain of all {units_of(release)}. They count sampling, noise, "
-            "and what noise and shrinkage leave of the confounding: where "
-            f"{'probabilities are nearly' if event else 'outcomes are'} linear in the covariates in either "
-            "arm, these vary alike in both, and the arms on a side lie at most one standard deviation apart."
-            f"{text}"
+            f"The intervals are for the mean gain of all {units_of(release)}. They count sampling, "
+            "noise, and what noise and shrinkage leave of the confounding: where "
+            f"{'probabilities are nearly' if event else 'outcomes are'} linear in the covariates "
+            "in either arm, these vary alike in both, and the arms on a side lie at most one "
+            f"standard deviation apart.{text}"
         )
-    few = release.n_samples * release.guarantee.epsilon * bounds["value_share"] < 3000.0 and not event
+    few = (
+        release.n_samples * release.guarantee.epsilon * bounds["value_share"] < 3000.0 and not event
+    )
     return (  # clips cut much of so few (measured)
-        f"The intervals are for the mean gain of all {units_of(release)} at the public probability of "
-        f"treatment, and count sampling and noise{', but not what bounds cut of so few records' * few}.{text}"
+        f"The intervals are for the mean gain of all {units_of(release)} at the public probability "
+        "of treatment, and count sampling and "
+        f"noise{', but not what bounds cut of so few records' * few}.{text}"
     )
 
 
@@ -282,20 +317,26 @@ def _dominates(release: Any) -> str:
     if release.goal == "rule":
         return "The noise dominates: this release says little about the data."
     return (
-        f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta may take "
-        f"({release.moved.bound:.3g}); this release says little about the data."
+        f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta may "
+        f"take ({release.moved.bound:.3g}); this release says little about the data."
     )
 
 
 def _clipped_tail(release: Any) -> str:
     """Sentence on what is cut off residuals that are longer on one side."""
-    text = "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is missing in "
+    text = (
+        "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is "
+        "missing in "
+    )
     if release.goal != "rule":
         return f"{text}the effect and not counted. {_CUTS_LESS.capitalize()}."
     text += "what the rule gains and not counted."
     if not known_propensity(release):
         return text
-    return f"{text} A residual_bound of two outcome bounds and a score_bound of four (settings) cut nothing."
+    return (
+        f"{text} A residual_bound of two outcome bounds and a score_bound of four (settings) cut "
+        "nothing."
+    )
 
 
 def _not_covered(release: Any) -> str:
@@ -303,8 +344,8 @@ def _not_covered(release: Any) -> str:
     silent = "gaps that the outcome decides, " if gaps(release) else ""
     wrong = "effects that are not linear" if release.goal == "rule" else "models that are wrong"
     return (
-        f"Not covered: unmeasured confounding, {silent}{wrong}, and what clipping removes. Every other "
-        "release from these data adds to epsilon."
+        f"Not covered: unmeasured confounding, {silent}{wrong}, and what clipping removes. Every "
+        "other release from these data adds to epsilon."
     )
 
 
@@ -341,12 +382,13 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         "propensity released here. In large samples that holds whatever those are."
     ),
     "score-is-effect": lambda r: f"That this is the effect is an assumption: {_assumed(r)}",
-    "trial": lambda r: f"The interval is for the effect. {_assumed(r)[:1].upper()}{_assumed(r)[1:]}",
+    "trial": lambda r: (
+        f"The interval is for the effect. {_assumed(r)[:1].upper()}{_assumed(r)[1:]}"
+    ),
     "effect": lambda r: (
-        f"The interval is for the effect{ESTIMANDS[r.estimand][2]}. It allows for "
-        "sampling, for privacy noise, and for a bias of up to "
-        f"{digits_of(r.interval.bias or 0.0, 2)}: what noise and shrinkage of the released "
-        "regressions may leave of the confounding."
+        f"The interval is for the effect{ESTIMANDS[r.estimand][2]}. It allows for sampling, for "
+        f"privacy noise, and for a bias of up to {digits_of(r.interval.bias or 0.0, 2)}: what "
+        "noise and shrinkage of the released regressions may leave of the confounding."
     ),
     "weights-population": (
         "That population follows the propensity that was released here, with its noise: "
@@ -371,7 +413,8 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         "middle of their ranges."
     ),
     "spreads": (
-        "Standard deviations of covariates are taken to be a sixth of their ranges, within 1.5 times."
+        "Standard deviations of covariates are taken to be a sixth of their ranges, within 1.5 "
+        "times."
     ),
     "alike": (
         "Covariates are taken to spread over alike parts of their ranges: what one confounds "
@@ -395,14 +438,16 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         f"same time ({len(r.arms.contrasts)} contrasts, Bonferroni)."
     ),
     "arms-means": ("Mean outcomes of all arms are taken to lie within half of the outcome bound."),
-    "arms-events": ("Regressions of an event are lines of which a fifth of the confounding is allowed for."),
+    "arms-events": (
+        "Regressions of an event are lines of which a fifth of the confounding is allowed for."
+    ),
     "larger": lambda r: (
         "A larger outcome counts as better: where a smaller one is, treat whom the rule leaves "
         f"out{'; the two gains then change places' if getattr(r, 'gains', ()) else ''}."
     ),
     "gains": lambda r: (
-        f"{_gains(r)} Fitted to the same records, the rule looks better than it is: half of what that may "
-        "add is taken off the estimates, and the intervals allow for the other half."
+        f"{_gains(r)} Fitted to the same records, the rule looks better than it is: half of what "
+        "that may add is taken off the estimates, and the intervals allow for the other half."
     ),
     "sign": lambda r: f"That the rule has the sign of the effect is an assumption: {_sign(r)}",
     "remaining-bias": lambda r: remains(r.residual_bias, "confounding"),
@@ -416,7 +461,8 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     ),
     "remaining-imbalance": lambda r: remains(r.residual_imbalance, "difference between the arms"),
     "private-weights": (
-        "The noise of the private propensity comes on top: its effect on theta depends on the records."
+        "The noise of the private propensity comes on top: its effect on theta depends on the "
+        "records."
     ),
     "group-confounds": lambda r: (
         f"Not covered: what {r.by} itself confounds, as the regression does not adjust for it."
@@ -426,7 +472,8 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         "declare one (binary_outcome)."
     ),
     "released-ranges": (
-        "Not covered: what records beyond the released ranges, to which they are clipped, change or confound."
+        "Not covered: what records beyond the released ranges, to which they are clipped, change "
+        "or confound."
     ),
     "missing": lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing.",
     "not-covered": _not_covered,
@@ -435,27 +482,34 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
 
 #: Why an effect by the weights of two stages has no interval.
 NO_SAMPLING = "sampling is not counted"
-#: Why an interval is no confidence interval, by the codes of caveats that say so: clauses of headlines.
+#: Why an interval is no confidence interval, by the codes of caveats that say so: clauses of
+#: headlines.
 WITHDRAWN: dict[str, Callable[[Any], str]] = {
     "confounded": lambda r: "the correction of confounding hardly works",
     "arms-apart": lambda r: (
-        f"the arms hardly overlap: their covariates lie at least {r.distance.least:.2g} standard deviations "
-        "apart"
+        f"the arms hardly overlap: their covariates lie at least {r.distance.least:.2g} standard "
+        "deviations apart"
     ),
     "scale": lambda r: (
-        f"most residuals lie beyond the {'released' if has_step(r, 'scale') else 'declared'} scale of "
-        f"{float(r.settings['residual_scale']):.3g} {unit_of(r)}"
+        f"most residuals lie beyond the {'released' if has_step(r, 'scale') else 'declared'} scale "
+        f"of {float(r.settings['residual_scale']):.3g} {unit_of(r)}"
     ),
     "no-overlap": _beyond,
     "events-far-apart": _events_found,
-    "narrow": lambda r: f"the declared range may be far too wide for {named_few(narrow_numbers(r))}",
-    "skewed-residuals": lambda r: f"outcomes are skewed, and a bias of up to {r.skewed:.2g} is not counted",
+    "narrow": lambda r: (
+        f"the declared range may be far too wide for {named_few(narrow_numbers(r))}"
+    ),
+    "skewed-residuals": lambda r: (
+        f"outcomes are skewed, and a bias of up to {r.skewed:.2g} is not counted"
+    ),
     "score": lambda r: "the interval is for the mean of the estimate at the released regressions",
 }
 
 
 def withdrawn(release: Any) -> str:
-    """Why the interval of a release is no confidence interval, in a clause; empty where it is one."""
+    """Why the interval of a release is no confidence interval, in a clause; empty where it is
+    one.
+    """
     for caveat in caveats_of(release):
         if not caveat.confident:
             return WITHDRAWN[caveat.code](release).rstrip()
@@ -484,13 +538,15 @@ def _distances(release: EffectRelease) -> str:
     """How far the arms are taken to lie apart, or that it was released."""
     settings = release.settings
     collinear = (
-        f"have less than {settings['collinearity']:.3g} times the variance of independent ones (collinearity)"
+        f"have less than {settings['collinearity']:.3g} times the variance of independent ones "
+        "(collinearity)"
     )
     if release.arms is not None and has_step(release, "mean"):
         return (
-            "How far every arm lies from all others was released, for covariates that are taken to be "
-            f"independent; a guess of {settings['confounding']:g} standard deviations (confounding) counts "
-            f"where noise hides it. No combination of covariates is taken to {collinear}."
+            "How far every arm lies from all others was released, for covariates that are taken "
+            f"to be independent; a guess of {settings['confounding']:g} standard deviations "
+            "(confounding) counts where noise hides it. No combination of covariates is taken to "
+            f"{collinear}."
         )
     sentence = (
         f"No combination of covariates is taken to lie more than {farthest(release):.3g} standard "
@@ -498,8 +554,8 @@ def _distances(release: EffectRelease) -> str:
     )
     if release.distance is None:
         return (
-            f"{sentence} No release shows how far apart they lie: only a look at the data (dp2erm check) "
-            "finds arms that hardly overlap."
+            f"{sentence} No release shows how far apart they lie: only a look at the data (dp2erm "
+            "check) finds arms that hardly overlap."
         )
     return f"{sentence} By the released means they lie at least {release.distance.least:.2g} apart."
 
@@ -516,16 +572,17 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
     if release.weighting is None and (tipping := tipping_point(release)) is not None:
         apart = f"{tipping:.3g}" if tipping < _FAR else f"more than {_FAR:g}"
         yield (
-            f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "
-            f"(confounding; {float(release.settings['confounding']):g} is declared or the default)."
+            f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations "
+            f"apart (confounding; {float(release.settings['confounding']):g} is declared or the "
+            "default)."
         )
 
 
 def tipping_point(release: EffectRelease) -> float | None:
     """The ``confounding`` D at which the interval reaches 0: ``b = |T| - q`` solved for D.
 
-    T is the estimate, b the allowed bias, in proportion to D, and q what is left of the half width without
-    it. None where no bias is allowed for, and where the interval holds 0 already.
+    T is the estimate, b the allowed bias, in proportion to D, and q what is left of the half width
+    without it. None where no bias is allowed for, and where the interval holds 0 already.
     """
     interval = release.interval
     low, high, bias = interval.low, interval.high, interval.bias
@@ -539,11 +596,17 @@ def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
     """E-values of the risk ratio; of a difference of means where a standard deviation is known."""
     ratio = next((one for one in release.ratios if one.name == "risk ratio"), None)
     if ratio is not None and ratio.interval.low is not None and ratio.interval.high is not None:
-        estimate, low, high, of = ratio.estimate, ratio.interval.low, ratio.interval.high, "risk ratio"
+        estimate, low, high, of = (
+            ratio.estimate,
+            ratio.interval.low,
+            ratio.interval.high,
+            "risk ratio",
+        )
     else:
         scale = float(release.settings["residual_scale"])
         low, high = (
-            math.nan if end is None else end for end in (release.interval.low, release.interval.high)
+            math.nan if end is None else end
+            for end in (release.interval.low, release.interval.high)
         )
         released = has_step(release, "scale")
         guessed = release.declared["residual_scale"] is None and not released
@@ -555,8 +618,9 @@ def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
         of = f"effect in standard deviations of {whose}, as an approximate risk ratio"
     limit = e_value(low, max(high, 1e-300))
     yield (
-        f"E-value of the {of}: {e_value(estimate):.3g}, of the nearer limit {limit:.3g}. A confounder that "
-        "was not measured needs risk ratios of that size with treatment and outcome both to explain it away."
+        f"E-value of the {of}: {e_value(estimate):.3g}, of the nearer limit {limit:.3g}. A "
+        "confounder that was not measured needs risk ratios of that size with treatment and "
+        "outcome both to explain it away."
     )
 
 
@@ -564,7 +628,9 @@ def _number_needed(release: EffectRelease) -> str:
     """How many have to be treated for one event more or less, with its interval."""
     ends = release.interval.needed_to_treat
     if ends is None:
-        return "Number needed to treat: no finite one, as the interval of the risk difference holds 0."
+        return (
+            "Number needed to treat: no finite one, as the interval of the risk difference holds 0."
+        )
     more = "more" if release.estimate > 0.0 else "less"
     low, high = ends
     return (

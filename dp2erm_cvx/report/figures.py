@@ -1,7 +1,7 @@
 """Figures of balance, bounds, audits and effects, their common look, and figures as files.
 
-matplotlib is imported when one is drawn, never before. Figures of balance are not private: they are for the
-data holder only.
+matplotlib is imported when one is drawn, never before. Figures of balance are not private: they are
+for the data holder only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ BLUE, ORANGE = "#1f5fa8", "#b35900"
 #: Colors that stay apart for color-blind readers, black first.
 COLORS = ("#222222", BLUE, "#6aa3d8", ORANGE, "#d9a066", "#3a7d44", "#7a4fa3")
 _GRID = "#ededed"
-#: Inches: figures fill the text column of the pages at their own size, so that their letters stay readable.
+#: Inches: figures fill the text column of the pages at their own size, so that their letters stay
+#: readable.
 WIDTH = 7.7
 _MISSING = "figures need matplotlib: pip install 'dp2erm-cvx[plots]'"
 #: What to leave out so that the same figure is the same file.
@@ -108,18 +109,26 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 
 def bound_plot(panels: Sequence[tuple[str, str, BoundCurves]], path: str | Path) -> Figure:
-    """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg or .pdf.
+    """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg
+    or .pdf.
 
-    A panel is its title, what its curves are over, and the curves, a color each. Raises DeclarationError
-    where matplotlib is missing or the file cannot be written.
+    A panel is its title, what its curves are over, and the curves, a color each. Raises
+    DeclarationError where matplotlib is missing or the file cannot be written.
     """
     figure = new_figure(1.0 + 5.6 * len(panels), 4.4)
     for ax, (title, x_label, curves) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
     ):
         for k, (family, curve) in enumerate(curves.items()):
-            ax.plot(*curve, color=_FAMILIES[k % len(_FAMILIES)], label=family, **_STYLES.get(family, {}))
-        ax.set(xscale="log", yscale="log", xlabel=x_label, ylabel="bound V on the movement of the weights")
+            ax.plot(
+                *curve, color=_FAMILIES[k % len(_FAMILIES)], label=family, **_STYLES.get(family, {})
+            )
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel=x_label,
+            ylabel="bound V on the movement of the weights",
+        )
         ax.set_title(title, loc="left", fontsize="medium")
         plain(ax)
         ax.legend(frameon=False, fontsize="small")
@@ -132,8 +141,8 @@ def frontier_plot(
 ) -> Figure:
     """V against the part of the distance of the arms that is left, a color for every scheme.
 
-    Points are all settings that were tried; a line joins those of a scheme of which no other one of it has
-    both less V and less left.
+    Points are all settings that were tried; a line joins those of a scheme of which no other one of
+    it has both less V and less left.
 
     Parameters
     ----------
@@ -209,8 +218,16 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
         color = ORANGE if verdict.violated else BLUE
         ax.barh(place, low, left=0, height=0.62, color=color, alpha=0.85)
         ax.plot([low, high], [place, place], color=COLORS[0], linewidth=2.5, solid_capstyle="butt")
-        text = f"{low:.1%}" if low < 10 else f"{low:,.0f} times" if low < _FARTHEST else "beyond any multiple"
-        ax.annotate(text, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        text = (
+            f"{low:.1%}"
+            if low < 10
+            else f"{low:,.0f} times"
+            if low < _FARTHEST
+            else "beyond any multiple"
+        )
+        ax.annotate(
+            text, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+        )
     names = [f"{verdict.claim.name}: {verdict.claim.quantity}" for verdict in reversed(verdicts)]
     ax.set_yticks(range(len(names)), [shorten(name, 44) for name in names], parse_math=False)
     ax.axvline(1.0, color=COLORS[0], linewidth=1.2)
@@ -239,19 +256,20 @@ def _share(movement: float, verdict: Verdict) -> float:
 def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     """The effects of one release, by groups or not, or of several: a panel for every outcome.
 
-    Of what was released alone, hence as public as the releases. Thick lines are the intervals of the effects
-    by themselves, thin ones hold for all of them together; where one is unbounded, or there is none, words
-    say so. What is not
-    private is titled so.
+    Of what was released alone, hence as public as the releases. Thick lines are the intervals of
+    the effects by themselves, thin ones hold for all of them together; where one is unbounded, or
+    there is none, words say so. What is not private is titled so.
 
     Parameters
     ----------
     releases
-        An :class:`~dp2erm_cvx.release.effect.EffectRelease`, or several by the names of their questions.
+        An :class:`~dp2erm_cvx.release.effect.EffectRelease`, or several by the names of their
+        questions.
     path
         Where to save the figure: .png, .svg or .pdf.
 
-    Raises DeclarationError where there is no effect, matplotlib is missing, or the file cannot be written.
+    Raises DeclarationError where there is no effect, matplotlib is missing, or the file cannot be
+    written.
     """
     if not isinstance(releases, Mapping):
         releases = {getattr(releases, "by", None) or "all records": releases}
@@ -285,15 +303,21 @@ def _draw(ax: Axes, rows: list[Answer]) -> None:
         color = "0.2" if row.group is None else BLUE
         if row.interval.low is None or row.interval.high is None:
             missing = "no interval" if row.withdrawn else "unbounded"
-            ax.text(0.5, place, missing, transform=ax.get_yaxis_transform(), ha="center", va="center")
+            ax.text(
+                0.5, place, missing, transform=ax.get_yaxis_transform(), ha="center", va="center"
+            )
             continue
         for interval, width in ((row.joint, 1.0), (row.interval, 3.0)):
             if interval.low is not None and interval.high is not None:
                 ax.hlines(place, interval.low, interval.high, color=color, linewidth=width)
-        ax.plot([row.estimate], [place], "D" if row.group is None else "o", color=color, markersize=5)
+        ax.plot(
+            [row.estimate], [place], "D" if row.group is None else "o", color=color, markersize=5
+        )
     ax.axvline(0.0, color="0.4", linewidth=1, linestyle=":")
     counts = ["" if row.records is None else f" ({max(row.records, 0.0):,.0f})" for row in rows]
-    ax.set_yticks(range(len(rows)), [row.name + count for row, count in zip(rows, counts, strict=True)])
+    ax.set_yticks(
+        range(len(rows)), [row.name + count for row, count in zip(rows, counts, strict=True)]
+    )
     ax.set_ylim(len(rows) - 0.5, -0.5)
 
 
@@ -301,7 +325,11 @@ _BINS = 30
 
 
 def love_plot(
-    table: BalanceTable, path: str | Path | None = None, *, ax: Axes | None = None, threshold: float = 0.1
+    table: BalanceTable,
+    path: str | Path | None = None,
+    *,
+    ax: Axes | None = None,
+    threshold: float = 0.1,
 ) -> Axes:
     """Absolute standardized mean differences before and after weighting, one line per covariate.
 
@@ -310,8 +338,8 @@ def love_plot(
     Parameters
     ----------
     table
-        From :func:`~dp2erm_cvx.diagnostics.balance_table`. Undefined entries are left out; a covariate
-        without any says so.
+        From :func:`~dp2erm_cvx.diagnostics.balance_table`. Undefined entries are left out; a
+        covariate without any says so.
     path
         Where to save the figure: .png, .svg or .pdf.
     ax
@@ -330,7 +358,10 @@ def love_plot(
     ax.hlines(places, before[order], after[order], color="0.8", linewidth=1.5, zorder=1)
     label = "as adjusted" if PREDICTED in table.columns else "after weighting"
     looks: list[tuple[Any, dict[str, Any]]] = [
-        (before, {"facecolors": "white", "edgecolors": ORANGE, "linewidths": 1.6, "label": "before"}),
+        (
+            before,
+            {"facecolors": "white", "edgecolors": ORANGE, "linewidths": 1.6, "label": "before"},
+        ),
         (after, {"color": BLUE, "label": label}),
     ]
     for zorder, (values, look) in enumerate(looks, 2):
@@ -374,7 +405,9 @@ def overlap_plot(
     members = arm_masks(a)
     score = numbers_where(propensity, "propensity", lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
     if score.ndim != 1 or score.shape != members[0].shape:
-        raise DataError(f"propensity and a have shapes {score.shape} and {members[0].shape}: must be (n,)")
+        raise DataError(
+            f"propensity and a have shapes {score.shape} and {members[0].shape}: must be (n,)"
+        )
     low, high = limits
     edges = np.linspace(0.0, 1.0, _BINS + 1)
     ax = new_figure(6.4, 4.4).add_subplot()
@@ -397,7 +430,9 @@ def overlap_plot(
     ax.yaxis.set_major_formatter(lambda height, _: f"{100.0 * abs(height):.3g}%")
     ax.set_xlabel("propensity: estimated probability of treatment")
     ax.set_ylabel("share of the arm")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False, fontsize="small")
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False, fontsize="small"
+    )
     return _finished(ax, "Overlap of propensities (not private)", path)
 
 

@@ -46,7 +46,9 @@ def check_installed(packages: tuple[str, ...] = PACKAGES) -> None:
     """Raise DeclarationError unless the ``packages`` of a page are installed."""
     if gone := missing(packages):
         instead = ", or write JSON only (dp2erm audit --no-page)" if packages == PACKAGES else ""
-        raise DeclarationError(f"this needs {' and '.join(gone)}: pip install 'dp2erm-cvx[reports]'{instead}")
+        raise DeclarationError(
+            f"this needs {' and '.join(gone)}: pip install 'dp2erm-cvx[reports]'{instead}"
+        )
 
 
 def number(value: float) -> str:
@@ -77,13 +79,17 @@ def rendered(template: str, **facts: Any) -> str:
 
 
 def picture(spans: Sequence[Span], caption: str) -> dict[str, Any] | None:
-    """Spans over an axis that holds 0 and every finite end, and what a page draws: None beyond doubles.
+    """Spans over an axis that holds 0 and every finite end, and what a page draws: None beyond
+    doubles.
 
-    ``drawn`` has each span with its left end, dot and right end in percent, ``ticks`` places and labels,
-    ``zero`` the place of 0.
+    ``drawn`` has each span with its left end, dot and right end in percent, ``ticks`` places and
+    labels, ``zero`` the place of 0.
     """
     spread = [span for span in spans if (span.low, span.high) != (None, None)] or spans
-    ends = [0.0, *(end for span in spread for end in (span.at, span.low, span.high) if end is not None)]
+    ends = [
+        0.0,
+        *(end for span in spread for end in (span.at, span.low, span.high) if end is not None),
+    ]
     low, high = min(ends), max(ends)
     if not spans or not math.isfinite(4.0 * high - 4.0 * low) or high - low < 1e-300:
         return None
@@ -102,12 +108,18 @@ def picture(spans: Sequence[Span], caption: str) -> dict[str, Any] | None:
         )
         for span in spans
     )
-    ticks = [(place(tick), f"{tick:.4g}") for tick in _round_numbers(low, high) if 4.0 < place(tick) < 96.0]
+    ticks = [
+        (place(tick), f"{tick:.4g}")
+        for tick in _round_numbers(low, high)
+        if 4.0 < place(tick) < 96.0
+    ]
     return {"drawn": drawn, "ticks": ticks, "zero": place(0.0), "caption": caption}
 
 
 def bars(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float, float]]:
-    """For each value on an axis centered at 0: where its bar and its noise start and end, in percent."""
+    """For each value on an axis centered at 0: where its bar and its noise start and end, in
+    percent.
+    """
     drawn = [(row["value"] or 0.0, row.get("noise_half_width") or 0.0) for row in rows]
     largest = max((abs(value) + noise for value, noise in drawn), default=0.0)
     if not 0.0 < largest < 1e300:
@@ -134,16 +146,20 @@ def _round_numbers(low: float, high: float) -> list[float]:
 _LONG, _MANY = 16, 6
 
 
-def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: str = "release.json") -> str:
-    """One page of HTML about a release, from what it states alone: no other file, no script, no network.
+def release_page(
+    release: BaseRelease | Mapping[str, BaseRelease], *, source: str = "release.json"
+) -> str:
+    """One page of HTML about a release, from what it states alone: no other file, no script, no
+    network.
 
-    It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
-    result holds and what it rests on. ``source`` is the name of the file, for who wants to check it.
+    It tells the estimate, what its interval counts, the guarantee in words, what was declared, for
+    whom the result holds and what it rests on. ``source`` is the name of the file, for who wants to
+    check it.
 
-    Of several releases from the same data, by name, the page has all effects in one table, with intervals
-    that hold for all of them, a picture for every outcome, and what they promise together: their epsilons and
-    deltas add up. The screen of each is folded.
-    Raises DeclarationError where jinja2 is missing, or nothing follows from one of several releases.
+    Of several releases from the same data, by name, the page has all effects in one table, with
+    intervals that hold for all of them, a picture for every outcome, and what they promise
+    together: their epsilons and deltas add up. The screen of each is folded. Raises
+    DeclarationError where jinja2 is missing, or nothing follows from one of several releases.
     """
     check_installed(("jinja2",))
     if isinstance(release, Mapping):
@@ -173,8 +189,8 @@ def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: st
 def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
     whole = _together(list(releases.values()))
     alone = (
-        "Each of these releases has a promise of its own: number or kind of their records differ. Of people "
-        "in several of them the epsilons add up."
+        "Each of these releases has a promise of its own: number or kind of their records differ. "
+        "Of people in several of them the epsilons add up."
     )
     listed, spans = answers(releases), dict[tuple[str, str], list[Span]]()
     for one in listed:
@@ -182,7 +198,9 @@ def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
             continue
         name = f"{one.name}: no confidence interval" if one.withdrawn else one.name
         own = spans.setdefault((one.outcome, one.unit), [])
-        own.append(Span(name, one.estimate, one.interval.low, one.interval.high, wide=not one.withdrawn))
+        own.append(
+            Span(name, one.estimate, one.interval.low, one.interval.high, wide=not one.withdrawn)
+        )
     drawn = [
         picture(some, f"Effects on {outcome}{f', in {unit}' if unit else ''}.")
         for (outcome, unit), some in spans.items()
@@ -202,7 +220,9 @@ _WEAKER = (Standing.PRIVATE, Standing.FITTED_BEFORE, Standing.CONDITIONAL, *list
 
 
 def _together(releases: Sequence[BaseRelease]) -> BaseRelease | None:
-    """Joint promise of several releases of the same data, by basic composition, as one of them makes it."""
+    """Joint promise of several releases of the same data, by basic composition, as one of them
+    makes it.
+    """
     first = releases[0]
     if len({(r.guarantee.relation, units_of(r), r.n_samples) for r in releases}) > 1:
         return None
@@ -219,24 +239,30 @@ def _together(releases: Sequence[BaseRelease]) -> BaseRelease | None:
     epsilon -= math.fsum(step.epsilon for step in twice if step is not None)
     # what they rest on counts once, and is among them or is not
     listed = {r.digest for r in releases if isinstance(r, RangesRelease)}
-    rests = {r.public.released.digest: r.public.released.epsilon for r in releases if r.public.released}
+    rests = {
+        r.public.released.digest: r.public.released.epsilon for r in releases if r.public.released
+    }
     epsilon += math.fsum(own for digest, own in rests.items() if digest not in listed)
     weakest = max((r.guarantee.standing for r in releases), key=_WEAKER.index)
     assumed = tuple(dict.fromkeys(text for r in releases for text in r.guarantee.assumptions))
-    whole = replace(first.guarantee, epsilon=epsilon, delta=delta, standing=weakest, assumptions=assumed)
+    whole = replace(
+        first.guarantee, epsilon=epsilon, delta=delta, standing=weakest, assumptions=assumed
+    )
     floor = max(r.domain.get("arm_floor") or 0 for r in releases) or None
     domain = {**first.domain, "arm_floor": floor}
     domain.pop("released", None)  # which is counted
     return replace(first, guarantee=whole, domain=domain)
 
 
-#: Any audit of this package, or the pair that a search found with its audit. Stability audits hold many
-#: verdicts; of the others a page has the sentence, the numbers, and the records of the pair.
+#: Any audit of this package, or the pair that a search found with its audit. Stability audits hold
+#: many verdicts; of the others a page has the sentence, the numbers, and the records of the pair.
 Audit = Any
 
 
 def _violated(audit: Audit) -> bool:
-    known = [getattr(audit, name) for name in ("violated", "exceeds", "alarm") if hasattr(audit, name)]
+    known = [
+        getattr(audit, name) for name in ("violated", "exceeds", "alarm") if hasattr(audit, name)
+    ]
     if not known:
         raise DeclarationError(f"audits: {type(audit).__name__} is no audit")
     return bool(known[0])
@@ -271,8 +297,12 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     old, new = (end.at(np.array([j])) for end in (before, after))
     arms = [("untreated", "treated")[int(end.a[0])] for end in (old, new)]
     flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
-    way = float(np.linalg.norm(old.covariates - new.covariates)) / (2 * universe.space.features_bound)
-    moved = f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
+    way = float(np.linalg.norm(old.covariates - new.covariates)) / (
+        2 * universe.space.features_bound
+    )
+    moved = (
+        f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
+    )
     if isinstance(before, RecordBlocks):  # the others are nowhere together
         return f"{moved}; the other {before.n_samples - 1:,} are read in blocks"
     rest = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
@@ -287,7 +317,9 @@ def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(facts, dict):
         for key, value in facts.items():
             yield from _flat(value, f"{name}, {key}" if name else str(key))
-    elif isinstance(facts, list | tuple) and any(isinstance(fact, dict | list | tuple) for fact in facts):
+    elif isinstance(facts, list | tuple) and any(
+        isinstance(fact, dict | list | tuple) for fact in facts
+    ):
         for index, value in enumerate(facts):
             yield from _flat(value, f"{name} {index + 1}")
     elif facts is not None:
@@ -295,7 +327,9 @@ def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def audit_facts(audits: Sequence[Audit], command: str | None = None) -> dict[str, Any]:
-    """The report in plain JSON types: ``headline``, ``command``, ``versions``, ``private`` and ``audits``."""
+    """The report in plain JSON types: ``headline``, ``command``, ``versions``, ``private`` and
+    ``audits``.
+    """
     return {
         "headline": _headline(audits),
         "command": command,
@@ -303,7 +337,10 @@ def audit_facts(audits: Sequence[Audit], command: str | None = None) -> dict[str
         "versions": {
             "Python": platform.python_version(),
             "dp2erm-cvx": __version__,
-            **{name: version(name) for name in ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")},
+            **{
+                name: version(name)
+                for name in ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
+            },
         },
         "private": all(audit.private for audit in audits),
         "proof": False,
@@ -324,8 +361,8 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
     Parameters
     ----------
     audits
-        Of any kind: of stability, of densities, runs, known noise, drawn noise or repeated releases, and
-        pairs that a search found.
+        Of any kind: of stability, of densities, runs, known noise, drawn noise or repeated
+        releases, and pairs that a search found.
     command
         What repeats it.
     title
@@ -341,9 +378,15 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
 
     drawn = []
     for audit, facts in zip(audits, whole["audits"], strict=True):
-        name, violated, verdicts = facts.pop("title"), facts["violated"], getattr(audit, "verdicts", None)
+        name, violated, verdicts = (
+            facts.pop("title"),
+            facts["violated"],
+            getattr(audit, "verdicts", None),
+        )
         shares = None if verdicts is None else Markup(shares_figure(verdicts))
-        drawn.append((audit, name, violated, shares, None if verdicts is not None else list(_flat(facts))))
+        drawn.append(
+            (audit, name, violated, shares, None if verdicts is not None else list(_flat(facts)))
+        )
     fine = not any(violated for _, _, violated, _, _ in drawn)
     more = {"title": title, "fine": fine, "neighbor_in_words": neighbor_in_words, "audits": drawn}
     return rendered("audit.html.j2", **(whole | more))

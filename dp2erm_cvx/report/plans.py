@@ -1,4 +1,6 @@
-"""What is told of a plan before any data are read: what it spends, step by step, and what is predicted."""
+"""What is told of a plan before any data are read: what it spends, step by step, and what is
+predicted.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,33 @@ if TYPE_CHECKING:
 
 #: What the interval of an effect by the weights of a scheme rests on.
 MUST_HOLD = (
-    "outcomes that are linear in the mapped covariates, arms that lie at most {:g} standard deviations apart "
-    "(confounding), and covariates that are near normal along their difference"
+    "outcomes that are linear in the mapped covariates, arms that lie at most {:g} standard "
+    "deviations apart (confounding), and covariates that are near normal along their difference"
 )
 
 
-def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outcome") -> Iterator[Block]:
-    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this name.
+def plan_blocks(
+    plan: Plan[Any], name: str | None = None, unit: str = "the outcome"
+) -> Iterator[Block]:
+    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this
+    name.
 
     ``unit`` is what widths are in units of.
     """
     study = plan.study
     whose = "records" if study.universe.domain.units is None else "persons"
     head = "Planned" if name is None else f"{name}: planned"
-    yield heading(f"{head} for {study.universe.n_samples:,} {whose}. No data were read; nothing is spent.")
+    yield heading(
+        f"{head} for {study.universe.n_samples:,} {whose}. No data were read; nothing is spent."
+    )
     rows = []
     for step in plan.steps:
         spent, before = step.guarantee, study.before.get(step.name)
-        numbers = digits_of(spent.epsilon, 4), digits_of(spent.delta, 3), f"{step.noise_law['scale']:.4g}"
+        numbers = (
+            digits_of(spent.epsilon, 4),
+            digits_of(spent.delta, 3),
+            f"{step.noise_law['scale']:.4g}",
+        )
         why = step.theorem if before is None else f"as {before['of']} released it"
         rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
     yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
@@ -58,30 +69,37 @@ def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outco
         yield FAR_APART.format(study.confounding)
     if study.weights is not None:
         yield (
-            f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g} when one "
-            f"record is replaced. The interval will rest on {MUST_HOLD.format(study.confounding)}."
+            f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g} "
+            "when one record is replaced. The interval will rest on "
+            f"{MUST_HOLD.format(study.confounding)}."
         )
 
 
 def _at_scale(study: EffectStudy) -> str:
-    """Sentence on the scale of the outcome that widths are predicted at, where it is to be released."""
+    """Sentence on the scale of the outcome that widths are predicted at, where it is to be
+    released.
+    """
     if study.opening is None or study.released_scale is not None:
         return ""
     return (
-        f" That is for outcomes of standard deviation {study.scale:.3g}, half of their bound: theirs is "
-        "released first, and widths are in proportion to it."
+        f" That is for outcomes of standard deviation {study.scale:.3g}, half of their bound: "
+        "theirs is released first, and widths are in proportion to it."
     )
 
 
 def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[float, str]]:
-    """Predictions of the release from public numbers, each with its sentence; widths in units of ``unit``."""
+    """Predictions of the release from public numbers, each with its sentence; widths in units of
+    ``unit``.
+    """
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
         text = f"Predicted 95 % half width: {{:.3g}}, in units of {unit}"
         return {"half_width": (half, f"{text}{_where_treated(plan.study)}.{_at_scale(plan.study)}")}
     if not isinstance(plan.study, Study):
         return {}
-    facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
+    facts = {
+        "V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")
+    }
     share = residual_imbalance(plan)
     if share is not None:
         facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
@@ -96,7 +114,9 @@ def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[
 
 
 def _where_treated(study: EffectStudy) -> str:
-    """The share of the treated that a half width is predicted at; nothing where it is public, or of arms."""
+    """The share of the treated that a half width is predicted at; nothing where it is public, or of
+    arms.
+    """
     if study.weights is not None:
         return ", where half are treated"
     if study.settings.known is not None or len(study.universe.domain.arms) > 2:

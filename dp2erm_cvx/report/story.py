@@ -41,14 +41,16 @@ if TYPE_CHECKING:
 _WEIGHTS = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
 #: How to read the table of groups.
 _OF_GROUPS = (
-    "Counts and treated shares of groups include noise. Intervals are for the group alone, for all groups "
-    "together (Bonferroni), and for its effect less that of the first. The estimate is of all groups."
+    "Counts and treated shares of groups include noise. Intervals are for the group alone, for all "
+    "groups together (Bonferroni), and for its effect less that of the first. The estimate is of "
+    "all groups."
 )
 
 
 @dataclass(frozen=True)
 class Span:
-    """An interval to draw: ``low`` and ``high`` are None where it is unbounded, ``at`` is its estimate.
+    """An interval to draw: ``low`` and ``high`` are None where it is unbounded, ``at`` is its
+    estimate.
 
     ``wide`` is for the interval itself, the others are parts of it.
     """
@@ -64,13 +66,14 @@ class Span:
 class Story:
     """Everything that is said of one release, in the order of the screen.
 
-    ``headline`` is the result in one line, ``others`` names further results of the same kind, ``precision``
-    says how sure it is, and ``doubt`` what would make it wrong. ``parts`` say of noise, sampling and bias how
-    far they are counted; ``details`` are sentences and tables about the result. ``rows`` are those of the
-    data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether they are of
-    scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats, of which a page folds those
-    ``noted``; ``robust`` says how wrong they may be. ``declared`` was fixed before the data were read, beside
-    what every release declares; ``spent`` is the cost of every step. ``spans`` are drawn.
+    ``headline`` is the result in one line, ``others`` names further results of the same kind,
+    ``precision`` says how sure it is, and ``doubt`` what would make it wrong. ``parts`` say of
+    noise, sampling and bias how far they are counted; ``details`` are sentences and tables about
+    the result. ``rows`` are those of the data frame where the result has coefficients, ``use`` how
+    they are used, ``scaled`` whether they are of scaled covariates. ``alerts`` and ``caveats`` are
+    of the table of caveats, of which a page folds those ``noted``; ``robust`` says how wrong they
+    may be. ``declared`` was fixed before the data were read, beside what every release declares;
+    ``spent`` is the cost of every step. ``spans`` are drawn.
     """
 
     title: str
@@ -107,8 +110,8 @@ _WARNINGS = 4
 def screen(release: BaseRelease) -> Iterator[Block]:
     """The story for a screen or a notebook.
 
-    At the start there are the result, whom it is about, what would make it wrong, and what was spent: at most
-    15 lines. All else are details.
+    At the start there are the result, whom it is about, what would make it wrong, and what was
+    spent: at most 15 lines. All else are details.
     """
     story = story_of(release)
     standing = release.guarantee.standing.upper()
@@ -156,7 +159,8 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
     return Story(
         population=(
             f"It is about {population(release)}{people}.{_taken(release)}",
-            f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
+            f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: "
+            f"{', '.join(names)}.",
             *sampled(release, interval=interval),
         ),
         alerts=tuple(sentences(release, "warns")),
@@ -215,7 +219,10 @@ def _fixed(release: EffectRelease) -> str:
         )
     text += " What lies beyond is clipped: much of that moves the estimate."
     if has_step(release, "rate"):
-        text += " For arms alike in number: those of estimates and propensities follow the released rate."
+        text += (
+            " For arms alike in number: those of estimates and propensities follow the released "
+            "rate."
+        )
     return text
 
 
@@ -228,15 +235,24 @@ def _effect(release: EffectRelease) -> Story:
     unit = f" {unit_of(release)}".rstrip()
     unit = f", in{unit}" if unit and half is None else unit
     level, reason = f"{100 * interval.level:g} %", withdrawn(release)
-    parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
+    parts = [
+        ("privacy noise", interval.noise_half_width),
+        ("sampling", interval.sampling_half_width),
+    ]
     named = "interval of what is counted" if reason else f"{level} interval"
     spans = [Span(named, release.estimate, interval.low, interval.high)]
     if not release.groups and release.arms is None:
         at = release.estimate
-        spans += [Span(f"{name} alone", at, at - half, at + half, wide=False) for name, half in parts if half]
+        spans += [
+            Span(f"{name} alone", at, at - half, at + half, wide=False)
+            for name, half in parts
+            if half
+        ]
     if release.arms is not None:  # the forest of all contrasts
         spans = [
-            Span(f"{one.level} less {one.against}", one.estimate, one.interval.low, one.interval.high)
+            Span(
+                f"{one.level} less {one.against}", one.estimate, one.interval.low, one.interval.high
+            )
             for one in release.arms.contrasts
         ]
     for group in release.groups:
@@ -284,7 +300,9 @@ def _effect(release: EffectRelease) -> Story:
         spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups and not reason else caption}",
+        caption=(
+            f"In {unit_of(release) or 'risk'}.{'' if release.groups and not reason else caption}"
+        ),
     )
 
 
@@ -307,16 +325,29 @@ def _other_contrasts(release: EffectRelease) -> str:
 
 
 def _precision(release: EffectRelease, about: str, reason: str) -> str:
-    """Sentences on what the interval ``about`` an effect counts, and the ``reason`` that it is not one."""
+    """Sentences on what the interval ``about`` an effect counts, and the ``reason`` that it is not
+    one.
+    """
     interval = release.interval
-    half, noise, sampling = interval.half_width, interval.noise_half_width, interval.sampling_half_width
+    half, noise, sampling = (
+        interval.half_width,
+        interval.noise_half_width,
+        interval.sampling_half_width,
+    )
     if not release.overlaps:
-        return "No interval is stated: what regressions leave of the confounding has no bound of first order."
+        return (
+            "No interval is stated: what regressions leave of the confounding has no bound of "
+            "first order."
+        )
     if half is None or noise is None or sampling is None:
-        return "An end is unbounded: the size of that population, as it was released, is within its noise."
+        return (
+            "An end is unbounded: the size of that population, as it was released, is within its "
+            "noise."
+        )
     text = (
-        f"The half width{about}, ±{_unsigned(half, half)}, is not the sum of its parts: privacy noise alone "
-        f"would leave ±{_unsigned(noise, half)}, sampling alone ±{_unsigned(sampling, half)}."
+        f"The half width{about}, ±{_unsigned(half, half)}, is not the sum of its parts: privacy "
+        f"noise alone would leave ±{_unsigned(noise, half)}, sampling alone "
+        f"±{_unsigned(sampling, half)}."
     )
     if reason:
         text = f"The interval {interval_text(interval)} does not count that. {text}"
@@ -352,9 +383,12 @@ def _risks(release: EffectRelease) -> Iterator[str]:
         yield f"No {which}: what it would divide by is within its own error of 0 at this level."
     for ratio in release.ratios:
         ends = " to ".join(
-            "unbounded" if end is None else f"{end:.3g}" for end in (ratio.interval.low, ratio.interval.high)
+            "unbounded" if end is None else f"{end:.3g}"
+            for end in (ratio.interval.low, ratio.interval.high)
         )
-        yield f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % interval {ends})"
+        yield (
+            f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % interval {ends})"
+        )
 
 
 def _arms(release: EffectRelease) -> Iterator[Block]:
@@ -382,7 +416,9 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     if not release.groups:
         return
     first = f"less {release.groups[0].group or 'missing'}"
-    table = grid(str(release.by), units_of(release), "treated", "effect", "interval", "all together", first)
+    table = grid(
+        str(release.by), units_of(release), "treated", "effect", "interval", "all together", first
+    )
     for group in release.groups:
         effect, apart = signed(group.estimate, group.interval.half_width), group.contrast
         treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"
@@ -392,14 +428,21 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
             ends = ["none", "none"]
             less = "" if apart is None else "none"
         table.add_row(
-            group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
+            group.group or "missing",
+            f"{max(group.counted, 0.0):,.0f}",
+            treated,
+            effect,
+            *ends,
+            less,
         )
     yield table
 
 
 def _rule(release: RuleRelease) -> Story:
     domain, settings = release.public, release.settings
-    scaled = "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
+    scaled = (
+        "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
+    )
     if release.covariate_mean:
         scaled += ", less their released mean"
     least, most = min(release.covariate_scale), max(release.covariate_scale)
@@ -414,40 +457,51 @@ def _rule(release: RuleRelease) -> Story:
         f"{release.covariate_norm:.4g}."
     ]
     earlier = "" if len(release.steps) == 1 else ", and leaves out that of what was released before"
+    at = "at their released mean" if release.covariate_mean else "in the middle of their ranges"
     use.append(
-        "The ± of a coefficient is the noise of the rule itself, predicted from public guesses: of slopes "
-        f"mostly too wide{earlier}; the intercept is the effect where covariates are "
-        f"{'at their released mean' if release.covariate_mean else 'in the middle of their ranges'}."
+        "The ± of a coefficient is the noise of the rule itself, predicted from public guesses: "
+        f"of slopes mostly too wide{earlier}; the intercept is the effect where covariates are "
+        f"{at}."
     )
     if release.own_units is not None:
         use.append(release.own_units.in_words())
     if (strata := decisions(release)) is not None:
         about = (
-            "Whom it treats, of people spread evenly over the declared ranges and levels; no data were read:"
+            "Whom it treats, of people spread evenly over the declared ranges and levels; no data "
+            "were read:"
         )
         use += [about, grid(*strata[0], rows=strata[1])]
     details: list[Block] = []
     gains, share = "", share_treated(release)
     if release.gains:
         ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
-        rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
+        rows = [
+            (one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
+            for one, low, high in ends
+        ]
         unit, reason = unit_of(release), withdrawn(release)
         itself = ""
         if share == 1.0:
             itself = "treating everybody"
         elif share == 0.0:
             itself = "treating nobody"
-        told = [row for row in rows if row[0] != itself]  # over what it does itself it gains nothing
+        told = [
+            row for row in rows if row[0] != itself
+        ]  # over what it does itself it gains nothing
         if reason:
             texts = [f"{gain} {unit} over {over}" for over, gain, _ in told]
         else:
-            texts = [f"{gain} {unit} over {over} (95 % CI {interval})" for over, gain, interval in told]
+            texts = [
+                f"{gain} {unit} over {over} (95 % CI {interval})" for over, gain, interval in told
+            ]
         gains = f"; the rule gains {' and '.join(texts)}"
         if reason:
             gains += f", no confidence interval: {reason}"
         details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
-    alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
+    alike = (
+        settings["propensity"] is None or how is None or settings.get("response_bound") is not None
+    )
     likely = f", each counted by {how}, e its probability of treatment: where either is likely"
     sampling = "counted in what the rule gains, NOT in the rule itself" if release.gains else None
     treatment, outcome = compared(release)
@@ -458,9 +512,10 @@ def _rule(release: RuleRelease) -> Story:
         title="Private treatment rule",
         headline=f"{_whom(share, f'{treatment} on {outcome}{cost}')}{gains}",
         precision=(
-            f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean square) and "
-            f"flips {release.flipped_share:.0%} of the decisions, as predicted from public guesses: "
-            f"{guessed}, at a public covariate spread. No bounds: they leave out sampling."
+            f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean "
+            f"square) and flips {release.flipped_share:.0%} of the decisions, as predicted from "
+            f"public guesses: {guessed}, at a public covariate spread. No bounds: they leave out "
+            "sampling."
         ),
         parts=(
             ("privacy noise", "predicted, no bound"),
@@ -475,18 +530,27 @@ def _rule(release: RuleRelease) -> Story:
             for gain in release.gains
         ),
         caption=(
-            f"Gain in the mean net outcome, in {unit_of(release)}; 95 % intervals for noise and sampling."
+            f"Gain in the mean net outcome, in {unit_of(release)}; 95 % intervals for noise and "
+            "sampling."
         ),
         rows=tuple(release.rows()),
     )
 
 
 def _whom(share: float | None, effect: str) -> str:
-    """Clause on whom a rule treats, this ``share`` of public people: where the ``effect`` is positive."""
+    """Clause on whom a rule treats, this ``share`` of public people: where the ``effect`` is
+    positive.
+    """
     if share == 1.0:
-        return f"Treat everybody: the released effect of {effect} is positive all over the declared ranges"
+        return (
+            f"Treat everybody: the released effect of {effect} is positive all over the declared "
+            "ranges"
+        )
     if share == 0.0:
-        return f"Treat nobody: the released effect of {effect} is positive nowhere in the declared ranges"
+        return (
+            f"Treat nobody: the released effect of {effect} is positive nowhere in the declared "
+            "ranges"
+        )
     return f"Treat where the released effect of {effect} is positive"
 
 
@@ -499,12 +563,14 @@ def _weighted(release: Release) -> Story:
         width = moved.effect
         spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
         headline = (
-            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)}, no confidence "
-            f"interval: {NO_SAMPLING} (95 % of the noise: ±{width:.3g})"
+            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)}, no "
+            f"confidence interval: {NO_SAMPLING} (95 % of the noise: ±{width:.3g})"
         )
     elif moved is None or release.second_stage["name"] == "regression":
         headline = f"Released coefficients for {treatment} and {outcome}"
-    first, second = (str(stage.get("name")) for stage in (release.first_stage, release.second_stage))
+    first, second = (
+        str(stage.get("name")) for stage in (release.first_stage, release.second_stage)
+    )
     use = [f"Weights by {first}, then {second}."]
     if moved is not None and not common:
         regression = "it predicts the outcome less its public midpoint"
@@ -524,7 +590,10 @@ def _weighted(release: Release) -> Story:
         parts=(
             ("privacy noise", "not predicted" if moved is None else "counted, as predicted"),
             ("sampling", "NOT counted"),
-            ("bias: confounders that are missing, weights that do not balance, shrinkage", "NOT counted"),
+            (
+                "bias: confounders that are missing, weights that do not balance, shrinkage",
+                "NOT counted",
+            ),
         ),
         use=tuple(use),
         details=(),
@@ -544,11 +613,13 @@ def _noise(moved: NoiseRange) -> str:
         if common
         else "ranges 6 standard deviations wide, with the mean one off the middle"
     )
-    what, width = ("the effect", moved.effect) if common else ("a coefficient", max(moved.half_width))
+    what, width = (
+        ("the effect", moved.effect) if common else ("a coefficient", max(moved.half_width))
+    )
     return (
-        f"95 % of the noise in {what} is predicted to be within ±{width:.3g}, from public quantities, for "
-        f"{assumed}: no bound, as the true curvature is private, and sampling is not counted. gamma also "
-        f"pulls theta toward 0, by about {moved.shrinkage:.0%}."
+        f"95 % of the noise in {what} is predicted to be within ±{width:.3g}, from public "
+        f"quantities, for {assumed}: no bound, as the true curvature is private, and sampling is "
+        f"not counted. gamma also pulls theta toward 0, by about {moved.shrinkage:.0%}."
     )
 
 
@@ -558,7 +629,12 @@ def _unsigned(number: float, half: float | None) -> str:
 
 def _ranges(release: RangesRelease) -> Story:
     rows = [
-        (one.column, f"{one.low:.4g}", f"{one.high:.4g}", "public" if one.chosen is None else "released")
+        (
+            one.column,
+            f"{one.low:.4g}",
+            f"{one.high:.4g}",
+            "public" if one.chosen is None else "released",
+        )
         for one in release.ranges
     ]
     released = [one.column for one in release.ranges if one.chosen is not None]
@@ -566,12 +642,15 @@ def _ranges(release: RangesRelease) -> Story:
         title="Private ranges",
         headline=f"Ranges of {', '.join(released)}, released before all that rests on them",
         precision=(
-            "Two quantiles of each column by private choices, widened by a public rule: no bounds of the "
-            "records. What lies beyond is clipped in the releases that rest on these ranges."
+            "Two quantiles of each column by private choices, widened by a public rule: no bounds "
+            "of the records. What lies beyond is clipped in the releases that rest on these ranges."
         ),
         doubt="The ends of a range are no bounds of the records: some may lie beyond them.",
         parts=(("what lies beyond a range", "clipped in what rests on it, and NOT counted there"),),
-        details=(grid("range", "from", "to", "", rows=rows), f"SHA-256 of this release: {release.digest}"),
+        details=(
+            grid("range", "from", "to", "", rows=rows),
+            f"SHA-256 of this release: {release.digest}",
+        ),
         population=(
             f"It is about {population(release)}.{_taken(release)}",
             "Ranges alone are released here: no effect is estimated.",
@@ -582,7 +661,8 @@ def _ranges(release: RangesRelease) -> Story:
         spent=(spent_by_step(release),),
         guarantee=tuple(guaranteed(release)),
         declared=(
-            "Fixed before the data were read: which columns, their candidates and ranks, and the rule.",
+            "Fixed before the data were read: which columns, their candidates and ranks, and the "
+            "rule.",
         ),
     )
 

@@ -35,7 +35,8 @@ from dp2erm_cvx.solve import SOLVERS, Solution, Solver, Status, solve
 from dp2erm_cvx.solve.apart import SECONDS
 from dp2erm_cvx.weighting.forms.form import SumKind
 
-#: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
+#: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace
+#: 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
 
 _T = TypeVar("_T")
@@ -45,10 +46,12 @@ PRINTED, USABLE, UNIVERSAL = "paper, printed alone", "paper, usable", "universal
 
 @dataclass(frozen=True)
 class BoundRow:
-    """One statement about one first stage. ``refusal`` says why there is no bound, or no noise for it.
+    """One statement about one first stage. ``refusal`` says why there is no bound, or no noise for
+    it.
 
-    ``ratio`` is V over the smallest V of the table. ``calibration`` is by Theorem 1 or 2 for the sharp ones,
-    the paper's as printed for the printed bound, with the Gaussian exponent corrected for the other two.
+    ``ratio`` is V over the smallest V of the table. ``calibration`` is by Theorem 1 or 2 for the
+    sharp ones, the paper's as printed for the printed bound, with the Gaussian exponent corrected
+    for the other two.
     """
 
     family: str
@@ -58,8 +61,11 @@ class BoundRow:
     refusal: str | None = None
 
 
-def statements(program: FirstStage, universe: MappedUniverse) -> Iterator[tuple[str, StabilityBound | str]]:
-    """(family, bound) for every family, or (family, reason) where it refuses; "stated" is its author's.
+def statements(
+    program: FirstStage, universe: MappedUniverse
+) -> Iterator[tuple[str, StabilityBound | str]]:
+    """(family, bound) for every family, or (family, reason) where it refuses; "stated" is its
+    author's.
 
     Raises DeclarationError for a setting that is not valid in itself.
     """
@@ -81,7 +87,9 @@ def statements(program: FirstStage, universe: MappedUniverse) -> Iterator[tuple[
 
 
 def _declared_cap(resolved: FirstStage, universe: MappedUniverse) -> float:
-    """The largest weight that the box of a resolved program admits; infinite where that is not known."""
+    """The largest weight that the box of a resolved program admits; infinite where that is not
+    known.
+    """
     if not isinstance(resolved, WeightsProgram):
         return math.inf
     form = resolved.form(universe)
@@ -100,7 +108,8 @@ def bound_rows(
 ) -> list[BoundRow]:
     """All statements with the noise scale and gamma that each asks for.
 
-    A private first stage leaves the second only a part of the budget, which is what is calibrated here.
+    A private first stage leaves the second only a part of the budget, which is what is calibrated
+    here.
     """
     if isinstance(program, PrivateFirstStage):
         budget = Budget((1 - program.share) * budget.epsilon, (1 - program.share) * budget.delta)
@@ -155,13 +164,17 @@ def against_n(program: FirstStage, universe: MappedUniverse, points: int = 25) -
 
 
 def against_ridge(program: FirstStage, universe: MappedUniverse, points: int = 25) -> BoundCurves:
-    """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
+    """V for ridges up to a factor of 100 from that of the program; empty for a program without
+    ridge.
+    """
     program = program.at(universe)
     ridge = getattr(program, "ridge", None)
     if not ridge:
         return {}
     grid = ridge * np.geomspace(1e-2, 1e2, points)
-    return _collected((float(value), program.with_settings(ridge=float(value)), universe) for value in grid)
+    return _collected(
+        (float(value), program.with_settings(ridge=float(value)), universe) for value in grid
+    )
 
 
 def _collected(settings: Iterable[tuple[float, FirstStage, MappedUniverse]]) -> BoundCurves:
@@ -187,10 +200,10 @@ GAMMA = 0.01
 class CertificateRow:
     """One solver on one program. Private where the data are: the numbers depend on the records.
 
-    ``objective`` is that of the model at the solution; ``raw_radius`` and ``radius`` are relative, of the
-    solver's own point and after polishing; ``distance`` is that to the best certified solution. Numbers are
-    nan where they do not exist. ``note`` says in words what became of a solver without a certified solution,
-    and what to try next.
+    ``objective`` is that of the model at the solution; ``raw_radius`` and ``radius`` are relative,
+    of the solver's own point and after polishing; ``distance`` is that to the best certified
+    solution. Numbers are nan where they do not exist. ``note`` says in words what became of a
+    solver without a certified solution, and what to try next.
     """
 
     program: str
@@ -219,7 +232,9 @@ def default_programs(n_columns: int) -> list[FirstStage | SecondStage]:
     built: list[FirstStage | SecondStage] = []
     for name in registry.first_stages():
         # a known coefficient has no default: its length is that of the records
-        settings: dict[str, Any] = {"coefficient": (0.1,) * n_columns} if name == "ipw_known" else {}
+        settings: dict[str, Any] = (
+            {"coefficient": (0.1,) * n_columns} if name == "ipw_known" else {}
+        )
         built.append(registry.build(registry.first_stages(), name, **settings))
     built += [registry.build(registry.second_stages(), name) for name in registry.second_stages()]
     return built
@@ -230,7 +245,8 @@ def instances(
 ) -> Iterator[tuple[str, Instance | InfeasibleError]]:
     """Bind programs to data; second stages get the weights of default entropy balancing.
 
-    The error stands for the instance where hard constraints have no solution: not every solver finds out.
+    The error stands for the instance where hard constraints have no solution: not every solver
+    finds out.
     """
     records = domain.records(data.X, data.a, data.y)
     weighting = registry.build(registry.first_stages(), "entropy_balancing")
@@ -258,8 +274,8 @@ def certificates(
 ) -> list[CertificateRow]:
     """One row per solver for one program. A solver that does not apply, or fails, is a row too.
 
-    A solver that is reached through CVXPY has so many ``seconds``, in a process of its own that is ended
-    then; None for no limit. Every solution is handed to ``keep``, if there is one.
+    A solver that is reached through CVXPY has so many ``seconds``, in a process of its own that is
+    ended then; None for no limit. Every solution is handed to ``keep``, if there is one.
     """
     rows: list[CertificateRow] = []
     solutions: dict[int, Solution] = {}
@@ -327,16 +343,18 @@ def _unproved(label: str, solution: Solution) -> str:
     proved = "nothing is proved about its point"
     if math.isfinite(solution.error):
         proved = (
-            f"its relative error is proved to be at most {solution.error:.1e}, and not {solution.tolerance:g}"
+            f"its relative error is proved to be at most {solution.error:.1e}, and not "
+            f"{solution.tolerance:g}"
         )
     return (
-        f"{label} {_CLAIMS[solution.status]}; {proved}: raise the ridge, or try more iterations or another "
-        "solver"
+        f"{label} {_CLAIMS[solution.status]}; {proved}: raise the ridge, or try more iterations or "
+        "another solver"
     )
 
 
 def fenchel_gap(model: Composite, point: Array) -> float:
-    """Gap of ``f0 + g`` at the projection of ``point`` (d,) and its Fenchel dual at ``-grad f0`` there.
+    """Gap of ``f0 + g`` at the projection of ``point`` (d,) and its Fenchel dual at ``-grad f0``
+    there.
 
     ``g = h + m/2 ||.||^2``, m the ridge; nan where that is 0.
     """

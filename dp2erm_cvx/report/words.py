@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 #: What stands for the promise where there is none.
 _NONE = {
     Standing.NOT_PRIVATE: (
-        "NONE. The noise came from a seed: anybody can draw it again and subtract it. Seeded releases are "
-        "for tests; do not publish this one."
+        "NONE. The noise came from a seed: anybody can draw it again and subtract it. Seeded "
+        "releases are for tests; do not publish this one."
     ),
     Standing.UNPROVEN: (
-        "NONE that is proven. The noise was calibrated by a rule that no theorem here certifies. Do not "
-        "publish this as differentially private."
+        "NONE that is proven. The noise was calibrated by a rule that no theorem here certifies. "
+        "Do not publish this as differentially private."
     ),
 }
 #: What readers call the objects that settings are named for.
@@ -45,12 +45,19 @@ ESTIMANDS = {
         "each counted by min(e, 1 - e) of the released propensity e",
         " where either treatment is likely",
     ),
-    "risks": ("Private risks under both treatments", "treated and untreated alike", ", as a risk difference"),
+    "risks": (
+        "Private risks under both treatments",
+        "treated and untreated alike",
+        ", as a risk difference",
+    ),
 }
 #: What is released of all records: those without treatment have a fixed one in their place.
 _FIXED = ("weighted", "ranges")
 #: How an assumption starts, or reads, that says how rounding is covered, or nothing.
-_ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
+_ROUNDED, _NOTHING = (
+    "arithmetic is counted: ",
+    ("every weight is 1", "weights are 1", EXACT_ARITHMETIC),
+)
 
 
 def compared(release: BaseRelease) -> tuple[str, str]:
@@ -64,7 +71,9 @@ def compared(release: BaseRelease) -> tuple[str, str]:
     against = "" if bare else f" against {control}"
     if treated.lower() in _YES and not number:
         return f"{column}{against}", outcome
-    if treated.lower() in (*_YES, *_NO) or treated.replace(".", "").isdigit():  # says nothing by itself
+    if (
+        treated.lower() in (*_YES, *_NO) or treated.replace(".", "").isdigit()
+    ):  # says nothing by itself
         return f"{column} {treated} against {control}", outcome
     return f"{treated}{against}", outcome
 
@@ -125,12 +134,16 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
 
 
 def _condition(release: BaseRelease) -> str:
-    """Condition of the promise beside its theorems, or that there is none; empty where it simply holds."""
+    """Condition of the promise beside its theorems, or that there is none; empty where it simply
+    holds.
+    """
     guarantee = release.guarantee
     exact = "this release is the exact solution of the declared problem, up to a proven distance"
     known = [exact] if guarantee.standing is Standing.CONDITIONAL else []
     known += [guarantee.fitted_before] if guarantee.fitted_before else []
-    text = f"CONDITIONAL: what follows holds if {', and if '.join(known)}. Nothing establishes that."
+    text = (
+        f"CONDITIONAL: what follows holds if {', and if '.join(known)}. Nothing establishes that."
+    )
     return _NONE.get(guarantee.standing, text if known else "")
 
 
@@ -146,8 +159,8 @@ def meaning(release: BaseRelease) -> str:
         whom = "persons, with all of their records, by any other, of any number of records"
     return (
         f"{_condition(release)} Replacing any one of the {release.n_samples:,} {whom} changes the "
-        f"probability of any result{rests} by a factor of at most "
-        f"{largest_factor(guarantee)} ({law_text(guarantee, digits=READ_DIGITS)})."
+        f"probability of any result{rests} by a factor of at most {largest_factor(guarantee)} "
+        f"({law_text(guarantee, digits=READ_DIGITS)})."
     ).lstrip()
 
 
@@ -179,9 +192,10 @@ def taken_over(release: BaseRelease) -> Iterator[str]:
     for of, steps in owners.items():
         epsilon = math.fsum(step.epsilon for step in steps)
         yield (
-            f"Released once, by the question {of} of the same study: {', '.join(map(_releases_of, steps))}. "
-            f"Of this epsilon {digits_of(epsilon, 4, left=True)} is spent there: an account is charged "
-            "once for both."
+            f"Released once, by the question {of} of the same study: "
+            f"{', '.join(map(_releases_of, steps))}. Of this epsilon "
+            f"{digits_of(epsilon, 4, left=True)} is spent there: an account is charged once for "
+            "both."
         )
 
 
@@ -196,12 +210,16 @@ def units_of(release: BaseRelease) -> str:
 
 
 def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
-    """Sentences on what one record can change; and on what a reader can learn, where anything is promised."""
+    """Sentences on what one record can change; and on what a reader can learn, where anything is
+    promised.
+    """
     if release.guarantee.standing in _NONE:
         return [_condition(release)], []
     units, changes = units_of(release), [meaning(release)]
     if _keeps(release):
-        changes.append("The treatment of a record is NOT protected; its covariates and its outcome are.")
+        changes.append(
+            "The treatment of a record is NOT protected; its covariates and its outcome are."
+        )
     if rests := together(release.public, release.guarantee.epsilon, release.guarantee.delta):
         changes.append(f"{rests[0].upper()}{rests[1:]}.")
     if floor := release.domain.get("arm_floor"):
@@ -210,26 +228,30 @@ def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
         )
     alone = "A person with several records is protected less. " if units == "records" else ""
     return changes, [
-        f"Who knows all other {units}, and that this one is one of two, guesses which with probability at "
-        f"most {largest_guess(release.whole_guarantee)}, instead of one half.",
-        f"{alone}Not hidden: the number of {units}, and what holds for the population. Every other release "
-        "from these data weakens the promise.",
+        f"Who knows all other {units}, and that this one is one of two, guesses which with "
+        f"probability at most {largest_guess(release.whole_guarantee)}, instead of one half.",
+        f"{alone}Not hidden: the number of {units}, and what holds for the population. Every "
+        "other release from these data weakens the promise.",
     ]
 
 
 def largest_factor(guarantee: Guarantee) -> str:
     """``e^epsilon``, and delta on top, rounded up."""
     digits = guarantee.epsilon / math.log(10.0)
-    factor = f"10^{math.ceil(digits)}" if digits > 6.0 else digits_of(math.exp(guarantee.epsilon), 3)
+    factor = (
+        f"10^{math.ceil(digits)}" if digits > 6.0 else digits_of(math.exp(guarantee.epsilon), 3)
+    )
     factor = f"{float(factor):,.0f}" if "e+" in factor else factor
-    return f"{factor}, plus {digits_of(guarantee.delta, READ_DIGITS)}" if guarantee.delta else factor
+    return (
+        f"{factor}, plus {digits_of(guarantee.delta, READ_DIGITS)}" if guarantee.delta else factor
+    )
 
 
 def largest_guess(guarantee: Guarantee) -> str:
     """The best probability to tell two neighbors apart, ``(e^epsilon + delta) / (e^epsilon + 1)``.
 
-    No test of two neighbors has a higher sum of power and specificity than ``1 + (e^epsilon - 1 + 2 delta) /
-    (e^epsilon + 1)``, as both pairs of errors obey ``P(S) <= e^epsilon Q(S) + delta``.
+    No test of two neighbors has a higher sum of power and specificity than ``1 + (e^epsilon - 1 + 2
+    delta) / (e^epsilon + 1)``, as both pairs of errors obey ``P(S) <= e^epsilon Q(S) + delta``.
     """
     missed = (1.0 - guarantee.delta) / (1.0 + math.exp(min(guarantee.epsilon, 700.0)))
     # to two digits of what is missing to 1, rounded down
@@ -263,7 +285,9 @@ def population(release: Any) -> str:
 
 
 def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
-    """How many records count; what sampling weights cost, and what of a survey's design is not counted."""
+    """How many records count; what sampling weights cost, and what of a survey's design is not
+    counted.
+    """
     domain = release.public
     weights, book = domain.sampling, domain.codebook
     if (counted := getattr(release, "counted", None)) is not None and book is not None:
@@ -275,22 +299,26 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         whose = f"of the {release.n_samples:,} {units_of(release)} count"
         if book.unit is not None and book.unit.count > 1:
             whose = (
-                f"persons with {book.unit.count} records each count as much as the {release.n_samples:,} do"
+                f"persons with {book.unit.count} records each count as much as the "
+                f"{release.n_samples:,} do"
             )
-        yield (f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do not.")
+        yield (
+            f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do "
+            "not."
+        )
     if weights is None:
         return
     # an average effect has a denominator now, of which its noise is 17/16 times what it was
     times = (17 / 16 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
     yield (
-        f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
-        f"who stands for many counts too little. Where they average {weights.mean:g}, which is a "
-        f"guess, noise is up to {times:.3g} times that of equal weights."
+        f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are "
+        f"clipped: who stands for many counts too little. Where they average {weights.mean:g}, "
+        f"which is a guess, noise is up to {times:.3g} times that of equal weights."
     )
     if interval:
         yield (
-            "The interval takes records to be drawn independently. Strata, which mostly allow a shorter "
-            "one, and clusters, which need a longer one, are not counted."
+            "The interval takes records to be drawn independently. Strata, which mostly allow a "
+            "shorter one, and clusters, which need a longer one, are not counted."
         )
 
 
@@ -303,7 +331,9 @@ def calibrated(release: Release) -> Table:
     spent = release.step("propensity")
     of = "what is left" if spent else "epsilon"
     share = "" if step.split is None or output else f", {step.split:.0%} of {of}"
-    product = f" = {step.gradient_radius:.6g} x V" if step.gradient_radius is not None and direct else ""
+    product = (
+        f" = {step.gradient_radius:.6g} x V" if step.gradient_radius is not None and direct else ""
+    )
     rows = [("calibration", step.reason or "")]
     if spent is not None:
         noise = f"{spent.noise} noise of scale {spent.scale:.4g}, gamma {spent.gamma:.4g}"
@@ -317,7 +347,8 @@ def calibrated(release: Release) -> Table:
     ]
     if (numerical := step.numerical) is not None and not output:
         hidden = (
-            f"on multiples of 2^{numerical.grid_exponent}, 2 x {digits_of(numerical.epsilon, 3)} of epsilon"
+            f"on multiples of 2^{numerical.grid_exponent}, 2 x {digits_of(numerical.epsilon, 3)} "
+            "of epsilon"
         )
         rows += [("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")]
     return pairs(rows)
@@ -341,7 +372,9 @@ def clips(release: EffectRelease) -> Table:
     if release.arms is not None:
         ends.append(("probability of an arm", least, 1.0))
     elif release.weighting is None and release.estimand != "overlap":  # whose weights need no cap
-        ends.append(("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least))
+        ends.append(
+            ("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least)
+        )
     ends.append(("norm of the scaled covariates", 0.0, domain.features_bound))
     rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in ends]
     return grid("clipped by public rule", "from", "to", rows=rows)
@@ -361,14 +394,23 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     unit = None if domain.codebook is None else domain.codebook.unit
     yield "records" if unit is None else "persons", f"{release.n_samples:,}, a public number"
     if unit is not None:
-        yield "unit", f"a person, with all records of the same {unit.column}; their number is private"
+        yield (
+            "unit",
+            f"a person, with all records of the same {unit.column}; their number is private",
+        )
     if release.goal != "effect":  # which has a table of all that it clips
         low, high = (domain.outcome_center + sign * domain.outcome_bound for sign in (-1.0, 1.0))
-        net, book = "net outcome" if domain.treatment_cost else "outcome", domain.codebook or Codebook()
+        net, book = (
+            "net outcome" if domain.treatment_cost else "outcome",
+            domain.codebook or Codebook(),
+        )
         measured = book.units.get(book.outcome or "", "")
         yield net, f"clipped to {low:.4g} to {high:.4g} {measured}".rstrip()
     if domain.treatment_cost:
-        yield "treatment cost", f"{domain.treatment_cost:g} in units of the outcome, for every treated record"
+        yield (
+            "treatment cost",
+            f"{domain.treatment_cost:g} in units of the outcome, for every treated record",
+        )
     yield "norm", f"scaled covariates are shrunk to at most {domain.features_bound:.4g}"
     if domain.sampling is not None:
         yield "sampling weights", domain.sampling.in_words()
@@ -379,12 +421,17 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     for which in ("first", "second"):
         if which in release.declared:
             stage = release.declared[which]
-            yield f"{which} stage", f"{stage.get('name')}{_settings_text(stage.get('settings'), ': ')}"
+            yield (
+                f"{which} stage",
+                f"{stage.get('name')}{_settings_text(stage.get('settings'), ': ')}",
+            )
     if isinstance(settings, Mapping):
         # where no center of the effect is declared, it is one that was released
         yield (
             "settings",
-            _settings_text({name: value for name, value in settings.items() if name != "effect_center"}),
+            _settings_text(
+                {name: value for name, value in settings.items() if name != "effect_center"}
+            ),
         )
 
 
@@ -422,23 +469,24 @@ def signed(number: float, half: float | None) -> str:
 
 #: What a plan by inverse propensities and its release say where arms are declared to lie far apart.
 FAR_APART = (
-    "Arms are declared to lie {:g} standard deviations apart (confounding): there inverse propensities err "
-    "more than a regression alone (propensity = 'constant') or the weights of a scheme, one of which a new "
-    "question may declare; dp2erm design compares them."
+    "Arms are declared to lie {:g} standard deviations apart (confounding): there inverse "
+    "propensities err more than a regression alone (propensity = 'constant') or the weights of a "
+    "scheme, one of which a new question may declare; dp2erm design compares them."
 )
 
 
 #: What a plan of an average effect on two values and its release say there.
 EVENTS_FAR_APART = (
-    "Arms are declared to lie {:g} standard deviations apart (confounding): there intervals of an outcome of "
-    "two values hold the effect less often than they say, as probabilities are no lines."
+    "Arms are declared to lie {:g} standard deviations apart (confounding): there intervals of an "
+    "outcome of two values hold the effect less often than they say, as probabilities are no lines."
 )
 
 
 #: What its release says where they are found to lie there.
 EVENTS_FOUND_APART = (
-    "By the released means arms lie at least {:.2g} standard deviations apart: there intervals of an outcome "
-    "of two values hold the effect less often than they say, as probabilities are no lines."
+    "By the released means arms lie at least {:.2g} standard deviations apart: there intervals of "
+    "an outcome of two values hold the effect less often than they say, as probabilities are no "
+    "lines."
 )
 
 

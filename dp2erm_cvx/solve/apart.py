@@ -1,4 +1,5 @@
-"""A foreign solver in a process of its own, which a limit in seconds ends; for work that releases nothing.
+"""A foreign solver in a process of its own, which a limit in seconds ends; for work that releases
+nothing.
 
 A private fit never comes here: what a clock decides would depend on the machine and on the records.
 """
@@ -104,15 +105,15 @@ def run_apart(problem: Any, run: Run, seconds: float, name: str) -> Left:
     problem
         A loaded ``cvxpy.Problem``; it gets the values that the solver leaves in its copy.
     run
-        What to run, which is sent to the other process. Where it cannot be sent, because it holds something
-        of this process alone such as an open file, it runs here, and no limit applies.
+        What to run, which is sent to the other process. Where it cannot be sent, because it holds
+        something of this process alone such as an open file, it runs here, and no limit applies.
     seconds
         The limit; that of starting the process comes on top.
     name
         The name of the solver in messages.
 
-    Raises SolverError where no answer came in time, where the process ended, or where the solver raised;
-    ProgramError as the solver raises it.
+    Raises SolverError where no answer came in time, where the process ended, or where the solver
+    raised; ProgramError as the solver raises it.
     """
     try:
         sent = _pickled(run)
@@ -134,12 +135,17 @@ def run_apart(problem: Any, run: Run, seconds: float, name: str) -> Left:
 def raised_text(name: str, kind: str) -> str:
     """What a message says of a solver that raised an exception of this type."""
     if kind == "SolverError":
-        return f"{name} gave up with an error of its own: choose another solver, or loosen its settings"
+        return (
+            f"{name} gave up with an error of its own: choose another solver, or loosen its "
+            "settings"
+        )
     return f"{name} raised {kind} and left no solution: choose another solver"
 
 
 class _Worker:
-    """The process that solvers run in: started when it is first needed, and anew after it was ended."""
+    """The process that solvers run in: started when it is first needed, and anew after it was
+    ended.
+    """
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -160,7 +166,9 @@ class _Worker:
             whole = None if token in self._sent else _without_caches(problem)
             answer = self._asked(seconds, name, token, whole, parameters, run)
             if answer is None:  # the process has kept newer problems in its place
-                answer = self._asked(seconds, name, token, _without_caches(problem), parameters, run)
+                answer = self._asked(
+                    seconds, name, token, _without_caches(problem), parameters, run
+                )
             assert answer is not None
             self._sent.add(token)
             return answer
@@ -172,14 +180,14 @@ class _Worker:
         except NoAnswerInTime:
             self._end()
             raise SolverError(
-                f"{name} gave no answer within {seconds:.3g} s and was ended: choose another solver, or "
-                "allow it more seconds"
+                f"{name} gave no answer within {seconds:.3g} s and was ended: choose another "
+                "solver, or allow it more seconds"
             ) from None
         except Exception:  # the process ended, or sent what cannot be read
             self._end()
             raise SolverError(
-                f"{name} ended its process without an answer (it crashed, or ran out of memory): choose "
-                "another solver"
+                f"{name} ended its process without an answer (it crashed, or ran out of memory): "
+                "choose another solver"
             ) from None
 
     def _start(self) -> None:
@@ -201,7 +209,8 @@ class _Worker:
         except Exception:
             self._end()
             raise SolverError(
-                "no process for solvers could be started on this machine: leave out the limit in seconds"
+                "no process for solvers could be started on this machine: leave out the limit in "
+                "seconds"
             ) from None
 
     def _end(self) -> None:
@@ -217,7 +226,9 @@ _WORKER = _Worker()
 def _pickled(value: Any) -> bytes:
     """By value where the other process could not import it, as joblib sends tasks."""
     inside = "joblib.externals.cloudpickle"
-    cloudpickle = importlib.import_module(inside if importlib.util.find_spec(inside) else "cloudpickle")
+    cloudpickle = importlib.import_module(
+        inside if importlib.util.find_spec(inside) else "cloudpickle"
+    )
     data: bytes = cloudpickle.dumps(value)
     return data
 
@@ -233,7 +244,9 @@ _PROBLEMS: OrderedDict[int, Any] = OrderedDict()
 
 
 def _begin(watch: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """End with the parent, and print nowhere: a solver may print megabytes, or numbers of records."""
+    """End with the parent, and print nowhere: a solver may print megabytes, or numbers of
+    records.
+    """
     watch(*arguments)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
@@ -242,7 +255,9 @@ def _begin(watch: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 
 def _ready() -> None:
-    """Nothing: to find this function the process has imported this folder, and so what solves need."""
+    """Nothing: to find this function the process has imported this folder, and so what solves
+    need.
+    """
 
 
 def _answered(

@@ -19,14 +19,16 @@ from dp2erm_cvx.solve.gap import anchored, rounded_norm
 class Certificate:
     """Proven bounds on the error of one point, whatever solver computed it. It is private.
 
-    ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius`` ``||w_hat -
-    w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or over the norm of theta (a
-    gradient step from 0, if longer). ``basis`` is "prox-gradient residual", "multiplier residual" (the dual
-    of weights that are the variable), "duality gap" (Theorem E) or "backward error" (constraints of the
-    imbalance). ``strong_convexity`` is the declared coefficient, or the curvature proved around the point;
-    ``dual_residual`` the norm of the prox-gradient residual. Under constraints of the imbalance the radii are
-    infinite, and ``backward_error`` is proved in their place: weights within this part of n solve exactly a
-    problem whose targets and sums are off by as much. It says nothing of the distance to the minimizer.
+    ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius``
+    ``||w_hat - w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or
+    over the norm of theta (a gradient step from 0, if longer). ``basis`` is "prox-gradient
+    residual", "multiplier residual" (the dual of weights that are the variable), "duality gap"
+    (Theorem E) or "backward error" (constraints of the imbalance). ``strong_convexity`` is the
+    declared coefficient, or the curvature proved around the point; ``dual_residual`` the norm of
+    the prox-gradient residual. Under constraints of the imbalance the radii are infinite, and
+    ``backward_error`` is proved in their place: weights within this part of n solve exactly a
+    problem whose targets and sums are off by as much. It says nothing of the distance to the
+    minimizer.
     """
 
     radius: float
@@ -41,23 +43,28 @@ class Certificate:
         return f"Certificate({self.basis}; private)"
 
     def certifies(self, tolerance: float) -> bool:
-        """True if the relative radius, or the backward error in its place, is at most ``tolerance``."""
+        """True if the relative radius, or the backward error in its place, is at most
+        ``tolerance``.
+        """
         return self.proved <= tolerance
 
     @property
     def proved(self) -> float:
-        """What is compared with a relative tolerance: the relative radius, or the backward error."""
+        """What is compared with a relative tolerance: the relative radius, or the backward
+        error.
+        """
         return self.relative_radius if self.backward_error is None else self.backward_error
 
 
 def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certificate:
     """Judge a point (d,) of the instance.
 
-    By a subgradient of the objective near it; a program without a prox-friendly form by the duality gap of
-    the judge's own solve. The radius of what is no number is infinite. An output radius well below
-    ``tolerance`` is not sharpened any further.
+    By a subgradient of the objective near it; a program without a prox-friendly form by the duality
+    gap of the judge's own solve. The radius of what is no number is infinite. An output radius well
+    below ``tolerance`` is not sharpened any further.
 
-    Raises CertificateError where nothing can be proved about the declared problem, whatever the data are.
+    Raises CertificateError where nothing can be proved about the declared problem, whatever the
+    data are.
     """
     if not np.all(np.isfinite(point)):
         return Certificate(math.inf, math.inf, math.inf, "not computed", instance.strong_convexity)
@@ -97,9 +104,11 @@ _SHARP = 1e-2
 
 
 class _Subgradient(NamedTuple):
-    """``residual`` (d,), within ``rounding`` of a subgradient ``misplaced`` away from ``point`` at most.
+    """``residual`` (d,), within ``rounding`` of a subgradient ``misplaced`` away from ``point`` at
+    most.
 
-    ``evaluated`` are the points of its gradients, ``prox_error`` is what the prox adds to the rounding.
+    ``evaluated`` are the points of its gradients, ``prox_error`` is what the prox adds to the
+    rounding.
     """
 
     point: Array
@@ -114,13 +123,15 @@ def _subgradient(model: Composite, point: Array) -> _Subgradient:
     gradient = model.gradient(point)
     if _interior(model, point, gradient):
         return _Subgradient(point, gradient, model.rounding(point), (point,))
-    # one prox-gradient step x+ from the point of length 1/L leaves r = L (x - x+) + grad f(x+) - grad f(x) in
-    # the subdifferential at x+; any length does, and that of the local curvature keeps its rounding small
+    # one prox-gradient step x+ from the point of length 1/L leaves r = L (x - x+) + grad f(x+) -
+    # grad f(x) in the subdifferential at x+; any length does, and that of the local curvature keeps
+    # its rounding small
     curvature = max(model.spectrum(point)[1], 1e-300)
     forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
     model.look(forward)
     residual = curvature * (point - forward) + model.gradient(forward) - gradient
-    # the prox and the difference point - forward round at the size of the point and of the step taken
+    # the prox and the difference point - forward round at the size of the point and of the step
+    # taken
     size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
     error = model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
     rounding = model.rounding(point) + model.rounding(forward) + error
@@ -128,7 +139,9 @@ def _subgradient(model: Composite, point: Array) -> _Subgradient:
 
 
 def _interior(model: Composite, point: Array, gradient: Array) -> bool:
-    """True if no penalty is felt at the point nor by a step from it: the gradient is then a subgradient."""
+    """True if no penalty is felt at the point nor by a step from it: the gradient is then a
+    subgradient.
+    """
     penalty = model.penalty
     if penalty.priced or penalty.l1 or not isinstance(penalty.set, ConvexSet):
         return False
@@ -141,8 +154,8 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
     """Bound on the distance to the minimizer, and the curvature that it rests on.
 
-    By the declared ridge ``residual / m``, or by self-concordance: ``h (1 - exp(-c t)) / c <= residual`` for
-    a step of length t, h the smallest eigenvalue at the point.
+    By the declared ridge ``residual / m``, or by self-concordance: ``h (1 - exp(-c t)) / c <=
+    residual`` for a step of length t, h the smallest eigenvalue at the point.
     """
     declared = residual / model.ridge if model.ridge > 0 else math.inf
     if math.isinf(model.self_concordance):
@@ -150,7 +163,9 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     lowest, _ = model.spectrum(point)
     local, c = math.inf, model.self_concordance
     if lowest > 0:
-        ratio = c * residual / lowest * (1 + 1e-12)  # first, because the logarithm amplifies its rounding
+        ratio = (
+            c * residual / lowest * (1 + 1e-12)
+        )  # first, because the logarithm amplifies its rounding
         if c == 0.0:
             local = residual / lowest
         elif ratio < 1:
@@ -161,7 +176,9 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
 def _distance_by_pieces(
     model: Composite, point: Array, residual: float, declared: float
 ) -> tuple[float, float]:
-    """Bound where the Hessian jumps: ``residual / h``, h a lower bound on a ball of radius t, if below t."""
+    """Bound where the Hessian jumps: ``residual / h``, h a lower bound on a ball of radius t, if
+    below t.
+    """
     best = (declared, model.ridge)
     scale = 1.0 + float(np.linalg.norm(point))
     for t in (1e-9 * scale, 1e-6 * scale, 1e-3 * scale):
@@ -174,7 +191,8 @@ def _distance_by_pieces(
 def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
     """Bound for a quadratic from a subgradient within ``error`` (d,) of 0, by diagonal scaling.
 
-    A nearly flat coordinate, as of an arm without records, does not pay for the rounding of the others.
+    A nearly flat coordinate, as of an arm without records, does not pay for the rounding of the
+    others.
     """
     if model.dimension > 512:
         return math.inf  # the eigenvalues would cost more than the solve
@@ -184,7 +202,9 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
         return math.inf
     eigenvalues = np.linalg.eigvalsh(H / np.outer(diagonal, diagonal))
     error_of_H = model.hessian_rounding(point) / float(np.min(diagonal)) ** 2
-    lowest = float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1]) - error_of_H
+    lowest = (
+        float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1]) - error_of_H
+    )
     if lowest <= 0:
         return math.inf
     length = rounded_norm(error / diagonal) / lowest
@@ -194,7 +214,9 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
 def _local_error(
     model: Composite, point: Array, residual: Array, rounding: float, distance: float, step: float
 ) -> LocalError | None:
-    """Radius in the metric of the Hessian H at ``point``: ``exp(-c distance) H`` is less on the way."""
+    """Radius in the metric of the Hessian H at ``point``: ``exp(-c distance) H`` is less on the
+    way.
+    """
     exponent = model.self_concordance * distance
     if exponent == 0.0 or not exponent <= 10.0:
         return None
@@ -214,7 +236,9 @@ def _by_model(model: Composite, claim: PointClaim) -> Certificate:
     if claim.backward is not None:
         basis = "backward error"
     relative = claim.one / model.dimension
-    return Certificate(claim.two, claim.one, relative, basis, model.ridge, claim.residual, claim.backward)
+    return Certificate(
+        claim.two, claim.one, relative, basis, model.ridge, claim.residual, claim.backward
+    )
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:

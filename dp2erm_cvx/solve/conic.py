@@ -1,7 +1,8 @@
-"""Problems with kinks in conic form and in public units, for the judge's own solve and for other solvers.
+"""Problems with kinks in conic form and in public units, for the judge's own solve and for other
+solvers.
 
-What the judge's solve returns is a candidate. Nothing of it is believed: :mod:`dp2erm_cvx.solve.gap` proves
-what it is worth.
+What the judge's solve returns is a candidate. Nothing of it is believed:
+:mod:`dp2erm_cvx.solve.gap` proves what it is worth.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ USABLE = frozenset({"Solved", "AlmostSolved"})
 
 _TOLERANCE = 1e-12
 _MOST_ITERATIONS = 200
-#: Newton steps of a smooth part that is no quadratic, and halves of each; a move below this share ends them.
+#: Newton steps of a smooth part that is no quadratic, and halves of each; a move below this share
+#: ends them.
 _MOST_STEPS = 60
 _MOST_HALVES = 30
 _STILL = 1e-5
 
-#: Multiples of the public unit that are tried in turn, and how many of these a set may be wide in a solve: no
-#: solver works with numbers of 1 and of 1e12 at once.
+#: Multiples of the public unit that are tried in turn, and how many of these a set may be wide in a
+#: solve: no solver works with numbers of 1 and of 1e12 at once.
 _MULTIPLES = (1.0, 1e4, 1e8)
 _WIDEST = 1e4
 
@@ -98,8 +100,11 @@ class _Program:
         G = sp.vstack([_enlarged(matrix, matrix.shape[0], width) for matrix, _, _ in self.blocks])
         return G, np.concatenate([np.zeros(0), *(offset for _, offset, _ in self.blocks)])
 
-    def solved(self, linear: Array, hessian: Array | None) -> tuple[Array, list[Array], float] | None:
-        """Point in declared units, multipliers of all blocks, and unit of the objective; None without any.
+    def solved(
+        self, linear: Array, hessian: Array | None
+    ) -> tuple[Array, list[Array], float] | None:
+        """Point in declared units, multipliers of all blocks, and unit of the objective; None
+        without any.
 
         ``linear`` (all columns) and ``hessian`` (of the first ones) are in declared units.
         """
@@ -142,9 +147,13 @@ def _enlarged(matrix: Any, rows: int, columns: int) -> Any:
 
 
 class _Placed:
-    """The terms of one function in a program: their columns, blocks of kinks, and the rows of its values."""
+    """The terms of one function in a program: their columns, blocks of kinks, and the rows of its
+    values.
+    """
 
-    def __init__(self, program: _Program, function: LoadedFunction, variable: slice, objective: bool) -> None:
+    def __init__(
+        self, program: _Program, function: LoadedFunction, variable: slice, objective: bool
+    ) -> None:
         self.program, self.function = program, function
         own = np.arange(len(program.scale))[variable]
         self.places = np.concatenate([own, np.full(function.columns - function.dimension, -1)])
@@ -178,7 +187,9 @@ class _Placed:
         rows = len(b)
         if term.kind == "abs":
             both = sp.vstack([argument - value, -argument - value])
-            return program.add(both, np.concatenate([-offset, offset]), clarabel.NonnegativeConeT(2 * rows))
+            return program.add(
+                both, np.concatenate([-offset, offset]), clarabel.NonnegativeConeT(2 * rows)
+            )
         if term.kind == "max":
             return program.add(argument - value, -offset, clarabel.NonnegativeConeT(rows))
         first = len(program.blocks)
@@ -203,7 +214,10 @@ class _Placed:
         argument = program.wide(A[:, known], self.places[known])
         value = self._output(term)
         if inner is not None:
-            part, size = np.arange(inner.start, inner.start + rows), np.arange(inner.start + rows, inner.stop)
+            part, size = (
+                np.arange(inner.start, inner.start + rows),
+                np.arange(inner.start + rows, inner.stop),
+            )
             e, length = (program.wide(sp.eye_array(rows), place) for place in (part, size))
             both = sp.vstack([e - length, -e - length]) / unit
             program.add(both, np.zeros(2 * rows), clarabel.NonnegativeConeT(2 * rows))
@@ -265,7 +279,9 @@ def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None
     if isinstance(feasible, L1Ball):
         sizes = program.columns(np.full(d, unit))
         v, size = (program.wide(sp.eye_array(d), place) / unit for place in (variable, sizes))
-        program.add(sp.vstack([v - size, -v - size]), np.zeros(2 * d), clarabel.NonnegativeConeT(2 * d))
+        program.add(
+            sp.vstack([v - size, -v - size]), np.zeros(2 * d), clarabel.NonnegativeConeT(2 * d)
+        )
         total = sp.csr_array(np.ones((1, d))) @ size
         program.add(total, np.array([feasible.radius / unit]), clarabel.NonnegativeConeT(1))
         return
@@ -280,10 +296,11 @@ def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None
 
 
 class _Parts:
-    """A problem with kinks, put together as a conic program, its smooth part as a quadratic at a point.
+    """A problem with kinks, put together as a conic program, its smooth part as a quadratic at a
+    point.
 
-    ``linear`` (all columns) and ``hessian`` (d, d) are of its objective, in declared units; ``block`` is the
-    number of the constraints beside the set, in units ``beside_units``.
+    ``linear`` (all columns) and ``hessian`` (d, d) are of its objective, in declared units;
+    ``block`` is the number of the constraints beside the set, in units ``beside_units``.
     """
 
     def __init__(self, problem: KinkedProblem, at: Array | None = None) -> None:
@@ -314,7 +331,9 @@ class _Parts:
 
 
 def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, float]:
-    """The problem in a multiple of its unit, in a set that is not too wide, and the width of the cut."""
+    """The problem in a multiple of its unit, in a set that is not too wide, and the width of the
+    cut.
+    """
     feasible = problem.feasible
     unit = problem.scale * multiple
     width = _WIDEST * unit
@@ -325,8 +344,11 @@ def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, f
     return replace(problem, scale=unit), math.inf
 
 
-def _in_reach(problem: KinkedProblem, at: Array | None = None) -> tuple[KinkedProblem, Candidate | None]:
-    """The problem as it is put to a solver, and the judge's candidate in it, which is no end of a cut set.
+def _in_reach(
+    problem: KinkedProblem, at: Array | None = None
+) -> tuple[KinkedProblem, Candidate | None]:
+    """The problem as it is put to a solver, and the judge's candidate in it, which is no end of a
+    cut set.
 
     The smooth part is the quadratic ``at`` a point (d,), by default at 0.
     """
@@ -341,10 +363,11 @@ def _in_reach(problem: KinkedProblem, at: Array | None = None) -> tuple[KinkedPr
 
 
 def solved(problem: KinkedProblem) -> Candidate | None:
-    """Solve the problem by an interior-point method in public units; None where there is no usable point.
+    """Solve the problem by an interior-point method in public units; None where there is no usable
+    point.
 
-    Where the smooth part is no quadratic, by Newton's method: each step minimizes the quadratic at the point,
-    the kinks and the set as they are, and goes as far toward it as the objective falls.
+    Where the smooth part is no quadratic, by Newton's method: each step minimizes the quadratic at
+    the point, the kinks and the set as they are, and goes as far toward it as the objective falls.
     """
     if problem.is_quadratic:
         return _in_reach(problem)[1]
@@ -370,7 +393,9 @@ def solved(problem: KinkedProblem) -> Candidate | None:
 
 
 def _fallen(problem: KinkedProblem, point: Array, move: Array, value: float) -> tuple[float, float]:
-    """The largest share of a move at which the objective falls, 0 without one; and what it is there."""
+    """The largest share of a move at which the objective falls, 0 without one; and what it is
+    there.
+    """
     share = 1.0
     for _ in range(_MOST_HALVES):
         there = problem.value(point + share * move)
@@ -429,8 +454,12 @@ class ConicForm:
         objective = (linear / unit) @ x
         for matrix, offset, weight in squares:
             root = np.sqrt(weight / unit)
-            objective += cp.sum_squares(sp.csr_array(sp.diags_array(root) @ matrix) @ x + root * offset)
-        constraints = [_constraint(x, matrix, offset, cone) for matrix, offset, cone in program.blocks]
+            objective += cp.sum_squares(
+                sp.csr_array(sp.diags_array(root) @ matrix) @ x + root * offset
+            )
+        constraints = [
+            _constraint(x, matrix, offset, cone) for matrix, offset, cone in program.blocks
+        ]
         self.problem = cp.Problem(cp.Minimize(objective), constraints)
 
     def values(self) -> dict[str, Array] | None:

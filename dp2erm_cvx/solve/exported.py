@@ -31,7 +31,8 @@ from dp2erm_cvx.weighting.solving.dataset import WeightingData
 
 #: Parts of a radius by which claims are rounded up.
 _ROUND_UP = 1.0 + 1e-6
-#: A point this near to the boundary of its set, relative to the size of the set, is taken to be on it.
+#: A point this near to the boundary of its set, relative to the size of the set, is taken to be on
+#: it.
 _ON_BOUNDARY = 1e-9
 
 
@@ -45,10 +46,12 @@ def document_of(certificates: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def exported(instance: Instance, solution: Solution, records: Records) -> dict[str, Any]:
-    """The certificate of a solution: problem, data, point, multipliers and a claim that follows from them.
+    """The certificate of a solution: problem, data, point, multipliers and a claim that follows
+    from them.
 
-    It holds the records. The radius that is claimed is that of the solution's own certificate, where the
-    checker proves it by the method that is written down; else the least that this method proves.
+    It holds the records. The radius that is claimed is that of the solution's own certificate,
+    where the checker proves it by the method that is written down; else the least that this method
+    proves.
 
     Parameters
     ----------
@@ -67,7 +70,8 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
     Raises
     ------
     CertificateError
-        Where the form of the program is not one that the checker reads, or nothing is proved about the point.
+        Where the form of the program is not one that the checker reads, or nothing is proved about
+        the point.
     """
     model, name = instance.model, instance.program.name
     if isinstance(model, MarginModel) and model.whole.weight_rows is None:
@@ -87,7 +91,8 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
 
 
 def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, Any]:
-    """A bound of V for the declared constants of a scheme by margins, which the checker proves by itself.
+    """A bound of V for the declared constants of a scheme by margins, which the checker proves by
+    itself.
 
     Parameters
     ----------
@@ -104,10 +109,15 @@ def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, A
     Raises
     ------
     CertificateError
-        Where the scheme is none that the checker bounds: by arm, with offsets or bases, or not by margins.
+        Where the scheme is none that the checker bounds: by arm, with offsets or bases, or not by
+        margins.
     """
     resolved = program.at(universe)
-    plain = isinstance(resolved, SeparableFirstStage) and resolved.is_plain and len(resolved.curves) == 1
+    plain = (
+        isinstance(resolved, SeparableFirstStage)
+        and resolved.is_plain
+        and len(resolved.curves) == 1
+    )
     if not plain or isinstance(resolved, PrivateFirstStage | BalancedProgram):
         raise CertificateError(f"{program.name}: V of its form is none that the checker bounds")
     assert isinstance(resolved, SeparableFirstStage)
@@ -124,7 +134,9 @@ def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, A
         "log_weight": _tree(curves.weight),
     }
     if resolved.mu == 0.0 or resolved.target is not None:
-        raise CertificateError(f"{program.name}: the checker bounds V of schemes with a ridge and no target")
+        raise CertificateError(
+            f"{program.name}: the checker bounds V of schemes with a ridge and no target"
+        )
     proved, _ = checker.StabilityOfScheme(problem).bound()
     body = {
         "form": "bound of a scheme",
@@ -143,7 +155,11 @@ def _of_margins(model: MarginModel, solution: Solution, records: Records) -> dic
     problem = _problem(model)
     point = solution.point
     near, normal, slopes = _multipliers(model, point)
-    proof: dict[str, Any] = {"at": near.tolist(), "normal": _listed(normal), "slopes": _listed(slopes)}
+    proof: dict[str, Any] = {
+        "at": near.tolist(),
+        "normal": _listed(normal),
+        "slopes": _listed(slopes),
+    }
     stated = checker.MarginProblem(problem)
     evidence = checker.Evidence(stated, proof)
     exact_point = [checker.exact(number) for number in point.tolist()]
@@ -190,13 +206,17 @@ def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str,
     for _ in range(60):
         response = float(evidence.problem.response(evidence.w, checker.exact(reach)))
         half = 0.5 * response * float(evidence.residual)
-        needed = (half + math.sqrt(half * half + response * float(evidence.excess))) * _ROUND_UP + 1e-300
+        needed = (
+            half + math.sqrt(half * half + response * float(evidence.excess))
+        ) * _ROUND_UP + 1e-300
         radius = max(needed + apart, solution.certificate.radius)
         if needed <= reach and evidence.proves(exact_point, checker.exact(radius)):
             break
         reach *= 4.0
     else:
-        raise CertificateError(f"{name}: nothing is proved about these weights by the method of the checker")
+        raise CertificateError(
+            f"{name}: nothing is proved about these weights by the method of the checker"
+        )
     return {"problem": problem, "point": point, "proof": proof, "claim": {"radius": radius}}
 
 
@@ -207,7 +227,9 @@ def _allowed(data: WeightingData, slopes: Array) -> Array:
         penalty = one.penalty
         if not isinstance(penalty, ImbalancePenalty):
             continue
-        largest = penalty.price if math.isinf(penalty.factor) else 2.0 * penalty.factor * penalty.knee
+        largest = (
+            penalty.price if math.isinf(penalty.factor) else 2.0 * penalty.factor * penalty.knee
+        )
         own = allowed[one.columns]
         size = _dual_size(penalty, own)
         if math.isfinite(largest) and size > largest * (1.0 - 1e-14):
@@ -249,7 +271,8 @@ def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
         "dispersion": [dataclasses.asdict(part) for part in curve.dispersion.parts],
         "prices": [_price(name, one) for one in data.priced],
         "blocks": [
-            {"members": np.arange(n)[block.members].tolist(), "total": block.total} for block in data.blocks
+            {"members": np.arange(n)[block.members].tolist(), "total": block.total}
+            for block in data.blocks
         ],
     }
 
@@ -341,7 +364,11 @@ def _log_weights(weight: LogOfWeight) -> list[Any]:
 
 
 def _tree(node: LogWeight) -> dict[str, Any]:
-    tree = {"operation": node.operation, "number": node.number, "parts": [_tree(part) for part in node.parts]}
+    tree = {
+        "operation": node.operation,
+        "number": node.number,
+        "parts": [_tree(part) for part in node.parts],
+    }
     if node.atom is not None:
         tree |= {"atom": node.atom.kind, "number": node.atom.number}
     return tree
@@ -365,7 +392,9 @@ def _multipliers(model: MarginModel, point: Array) -> tuple[Array, Array | None,
     slopes = np.where(near == 0.0, slopes, np.sign(near) * penalty.l1)
     normal = _normal(penalty, near, pull - slopes) if held else None
     if sized and normal is not None:
-        slopes = np.where(near == 0.0, np.clip(pull - normal, -np.asarray(penalty.l1), penalty.l1), slopes)
+        slopes = np.where(
+            near == 0.0, np.clip(pull - normal, -np.asarray(penalty.l1), penalty.l1), slopes
+        )
     return near, normal, slopes if sized else None
 
 
@@ -376,7 +405,9 @@ def _is_held(feasible: ConvexSet, point: Array) -> bool:
 
 
 def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
-    """The normal vector of the set at a point of its boundary that is nearest to what pulls there."""
+    """The normal vector of the set at a point of its boundary that is nearest to what pulls
+    there.
+    """
     feasible = penalty.set
     if isinstance(feasible, Box):
         at_end = np.abs(point) >= feasible.bound * (1.0 - _ON_BOUNDARY)
@@ -394,7 +425,9 @@ def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
 def _radius(
     model: MarginModel, solution: Solution, evidence: checker.Evidence, point: Sequence[Any]
 ) -> tuple[float, float]:
-    """The radius that is claimed, and the curvature that proves it. Raises CertificateError without one."""
+    """The radius that is claimed, and the curvature that proves it. Raises CertificateError without
+    one.
+    """
     residual, missing = float(evidence.residual), float(evidence.missing)
     apart = float(evidence.distance(point)) * _ROUND_UP
     near = np.array([float(number) for number in evidence.x])
@@ -408,7 +441,9 @@ def _radius(
         ):
             if curvature <= 0.0:
                 continue
-            needed = (residual + math.sqrt(residual**2 + 4.0 * curvature * missing)) / (2.0 * curvature)
+            needed = (residual + math.sqrt(residual**2 + 4.0 * curvature * missing)) / (
+                2.0 * curvature
+            )
             needed = needed * _ROUND_UP + apart + 1e-300
             radius = max(needed, claimed) if math.isfinite(claimed) else needed
             if radius > reach * _ROUND_UP and curvature != model.ridge:

@@ -1,7 +1,8 @@
-"""How near a point is to the minimizer of a problem with kinks, proved by a duality gap (Theorem E).
+"""How near a point is to the minimizer of a problem with kinks, proved by a duality gap (Theorem
+E).
 
-The judge solves the problem itself and proves a radius of its own point: an *anchor*. The radius of any other
-point is its distance to the anchor and that radius, whatever solver computed it.
+The judge solves the problem itself and proves a radius of its own point: an *anchor*. The radius of
+any other point is its distance to the anchor and that radius, whatever solver computed it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from dp2erm_cvx.model.supports import LoadedFunction, Plane
 from dp2erm_cvx.solve.conic import Candidate, solved
 from dp2erm_cvx.solve.kinks import at_kinks
 
-#: Slopes of a kink this near to the edge of their set are taken at the edge, where the kink is not felt; all
-#: of them in the end.
+#: Slopes of a kink this near to the edge of their set are taken at the edge, where the kink is not
+#: felt; all of them in the end.
 _EDGES = (0.0, 1e-6, 1e-3, 1.0)
 #: Lengths of a step, relative to the strong convexity, where no curvature is known.
 _LENGTHS = (1.0, 1e1, 1e2, 1e3, 1e4)
@@ -121,7 +122,9 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
         error += problem.smooth.rounding(point) + problem.smooth.smoothness * rounded_norm(moved)
     stationarity = rounded_norm(residual) + error + 8 * UNIT * sizes
 
-    left_out = plane.left_out + rounded_norm(normal) * shift * (1 + 1e-9) + length * misplaced * shift
+    left_out = (
+        plane.left_out + rounded_norm(normal) * shift * (1 + 1e-9) + length * misplaced * shift
+    )
     left_out += _slack(problem, candidate, point, moved)
     curvature = _curvature(problem, point, rounded_norm(normal) - 2 * length * misplaced)
     radius = math.inf
@@ -134,11 +137,17 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
 
 
 def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
-    """Theorem E at a point inside of the set, as it stands: nothing is projected, and nothing is moved."""
+    """Theorem E at a point inside of the set, as it stands: nothing is projected, and nothing is
+    moved.
+    """
     point = candidate.point
     still = np.zeros_like(point)
     unproved = Anchor(point, math.inf, 0.0, math.inf)
-    if not isinstance(problem.feasible, ConvexSet) or problem.smooth is None or problem.beside is not None:
+    if (
+        not isinstance(problem.feasible, ConvexSet)
+        or problem.smooth is None
+        or problem.beside is not None
+    ):
         return unproved
     # sets hold the origin: a point is inside where a longer one is left alone by the projection
     longer = point * (1 + 1e-6)
@@ -148,7 +157,9 @@ def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
     gradient = problem.smooth.gradient(point)
     residual = plane.slope + gradient
     sizes = rounded_norm(plane.slope) + rounded_norm(gradient)
-    stationarity = rounded_norm(residual) + rounded_norm(plane.error) + problem.smooth.rounding(point)
+    stationarity = (
+        rounded_norm(residual) + rounded_norm(plane.error) + problem.smooth.rounding(point)
+    )
     stationarity += 8 * UNIT * sizes
     curvature = _curvature(problem, point, 0.0)
     radius = math.inf
@@ -172,9 +183,11 @@ def _plane(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Ar
 
 
 def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array, Array, float]:
-    """A point that meets the constraints beside the set, how far the exact one may be, and how far it went.
+    """A point that meets the constraints beside the set, how far the exact one may be, and how far
+    it went.
 
-    Where the constraints are missed, or may be, it goes as far as needed toward the point inside of them.
+    Where the constraints are missed, or may be, it goes as far as needed toward the point inside of
+    them.
     """
     if problem.beside is None:
         return point, moved, 0.0

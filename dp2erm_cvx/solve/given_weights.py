@@ -1,4 +1,6 @@
-"""Weights that were computed elsewhere: how far they are from the exact weights of a program, proved."""
+"""Weights that were computed elsewhere: how far they are from the exact weights of a program,
+proved.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _OUTWARD = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class GivenWeights:
-    """What is known of weights that were computed elsewhere. Private: the numbers depend on the records.
+    """What is known of weights that were computed elsewhere. Private: the numbers depend on the
+    records.
 
     Parameters
     ----------
@@ -32,7 +35,8 @@ class GivenWeights:
     distance
         Distance ``|w - w_hat|_1`` to the weights that this package finds.
     radius
-        Proved bound of the distance ``|w - w*|_1`` to the exact weights; infinite where nothing is proved.
+        Proved bound of the distance ``|w - w*|_1`` to the exact weights; infinite where nothing is
+        proved.
     """
 
     n: int
@@ -56,9 +60,9 @@ class GivenWeights:
 def certify_weights(program: FirstStage, records: Records, weights: ArrayLike) -> GivenWeights:
     """Certify weights that another solver or package computed for a program.
 
-    The program is solved, and its certificate bounds how far the weights that are found are from the exact
-    ones; the given ones are as far from those at most as from the found ones beside. Nothing is asked of
-    whoever computed them.
+    The program is solved, and its certificate bounds how far the weights that are found are from
+    the exact ones; the given ones are as far from those at most as from the found ones beside.
+    Nothing is asked of whoever computed them.
 
     Parameters
     ----------
@@ -81,7 +85,9 @@ def certify_weights(program: FirstStage, records: Records, weights: ArrayLike) -
     w = np.asarray(weights, dtype=np.float64)
     n = records.n_samples
     if w.shape != (n,):
-        raise DataError(f"weights: must be {n} numbers, one for each record, not an array of {w.shape}")
+        raise DataError(
+            f"weights: must be {n} numbers, one for each record, not an array of {w.shape}"
+        )
     wrong = np.flatnonzero(~np.isfinite(w))
     if len(wrong):
         raise DataError(f"weights: record {int(wrong[0]) + 1} has the weight {w[wrong[0]]:g}")

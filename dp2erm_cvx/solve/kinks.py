@@ -1,4 +1,5 @@
-"""Candidates of the judge that stand exactly at kinks, found by Newton's method among the points that do.
+"""Candidates of the judge that stand exactly at kinks, found by Newton's method among the points
+that do.
 
 Nothing of them is believed: :mod:`dp2erm_cvx.solve.gap` proves what they are worth.
 """
@@ -43,7 +44,9 @@ class _Plane(NamedTuple):
 
 
 def at_kinks(problem: KinkedProblem, candidate: Candidate) -> Iterator[Candidate]:
-    """Candidates at which the kinks that the solve is near are exact; none where terms are of others."""
+    """Candidates at which the kinks that the solve is near are exact; none where terms are of
+    others.
+    """
     if problem.smooth is None or problem.beside is not None or not problem.kinks.stands_alone:
         return
     seen: list[list[NDArray[np.bool_]]] = []
@@ -72,7 +75,9 @@ def _active(problem: KinkedProblem, point: Array, near: float) -> list[NDArray[n
 def _minimized(
     problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
 ) -> Candidate | None:
-    """The candidate of the active kinks, by Newton's method, with the slopes that leave the least."""
+    """The candidate of the active kinks, by Newton's method, with the slopes that leave the
+    least.
+    """
     smooth, kinks = problem.smooth, problem.kinks
     assert smooth is not None
     d = kinks.dimension
@@ -149,7 +154,9 @@ def _plane(rows: Array, offsets: Array) -> _Plane:
     return _Plane(basis, offset, free)
 
 
-def _bend(term: LoadedTerm, a: Array, active: NDArray[np.bool_], coefficient: Array, d: int) -> Array:
+def _bend(
+    term: LoadedTerm, a: Array, active: NDArray[np.bool_], coefficient: Array, d: int
+) -> Array:
     """Hessian (d, d) of a term off its kinks, times the coefficients of its outputs."""
     A = term.matrix.A.toarray()[:, :d]
     heavy = coefficient[term.group]
@@ -172,7 +179,9 @@ def _bend(term: LoadedTerm, a: Array, active: NDArray[np.bool_], coefficient: Ar
     return total
 
 
-def _slopes(problem: KinkedProblem, x: Array, active: list[NDArray[np.bool_]]) -> list[Array | None]:
+def _slopes(
+    problem: KinkedProblem, x: Array, active: list[NDArray[np.bool_]]
+) -> list[Array | None]:
     """Slopes of kinks at a point, 0 at the active ones."""
     slopes: list[Array | None] = []
     for u, at in zip(problem.kinks.slopes_at(x), active, strict=True):
@@ -187,7 +196,8 @@ def _balanced(
     active: list[NDArray[np.bool_]],
     normal: Array,
 ) -> list[Array | None]:
-    """Slopes at a point: those of active kinks are the solve's, moved as little as leaves no residual.
+    """Slopes at a point: those of active kinks are the solve's, moved as little as leaves no
+    residual.
 
     What is along a ``normal`` (k, d) of the set is no residual.
     """

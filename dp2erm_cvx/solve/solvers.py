@@ -1,4 +1,5 @@
-"""Solvers: their settings, which of them certify every dataset, and the declared problem that CVXPY solves.
+"""Solvers: their settings, which of them certify every dataset, and the declared problem that CVXPY
+solves.
 
 That is compiled once per program and shape.
 """
@@ -55,7 +56,9 @@ CVXPY_STATUS: dict[str, Status] = {
 
 @dataclass(frozen=True)
 class Solver:
-    """Base of all settings. ``name`` is what a user types. Raises DeclarationError on an invalid setting."""
+    """Base of all settings. ``name`` is what a user types. Raises DeclarationError on an invalid
+    setting.
+    """
 
     name: ClassVar[str]
 
@@ -84,10 +87,11 @@ class ConicSolver(Solver):
 
 @dataclass(frozen=True)
 class OwnSolver(ConicSolver):
-    """Any function ``solve(problem)`` that leaves values in the variables of a loaded ``cvxpy.Problem``.
+    """Any function ``solve(problem)`` that leaves values in the variables of a loaded
+    ``cvxpy.Problem``.
 
-    Nothing that it says is believed: its point is judged as every other one. ``title`` is its name. It gets
-    the problem as it is declared, or in public units where it is ``scaled``.
+    Nothing that it says is believed: its point is judged as every other one. ``title`` is its name.
+    It gets the problem as it is declared, or in public units where it is ``scaled``.
     """
 
     function: Callable[[Any], object]
@@ -151,7 +155,9 @@ class Newton(Solver):
 
 @dataclass(frozen=True)
 class ProjectedGradient(Solver):
-    """Accelerated projected (prox-) gradient descent with restarts; the paper solves its rules so."""
+    """Accelerated projected (prox-) gradient descent with restarts; the paper solves its rules
+    so.
+    """
 
     max_iterations: int = setting(20_000, whole_number, at_least=0)
     name = "projected_gradient"
@@ -167,12 +173,14 @@ class FirstCertified(Solver):
 
 #: Solvers with their usual settings, by name.
 SOLVERS: dict[str, type[Solver]] = {
-    solver.name: solver for solver in (Newton, ProjectedGradient, Clarabel, SCS, OSQP, FirstCertified)
+    solver.name: solver
+    for solver in (Newton, ProjectedGradient, Clarabel, SCS, OSQP, FirstCertified)
 }
 
 
 def solver_by_name(solver: str | Solver) -> Solver:
-    """Settings as they are, or from a name of ``SOLVERS`` or of a solver that CVXPY finds installed.
+    """Settings as they are, or from a name of ``SOLVERS`` or of a solver that CVXPY finds
+    installed.
 
     Raises SolverError naming the known solvers.
     """
@@ -184,14 +192,18 @@ def solver_by_name(solver: str | Solver) -> Solver:
         if solver.upper() in cp.installed_solvers():
             return OwnSolver(partial(_solved_by, solver.upper()), solver, scaled=True)
     installed = [name.lower() for name in cp.installed_solvers() if name.lower() not in SOLVERS]
-    raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join((*SOLVERS, *installed))}")
+    raise SolverError(
+        f"unknown solver {solver!r}: choose one of {', '.join((*SOLVERS, *installed))}"
+    )
 
 
 def _solved_by(name: str, problem: Any) -> None:
     try:
         problem.get_problem_data(name)
     except cp.SolverError:
-        raise ProgramError(f"{name.lower()} takes no problem of these cones: choose another solver") from None
+        raise ProgramError(
+            f"{name.lower()} takes no problem of these cones: choose another solver"
+        ) from None
     with _printing_to_stderr():
         problem.solve(solver=name, warm_start=False)
 
@@ -220,8 +232,8 @@ CERTIFYING = (Newton(), ProjectedGradient())
 def private_solver(solver: str | Solver) -> Solver:
     """Settings for a private fit: a name stands for that solver followed by ``CERTIFYING``.
 
-    So does an :class:`OwnSolver`; any other settings object is taken as it is. Raises SolverError naming the
-    known solvers.
+    So does an :class:`OwnSolver`; any other settings object is taken as it is. Raises SolverError
+    naming the known solvers.
     """
     settings = solver_by_name(solver)
     alone = isinstance(solver, Solver) and not isinstance(solver, OwnSolver)
@@ -231,7 +243,9 @@ def private_solver(solver: str | Solver) -> Solver:
 
 
 def by_design(settings: Solver) -> bool:
-    """True if the settings go at least as far as ``CERTIFYING``: a public property of the declaration."""
+    """True if the settings go at least as far as ``CERTIFYING``: a public property of the
+    declaration.
+    """
     if not isinstance(settings, FirstCertified):
         return False
     return all(
@@ -272,8 +286,8 @@ def solved_by_cvxpy(
 ) -> tuple[Array, Status, int]:
     """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, and iterations.
 
-    Raises SolverError for whatever the solver did instead of leaving a point, in words that hold none of its
-    own: those may tell of the records.
+    Raises SolverError for whatever the solver did instead of leaving a point, in words that hold
+    none of its own: those may tell of the records.
     """
     scaled = not isinstance(settings, OwnSolver) or settings.scaled
     program = instance.program
@@ -285,7 +299,9 @@ def solved_by_cvxpy(
         compiled = compiled_for(instance, settings.name, scaled=scaled)
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
-        raise ProgramError(f"{settings.name} solves quadratic programs only; {program.name} is not one")
+        raise ProgramError(
+            f"{settings.name} solves quadratic programs only; {program.name} is not one"
+        )
     problem._clear_solution()  # what another solve left is no answer
     try:
         with _silenced():
@@ -296,7 +312,9 @@ def solved_by_cvxpy(
     except (ProgramError, SolverError):
         raise
     except (Exception, SystemExit) as error:  # of foreign code: anything
-        raise SolverError(f"{program.name}: {raised_text(settings.name, type(error).__name__)}") from None
+        raise SolverError(
+            f"{program.name}: {raised_text(settings.name, type(error).__name__)}"
+        ) from None
     # a function of an author's own need not set one
     status = Status.SOLVED if left.status is None else CVXPY_STATUS.get(left.status, Status.FAILED)
     values = compiled.values()
@@ -312,8 +330,9 @@ def solved_by_cvxpy(
         point = None
     if point is None or not np.all(np.isfinite(point)):
         raise SolverError(
-            f"{program.name}: {settings.name} left no dual values, or none of the right shape, from which "
-            "the solution of this program is read: choose a solver that leaves them, such as clarabel"
+            f"{program.name}: {settings.name} left no dual values, or none of the right shape, "
+            "from which the solution of this program is read: choose a solver that leaves them, "
+            "such as clarabel"
         )
     return point, status, left.iterations
 
@@ -321,11 +340,17 @@ def solved_by_cvxpy(
 #: What is said of a solver that left no finite numbers, by the status that it claims.
 _NO_POINT = {
     Status.SOLVED: "claims to have solved it and left no finite numbers: choose another solver",
-    Status.INACCURATE: "claims an inaccurate solution and left no finite numbers: choose another solver",
-    Status.INFEASIBLE: "says that no point meets the constraints: relax them, or choose another solver",
-    Status.UNBOUNDED: "says that the objective has no least value: declare a ridge or a radius, or choose "
-    "another solver",
-    Status.LIMIT: "reached its limit of iterations without a point: raise that, or choose another solver",
+    Status.INACCURATE: (
+        "claims an inaccurate solution and left no finite numbers: choose another solver"
+    ),
+    Status.INFEASIBLE: (
+        "says that no point meets the constraints: relax them, or choose another solver"
+    ),
+    Status.UNBOUNDED: "says that the objective has no least value: declare a ridge or a radius, or "
+    "choose another solver",
+    Status.LIMIT: (
+        "reached its limit of iterations without a point: raise that, or choose another solver"
+    ),
     Status.FAILED: "ended without a point (status failed): choose another solver",
 }
 

@@ -1,4 +1,5 @@
-"""Solve an instance with any solver, polish the point, certify it; and the methods of the library itself.
+"""Solve an instance with any solver, polish the point, certify it; and the methods of the library
+itself.
 
 These are semismooth Newton on the forward-backward envelope, and accelerated prox-gradient descent.
 """
@@ -15,7 +16,13 @@ import scipy
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number
-from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, ProgramError, SolverError
+from dp2erm_cvx.errors import (
+    CertificateError,
+    Dp2ermError,
+    InfeasibleError,
+    ProgramError,
+    SolverError,
+)
 from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.certificate import Certificate, certify
@@ -42,10 +49,11 @@ _POLISH_ITERATIONS = 100
 class Solution:
     """A point with its certificate; values are private and do not appear in the repr.
 
-    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model, which is the value as
-    well where no weights were asked for. ``certified`` counts, ``status`` is what the solver claimed.
-    ``within`` is an absolute bound in place of ``tolerance``. ``raw`` judges the solver's own point before
-    polishing. ``failures`` say in words what became of the solvers that were tried without a point.
+    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model, which is the
+    value as well where no weights were asked for. ``certified`` counts, ``status`` is what the
+    solver claimed. ``within`` is an absolute bound in place of ``tolerance``. ``raw`` judges the
+    solver's own point before polishing. ``failures`` say in words what became of the solvers that
+    were tried without a point.
     """
 
     value: Array = field(repr=False)
@@ -62,7 +70,9 @@ class Solution:
 
     @property
     def error(self) -> float:
-        """The proved bound that is compared with ``within``, or else with the relative tolerance."""
+        """The proved bound that is compared with ``within``, or else with the relative
+        tolerance.
+        """
         return self.certificate.proved if self.within is None else self.certificate.radius
 
     @property
@@ -83,21 +93,22 @@ class Solution:
             return "certified"
         if self.substituted:
             return (
-                "no solver found a solution on these records, and the point where solvers begin stands in "
-                "its place, such as weights 1: relax the constraints before the next release, and do not "
-                "publish this warning, which tells of the records"
+                "no solver found a solution on these records, and the point where solvers begin "
+                "stands in its place, such as weights 1: relax the constraints before the next "
+                "release, and do not publish this warning, which tells of the records"
             )
         backward = self.certificate.backward_error
         if backward is not None:
             return (
-                f"{self.solver} ended with status {self.status.value} and the weights solve a problem whose "
-                f"targets and sums are off by {backward:.1e}, more than {self.tolerance:g}: loosen the "
-                "tolerance; hard constraints may be too close to infeasible"
+                f"{self.solver} ended with status {self.status.value} and the weights solve a "
+                f"problem whose targets and sums are off by {backward:.1e}, more than "
+                f"{self.tolerance:g}: loosen the tolerance; hard constraints may be too close to "
+                "infeasible"
             )
         goal = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
         return (
-            f"{self.solver} ended with status {self.status.value} and the point is not certified to "
-            f"{goal}: raise the ridge, loosen the tolerance, or try another solver"
+            f"{self.solver} ended with status {self.status.value} and the point is not certified "
+            f"to {goal}: raise the ridge, loosen the tolerance, or try another solver"
         )
 
 
@@ -113,20 +124,22 @@ def solve(
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
-    ``solver`` is a name or a settings object; no other is tried unless it is a :class:`FirstCertified`, as by
-    default. ``polish=False`` judges the solver's own point. ``within`` > 0 is an absolute bound on the radius
-    of the model's variable, in place of the relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where
-    half of the digits are lost). Of a list of solvers the first certified solution counts, or else the one
-    with the least proved error.
+    ``solver`` is a name or a settings object; no other is tried unless it is a
+    :class:`FirstCertified`, as by default. ``polish=False`` judges the solver's own point.
+    ``within`` > 0 is an absolute bound on the radius of the model's variable, in place of the
+    relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where half of the digits are lost).
+    Of a list of solvers the first certified solution counts, or else the one with the least proved
+    error.
 
-    ``seconds`` limits every solver that is reached through CVXPY, in a process of its own that is ended
-    after them; by default there is no clock. A private fit has none: what it releases may depend on public
-    numbers of iterations, never on the speed of a machine.
+    ``seconds`` limits every solver that is reached through CVXPY, in a process of its own that is
+    ended after them; by default there is no clock. A private fit has none: what it releases may
+    depend on public numbers of iterations, never on the speed of a machine.
 
-    Raises DeclarationError for an invalid ``within`` or ``seconds``, ProgramError where the solver does not
-    apply, and InfeasibleError where hard constraints have no solution; if ``throw``, SolverError where no
-    point was found, and CertificateError where the point is not certified as asked. With ``throw=False``
-    nothing that a solver does raises: without any point the uncertified start of solvers comes back.
+    Raises DeclarationError for an invalid ``within`` or ``seconds``, ProgramError where the solver
+    does not apply, and InfeasibleError where hard constraints have no solution; if ``throw``,
+    SolverError where no point was found, and CertificateError where the point is not certified as
+    asked. With ``throw=False`` nothing that a solver does raises: without any point the uncertified
+    start of solvers comes back.
     """
     if seconds is not None:
         seconds = public_number("seconds", seconds, above=0)
@@ -135,7 +148,12 @@ def solve(
 
 
 def minimizer(
-    instance: Instance, solver: str | Solver, tolerance: float | None, within: float | None, *, outputs: bool
+    instance: Instance,
+    solver: str | Solver,
+    tolerance: float | None,
+    within: float | None,
+    *,
+    outputs: bool,
 ) -> Solution:
     """Solve as :func:`solve` does, and let nothing that a solver does raise.
 
@@ -152,7 +170,9 @@ def _solved(instance: Instance, solver: str | Solver, asked: _Asked, *, throw: b
     settings = solver_by_name(solver)
     best, failures = _tried(instance, settings, asked, refused=throw)
     if best is None and throw:
-        what = "none of the listed solvers returned a point: " * isinstance(settings, FirstCertified)
+        what = "none of the listed solvers returned a point: " * isinstance(
+            settings, FirstCertified
+        )
         raise SolverError(what + "; ".join(failures))
     if best is None:
         best = uncertified_start(instance)
@@ -175,8 +195,12 @@ class _Asked:
     outputs: bool = True
 
     @classmethod
-    def of(cls, instance: Instance, tolerance: float | None, within: float | None, **how: Any) -> _Asked:
-        """With the default tolerance of an instance. Raises DeclarationError for an invalid ``within``."""
+    def of(
+        cls, instance: Instance, tolerance: float | None, within: float | None, **how: Any
+    ) -> _Asked:
+        """With the default tolerance of an instance. Raises DeclarationError for an invalid
+        ``within``.
+        """
         if tolerance is None:
             tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
         if within is not None:
@@ -187,10 +211,11 @@ class _Asked:
 def _tried(
     instance: Instance, settings: Solver, asked: _Asked, *, refused: bool
 ) -> tuple[Solution | None, tuple[str, ...]]:
-    """The first certified solution, or the best one of all solvers; and what became of those without any.
+    """The first certified solution, or the best one of all solvers; and what became of those
+    without any.
 
-    Raises ProgramError where no solver applies, which says so of the program, and InfeasibleError where hard
-    constraints have no solution, of a single solver where that is to be ``refused``.
+    Raises ProgramError where no solver applies, which says so of the program, and InfeasibleError
+    where hard constraints have no solution, of a single solver where that is to be ``refused``.
     """
     listed = isinstance(settings, FirstCertified)
     candidates = settings.solvers if isinstance(settings, FirstCertified) else (settings,)
@@ -211,14 +236,17 @@ def _tried(
         if solution.certified:
             break
         if listed or refused:
-            instance.composite.refuse_infeasible()  # no other solver finds weights where there are none
+            # no other solver finds weights where there are none
+            instance.composite.refuse_infeasible()
     if failures and all(isinstance(error, ProgramError) for error in failures) and best is None:
         raise failures[0]
     return best, tuple(map(str, failures))
 
 
 def uncertified_start(instance: Instance) -> Solution:
-    """Where a solver would begin, with nothing proved about it: for those who must go on regardless."""
+    """Where a solver would begin, with nothing proved about it: for those who must go on
+    regardless.
+    """
     model = instance.composite
     start = model.start()
     unproved = Certificate(math.inf, math.inf, math.inf, "none", instance.strong_convexity)
@@ -230,7 +258,8 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     tolerance = asked.tolerance
     point, status, iterations = _find(instance, settings, asked.seconds)
     certificate = raw = _judged(instance, point, tolerance)
-    # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
+    # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish
+    # with
     if asked.polish and model is not None and _steps(model) and not isinstance(settings, Newton):
         polished, _ = minimize_by_newton(model, point, _POLISH_ITERATIONS)
         after = _judged(instance, polished, tolerance)
@@ -241,7 +270,9 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
             point, certificate = polished, after
     value = model.output(point) if model is not None and asked.outputs else point
     taken, name = time.perf_counter() - began, settings.name
-    return Solution(value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within)
+    return Solution(
+        value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within
+    )
 
 
 def _judged(instance: Instance, point: Array, tolerance: float) -> Certificate:
@@ -261,13 +292,19 @@ def _find(instance: Instance, settings: Solver, seconds: float | None) -> tuple[
     if not isinstance(settings, Newton | ProjectedGradient):
         raise SolverError(f"no method for solver {settings.name!r}")
     if model is None:
-        raise ProgramError(f"{settings.name} needs a prox-friendly program; choose one such as clarabel")
+        raise ProgramError(
+            f"{settings.name} needs a prox-friendly program; choose one such as clarabel"
+        )
     if not _steps(model):
         reason = f"the curvature of {instance.program.name} has no bound: declare a finite radius"
         raise SolverError(f"{settings.name}: {reason}")
     method = minimize_by_newton if isinstance(settings, Newton) else minimize_by_gradient
     point, iterations = method(model, model.start(), settings.max_iterations)
-    return point, Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED, iterations
+    return (
+        point,
+        Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED,
+        iterations,
+    )
 
 
 def _steps(model: Composite) -> bool:
@@ -280,13 +317,16 @@ _DECREASE = 1e-4
 _NOISE = 0.1
 
 
-def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100) -> tuple[Array, int]:
-    """Minimize f + h from ``start`` (d,) until rounding stops the progress: the best point, and Hessians.
+def minimize_by_newton(
+    model: Composite, start: Array, max_iterations: int = 100
+) -> tuple[Array, int]:
+    """Minimize f + h from ``start`` (d,) until rounding stops the progress: the best point, and
+    Hessians.
 
-    Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken where it
-    halves the least residual so far (the last one would not do: it and the envelope may undo each other for
-    ever); otherwise the forward-backward envelope decides (Themelis, Stella & Patrinos 2018), whose search
-    ends in a plain prox-gradient step.
+    Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken
+    where it halves the least residual so far (the last one would not do: it and the envelope may
+    undo each other for ever); otherwise the forward-backward envelope decides (Themelis, Stella &
+    Patrinos 2018), whose search ends in a plain prox-gradient step.
     """
     own = model.minimized(start, max_iterations)
     if own is not None:
@@ -297,12 +337,15 @@ def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100
     while iterations < max_iterations and state.residual > 0.0 and stalled < 3:
         iterations += 1
         state = _search(model, state, _direction(model, state, step), step, 0.5 * best.residual)
-        stalled = 0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
+        stalled = (
+            0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
+        )
         if state.residual < best.residual:
             best = state
         if best.residual <= _NOISE * model.rounding(best.v):
             break  # what is left is noise, which can be halved for long
-    # a prox has the zeros of the minimizer; inside a set the gradient at v is what a certificate needs
+    # a prox has the zeros of the minimizer; inside a set the gradient at v is what a certificate
+    # needs
     sparse = model.penalty.priced or model.penalty.l1
     return (best.forward if sparse else best.v), iterations
 
@@ -338,17 +381,22 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
     # least squares, because without a ridge the Hessian may be singular
     try:
         solution: Array = scipy.linalg.lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
-    except (np.linalg.LinAlgError, ValueError):  # where it is no matrix of finite numbers: a plain step
+    except (
+        np.linalg.LinAlgError,
+        ValueError,
+    ):  # where it is no matrix of finite numbers: a plain step
         return move
     return solution
 
 
-def _search(model: Composite, state: _State, direction: Array, step: float, enough: float) -> _State:
+def _search(
+    model: Composite, state: _State, direction: Array, step: float, enough: float
+) -> _State:
     move = state.forward - state.v
     share = 1.0
     for _ in range(12):
-        # projecting brings a step no farther from the minimizer, and a step that leaves the set far behind,
-        # as along a flat direction toward a bound, then lands on the bound
+        # projecting brings a step no farther from the minimizer, and a step that leaves the set far
+        # behind, as along a flat direction toward a bound, then lands on the bound
         reached = model.penalty.set.project(state.v + share * direction + (1 - share) * move)
         candidate = _State(model, reached, step)
         if candidate.residual <= enough:
@@ -370,11 +418,13 @@ _STILL = 4e-16
 
 
 def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) -> tuple[Array, int]:
-    """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients: a point, and how many.
+    """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients: a point, and how
+    many.
 
-    FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood still, the
-    rest go to constant momentum from the better of its point and the start, whose iterations are bounded
-    (page on solving; Beck, First-Order Methods in Optimization, Theorem 10.42).
+    FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood
+    still, the rest go to constant momentum from the better of its point and the start, whose
+    iterations are bounded (page on solving; Beck, First-Order Methods in Optimization, Theorem
+    10.42).
     """
     own = model.by_gradient(start)
     if own is not None:

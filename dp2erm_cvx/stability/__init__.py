@@ -1,8 +1,8 @@
 """Stability bounds: how far the weights can move between two neighboring datasets.
 
-Every function maps public numbers to a :class:`~dp2erm_cvx.privacy.StabilityBound`; none of them sees
-data. They bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight vectors
-that sum to ``n``, for datasets that differ in record ``j``.
+Every function maps public numbers to a :class:`~dp2erm_cvx.privacy.StabilityBound`; none of them
+sees data. They bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight
+vectors that sum to ``n``, for datasets that differ in record ``j``.
 """
 
 from dp2erm_cvx.stability.base import (

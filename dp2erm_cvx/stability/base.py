@@ -14,7 +14,8 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 
 BOTH_RELATIONS = frozenset(Neighboring)
-#: Relative margin for the rounding of a bound's own arithmetic, which is orders of magnitude smaller.
+#: Relative margin for the rounding of a bound's own arithmetic, which is orders of magnitude
+#: smaller.
 ROUNDING = 1e-10
 
 
@@ -30,11 +31,13 @@ def positive_ridge(ridge: float) -> float:
 
 
 def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
-    """A public floor on both arm sizes; raises CalibrationError without one, DeclarationError beyond n/2."""
+    """A public floor on both arm sizes; raises CalibrationError without one, DeclarationError
+    beyond n/2.
+    """
     if arm_floor is None:
         raise CalibrationError(
-            "arm_floor is not declared: this program depends on the arm sizes, which are private; declare a "
-            "public floor on both arm sizes"
+            "arm_floor is not declared: this program depends on the arm sizes, which are private; "
+            "declare a public floor on both arm sizes"
         )
     floor = whole_number("arm_floor", arm_floor, at_least=at_least)
     if 2 * floor > n:
@@ -48,15 +51,18 @@ def outward(value: float) -> float:
 
 
 def largest_weight(n: int, log_ratio: float) -> float:
-    """Largest of ``n`` positive weights of sum ``n`` whose logs range over ``log_ratio`` >= 0; attained."""
+    """Largest of ``n`` positive weights of sum ``n`` whose logs range over ``log_ratio`` >= 0;
+    attained.
+    """
     return n / (1.0 + (n - 1) * math.exp(-log_ratio))
 
 
 def coupled_variation(n: int, w_max: float, law_change: float) -> float:
     """``min(2 n, 2 w_max + (n - w_max) law_change)``.
 
-    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws of the weights on the common records,
-    ``w_max`` both weights of the changed one. (With p = w/n and p_j >= p'_j: sum over the common records of
+    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws of the weights on the common
+    records, ``w_max`` both weights of the changed one. (With p = w/n and p_j >= p'_j: sum over the
+    common records of
     |p_i - p'_i| <= (1 - p_j) ||q - q'||_1 + p_j - p'_j.)
     """
     return min(2.0 * n, 2.0 * w_max + (n - min(w_max, n)) * law_change)
@@ -65,9 +71,9 @@ def coupled_variation(n: int, w_max: float, law_change: float) -> float:
 def tilt_lemma(n: int, log_change_range: float, w_max: float) -> float:
     """Bound V for weights ``w_i`` proportional to ``exp(h_i)`` whose logs move (tilt lemma).
 
-    ``2 w_max + 2 (n - w_max) tanh(kappa / 2)``, at most ``2 n``: ``log_change_range`` = 2 kappa bounds the
-    range of ``h_i - h'_i`` over the common records, ``w_max`` both weights of the changed one. Raises
-    DeclarationError.
+    ``2 w_max + 2 (n - w_max) tanh(kappa / 2)``, at most ``2 n``: ``log_change_range`` = 2 kappa
+    bounds the range of ``h_i - h'_i`` over the common records, ``w_max`` both weights of the
+    changed one. Raises DeclarationError.
     """
     n = whole_number("n", n, at_least=2)
     spread = public_number("log_change_range", log_change_range, at_least=0.0, infinite=True)
@@ -110,11 +116,12 @@ def any_weights(n: int, assumption: str, relations: frozenset[Neighboring]) -> S
 
 @dataclass(frozen=True)
 class Bound:
-    """How far weights move between neighbors, as the author of a program states it, from public numbers.
+    """How far weights move between neighbors, as the author of a program states it, from public
+    numbers.
 
-    ``l2`` bounds ``||w - w'||_2``; or ``gradient`` bounds, at every w of a fixed convex set, the norm of the
-    difference of the two gradients of the objectives there. Made by :meth:`from_l2` or :meth:`from_gradient`.
-    No weight exceeds ``w_max``.
+    ``l2`` bounds ``||w - w'||_2``; or ``gradient`` bounds, at every w of a fixed convex set, the
+    norm of the difference of the two gradients of the objectives there. Made by :meth:`from_l2` or
+    :meth:`from_gradient`. No weight exceeds ``w_max``.
     """
 
     l2: float | None = setting(None, at_least=0.0)
@@ -137,12 +144,14 @@ class Bound:
         """
         return cls(gradient=gradient, w_max=w_max)
 
-    def at(self, n: int, strong_convexity: float, relations: frozenset[Neighboring]) -> StabilityBound:
+    def at(
+        self, n: int, strong_convexity: float, relations: frozenset[Neighboring]
+    ) -> StabilityBound:
         """``V <= min(2n, sqrt(n - 1) L2 + 2 w_max)`` for weights >= 0 of sum n.
 
-        Off the changed record j the movement in l1 is at most ``sqrt(n - 1) L2`` (Cauchy-Schwarz), and
-        ``|w_j - w'_j| + 2 min(w_j, w'_j) = w_j + w'_j``. Raises CalibrationError where a gradient is stated
-        and ``strong_convexity`` is not above 0.
+        Off the changed record j the movement in l1 is at most ``sqrt(n - 1) L2`` (Cauchy-Schwarz),
+        and ``|w_j - w'_j| + 2 min(w_j, w'_j) = w_j + w'_j``. Raises CalibrationError where a
+        gradient is stated and ``strong_convexity`` is not above 0.
         """
         n, l2, statement = whole_number("n", n, at_least=2), self.l2, "||w - w'||_2"
         if l2 is None:
@@ -150,7 +159,10 @@ class Bound:
                 raise CalibrationError(
                     "a bound from the gradient needs an objective of known strong convexity"
                 )
-            l2, statement = outward(self.gradient / strong_convexity), "the movement of the gradient"
+            l2, statement = (
+                outward(self.gradient / strong_convexity),
+                "the movement of the gradient",
+            )
         largest = min(float(n), self.w_max)
         return StabilityBound(
             V=min(2.0 * n, outward(math.sqrt(n - 1.0) * l2 + 2.0 * largest)),
@@ -169,12 +181,14 @@ def general_stability_theorem(
     lipschitz: float = 1.0,
     w_max: float = math.inf,
 ) -> StabilityBound:
-    """Bound from the movement of a gradient and strong convexity (the paper's general stability theorem).
+    """Bound from the movement of a gradient and strong convexity (the paper's general stability
+    theorem).
 
-    Weights are ``F(xi)`` of the minimizer xi of ``E`` on a convex set that is the same for all datasets, and
-    F is the same map for all. Then ``||w - w'||_2 <= L g / rho``: the variational inequalities of both
-    minimizers add up to ``rho |xi - xi'|^2 <= <grad E(xi') - grad E'(xi'), xi' - xi>``, which is at most
-    ``g |xi - xi'|``. The paper prints twice this. V follows as of :meth:`Bound.at`.
+    Weights are ``F(xi)`` of the minimizer xi of ``E`` on a convex set that is the same for all
+    datasets, and F is the same map for all. Then ``||w - w'||_2 <= L g / rho``: the variational
+    inequalities of both minimizers add up to ``rho |xi - xi'|^2 <= <grad E(xi') - grad E'(xi'), xi'
+    - xi>``, which is at most ``g |xi - xi'|``. The paper prints twice this. V follows as of
+    :meth:`Bound.at`.
 
     Parameters
     ----------
@@ -201,12 +215,15 @@ def general_stability_theorem(
     moved = public_number("gradient", gradient, at_least=0.0)
     convexity = public_number("strong_convexity", strong_convexity, above=0.0)
     steepness = public_number("lipschitz", lipschitz, at_least=0.0)
-    bound = Bound.from_l2(outward(steepness * moved / convexity), w_max).at(n, convexity, BOTH_RELATIONS)
+    bound = Bound.from_l2(outward(steepness * moved / convexity), w_max).at(
+        n, convexity, BOTH_RELATIONS
+    )
     return replace(
         bound,
         theorem=f"general stability theorem ({PAPER})",
         assumptions=(
-            "strong convexity and the movement of the gradient, on one set and by one map, as stated",
+            "strong convexity and the movement of the gradient, on one set and by one map, as "
+            "stated",
         ),
     )
 
@@ -214,8 +231,8 @@ def general_stability_theorem(
 def uniform_weights(n: int, *, factored: bool = False) -> StabilityBound:
     """Bound for ``w`` identically 1: V = 2, exactly. Raises DeclarationError.
 
-    ``factored`` weights are factors in [0, 1] of the own record alone, without a normalization (Theorem 13):
-    a replacement takes one factor out and puts one in.
+    ``factored`` weights are factors in [0, 1] of the own record alone, without a normalization
+    (Theorem 13): a replacement takes one factor out and puts one in.
     """
     whole_number("n", n, at_least=2)
     theorem, assumption = "uniform weights", "every weight is 1"
@@ -233,4 +250,6 @@ def fixed_up_to_scale(n: int, w_max: float, assumption: str) -> StabilityBound:
     """
     w_max = public_number("w_max", w_max, at_least=1.0)
     theorem = "tilt lemma (weights fixed up to normalization)"
-    return stated_bound(whole_number("n", n, at_least=2), 2.0 * w_max, w_max, theorem, (assumption,))
+    return stated_bound(
+        whole_number("n", n, at_least=2), 2.0 * w_max, w_max, theorem, (assumption,)
+    )

@@ -1,9 +1,11 @@
-"""Weights that are proportional to ``exp(h)`` at the minimizer of a separable loss (Theorems 3, 22, 23).
+"""Weights that are proportional to ``exp(h)`` at the minimizer of a separable loss (Theorems 3, 22,
+23).
 
-The coefficient minimizes over ``||v|| <= radius`` the mean of ``c_i phi(s_i)``, ``s_i = <z_i, v> + o_i``,
-plus ``ridge/2 ||v||^2``, and ``w_i`` is proportional to ``b_i f(s_i)``, f = exp(h), with sum n: one
-normalization over all records, read at the margin that the loss bends. Phi and h may differ between the arms.
-Everything follows from them, a bound on the rows and the public intervals of c, b and o.
+The coefficient minimizes over ``||v|| <= radius`` the mean of ``c_i phi(s_i)``, ``s_i = <z_i, v> +
+o_i``, plus ``ridge/2 ||v||^2``, and ``w_i`` is proportional to ``b_i f(s_i)``, f = exp(h), with sum
+n: one normalization over all records, read at the margin that the loss bends. Phi and h may differ
+between the arms. Everything follows from them, a bound on the rows and the public intervals of c, b
+and o.
 """
 
 from __future__ import annotations
@@ -62,15 +64,16 @@ def separable(
     log_weight_range: float,
     radius: float = math.inf,
 ) -> StabilityBound:
-    """Bound for any separable scheme (Theorem 3); any change of a record inside the domain is covered.
+    """Bound for any separable scheme (Theorem 3); any change of a record inside the domain is
+    covered.
 
-    The coefficient minimizes over ``||lam|| <= R`` the mean of ``psi(lam; d_i)``, convex in lam, plus
-    ``(ridge / 2) ||lam||^2``, and ``w_i`` is proportional to ``exp(h(lam; d_i))`` with sum ``n``. Over all
-    records of the domain and all ``||lam|| <= radius``, a bound on every dataset: ``gradient_diameter`` D_psi
-    is that of the gradients of psi, ``log_weight_diameter`` D_h that of h, with the zero vector where it is
-    clipped (clipping does not preserve differences), ``log_weight_range`` H the length of the interval that h
-    lies in, ``inf`` for none. Raises DeclarationError for an invalid number and CalibrationError for ``ridge
-    = 0``.
+    The coefficient minimizes over ``||lam|| <= R`` the mean of ``psi(lam; d_i)``, convex in lam,
+    plus ``(ridge / 2) ||lam||^2``, and ``w_i`` is proportional to ``exp(h(lam; d_i))`` with sum
+    ``n``. Over all records of the domain and all ``||lam|| <= radius``, a bound on every dataset:
+    ``gradient_diameter`` D_psi is that of the gradients of psi, ``log_weight_diameter`` D_h that of
+    h, with the zero vector where it is clipped (clipping does not preserve differences),
+    ``log_weight_range`` H the length of the interval that h lies in, ``inf`` for none. Raises
+    DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
     n = whole_number("n", n, at_least=2)
     D_psi = public_number("gradient_diameter", gradient_diameter, at_least=0.0)
@@ -150,7 +153,9 @@ def _refuse_disordered(name: str, ends: Interval) -> None:
     low = public_number(f"{name}[0]", ends[0])
     high = public_number(f"{name}[1]", ends[1])
     if low > high:
-        raise DeclarationError(f"{name} = ({low:g}, {high:g}): the lower end is above the upper one")
+        raise DeclarationError(
+            f"{name} = ({low:g}, {high:g}): the lower end is above the upper one"
+        )
 
 
 @dataclass(frozen=True)
@@ -158,9 +163,9 @@ class MarginMovement:
     """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
 
     ``reach`` bounds every ``<z, v>`` of a minimizer; the diameters are D and D_h, the range is H;
-    ``largest`` bounds a weight and ``least_mean`` the mean of ``b f`` over any n - 1 records of a minimizer
-    from below (Theorem 23); ``variance`` is C of Theorem 22, ``inf`` where a weight moves and the loss is
-    flat.
+    ``largest`` bounds a weight and ``least_mean`` the mean of ``b f`` over any n - 1 records of a
+    minimizer from below (Theorem 23); ``variance`` is C of Theorem 22, ``inf`` where a weight moves
+    and the loss is flat.
     """
 
     reach: float
@@ -193,9 +198,10 @@ def margin_movement(
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
-    Rows have ``||z|| <= row_norm``. With one normalization over all records ``w_i = n b_i f_i / sum of b f``.
-    By arm ``w_i = n/2 b_i f_i / sum of b f over the own arm`` (Theorem 22-A), or, with a total tau, w_i is
-    proportional to ``b_i f_i / max(sum of b f over the own arm, n tau)`` with sum n (Theorem 22-S).
+    Rows have ``||z|| <= row_norm``. With one normalization over all records ``w_i = n b_i f_i / sum
+    of b f``. By arm ``w_i = n/2 b_i f_i / sum of b f over the own arm`` (Theorem 22-A), or, with a
+    total tau, w_i is proportional to ``b_i f_i / max(sum of b f over the own arm, n tau)`` with sum
+    n (Theorem 22-S).
 
     Parameters
     ----------
@@ -212,17 +218,19 @@ def margin_movement(
     beside
         Bound on the rows of a linear term of the records beside the loss, in units of ``row_norm``.
     varying
-        Where rows are ``e_a (x) g`` and those of the linear term a multiple of the same g in the other arm,
-        a bound on all of g but a constant, in units of ``row_norm``; None for other rows.
+        Where rows are ``e_a (x) g`` and those of the linear term a multiple of the same g in the
+        other arm, a bound on all of g but a constant, in units of ``row_norm``; None for other
+        rows.
     l1
         Price of ``||v||_1`` in the mean objective, in units of the rows.
     box
-        Public bound on every ``|v_j|``, in inverse units of the rows; a finite one needs the dimension.
+        Public bound on every ``|v_j|``, in inverse units of the rows; a finite one needs the
+        dimension.
     dimension
         Number of entries of v.
     pull
-        Bound on the norm of t, where the mean objective has a public linear term ``-<t, v>``, in units of
-        the rows.
+        Bound on the norm of t, where the mean objective has a public linear term ``-<t, v>``, in
+        units of the rows.
     arm_floor
         Public number of records that each arm holds at least, in every dataset; None for none.
     normalization
@@ -237,15 +245,17 @@ def margin_movement(
     Raises
     ------
     DeclarationError
-        For an invalid number, for a box without a dimension, for a total of one normalization, and for no arm
-        or more than two.
+        For an invalid number, for a box without a dimension, for a total of one normalization, and
+        for no arm or more than two.
     CalibrationError
-        For ``ridge = 0``, and for a normalization by arm with neither floor nor total: a record that is alone
-        in its arm weighs n/2, so that V is at least n.
+        For ``ridge = 0``, and for a normalization by arm with neither floor nor total: a record
+        that is alone in its arm weighs n/2, so that V is at least n.
     """
     n = whole_number("n", n, at_least=2)
     if len(arms) not in (1, 2):
-        raise DeclarationError(f"arms: {len(arms)} entries; there are two arms, or one entry for both")
+        raise DeclarationError(
+            f"arms: {len(arms)} entries; there are two arms, or one entry for both"
+        )
     norm = public_number("row_norm", row_norm, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
     ball = min(ball, _half_diagonal(box, dimension) * norm)
@@ -268,16 +278,21 @@ def margin_movement(
     if normalization == "all":
         V, largest, theorem = _of_one_sum(travel, facts, H)
     elif total is not None:
-        V, largest, theorem = _of_saturated_sums(travel, facts, total, max(high for _, high in ranges))
+        V, largest, theorem = _of_saturated_sums(
+            travel, facts, total, max(high for _, high in ranges)
+        )
     else:
         assert floor is not None
         V, largest, theorem = _of_sums_by_arm(travel, scheme, ranges, floor)
     assumptions = [
-        f"gradients of the loss in a set of diameter {D * norm:g}, of log weights in one of {D_h * norm:g}",
+        f"gradients of the loss in a set of diameter {D * norm:g}, of log weights in one of "
+        f"{D_h * norm:g}",
         f"margins at most {reach:g}, log weights in an interval of length {H:g}",
     ]
     if floor is not None:
-        assumptions.append(f"each arm has at least {floor} records in every dataset of the universe")
+        assumptions.append(
+            f"each arm has at least {floor} records in every dataset of the universe"
+        )
     bound = stated_bound(n, V, largest, theorem, (*assumptions, EXACT))
     return MarginMovement(reach, D, D_h, H, largest, facts.mean, facts.variance, bound)
 
@@ -292,8 +307,8 @@ def _checked_total(normalization: str, floor: int | None, total: float | None) -
         return public_number("arm_total", total, above=0.0)
     if normalization == "arm" and floor is None:
         raise CalibrationError(
-            "a normalization by arm needs an arm floor or a total: a record that is alone in its arm weighs "
-            "n/2, whatever the ridge is, and V is at least n"
+            "a normalization by arm needs an arm floor or a total: a record that is alone in its "
+            "arm weighs n/2, whatever the ridge is, and V is at least n"
         )
     return None
 
@@ -302,8 +317,8 @@ def _checked_total(normalization: str, floor: int | None, total: float | None) -
 class _Travel:
     """How far the coefficient and the log weights move, for rows of norm 1.
 
-    ``end`` bounds the movement of v; the diameters are D and D_h, and ``moving`` is the length of an interval
-    that h of one arm lies in.
+    ``end`` bounds the movement of v; the diameters are D and D_h, and ``moving`` is the length of
+    an interval that h of one arm lies in.
     """
 
     n: int
@@ -331,7 +346,9 @@ class _Travel:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What Theorems 22 and 23 ask of a scheme: the largest weight and the least mean, C, G and L."""
+    """What Theorems 22 and 23 ask of a scheme: the largest weight and the least mean, C, G and
+    L.
+    """
 
     largest: float
     mean: float
@@ -390,7 +407,9 @@ def _of_sums_by_arm(
         return 0.5 * n / (1.0 + (size - 1) * math.exp(low - high))
 
     def bound(arm: int, first: int, last: int) -> float:
-        """Bound where the record is in this arm of D, of first to last records; a flip is the worst."""
+        """Bound where the record is in this arm of D, of first to last records; a flip is the
+        worst.
+        """
         other = 1 - arm
         curvature = constants[arm] / max(first - 1, 1) + constants[other] / (n - last)
         moved = n * travel.law_change(0.25 * (n - 1) * curvature)
@@ -403,11 +422,17 @@ def _of_sums_by_arm(
         V = max(V, bound(arm, floor, floor))
         if n - floor > floor:
             V = max(V, _largest_over_sizes(partial(bound, arm), floor + 1, n - floor))
-    return min(V, 2.0 * n), max(largest(0, floor), largest(1, floor)), "Theorem 22-A (normalization by arm)"
+    return (
+        min(V, 2.0 * n),
+        max(largest(0, floor), largest(1, floor)),
+        "Theorem 22-A (normalization by arm)",
+    )
 
 
 def _largest_over_sizes(bound: Callable[[int, int], float], first: int, last: int) -> float:
-    """Upper bound over whole numbers, by cells that are cut in half until one number or little is left."""
+    """Upper bound over whole numbers, by cells that are cut in half until one number or little is
+    left.
+    """
     cells = [(bound(first, last), first, last)]
     best = max(bound(first, first), bound(last, last))
     for _ in range(_MOST_SIZES):
@@ -447,18 +472,24 @@ def _of_saturated_sums(
     both = min(float(np.max(weights)), 2.0 * largest)
     growth = math.exp(min(0.5 * moved, _FARTHEST))
     constant = facts.growth * max(1.0 / total, n / (n - 1) * growth / mean)
-    twice = replace(travel, weight_diameter=2.0 * travel.weight_diameter, moving=2.0 * travel.moving)
+    twice = replace(
+        travel, weight_diameter=2.0 * travel.weight_diameter, moving=2.0 * travel.moving
+    )
     law = twice.law_change(constant * (n - 1) / n)
     return min(2.0 * n, 2.0 * both + n * law), largest, theorem
 
 
 def _half_diagonal(box: float, dimension: int | None) -> float:
-    """Norm of a corner of a box; raises DeclarationError for a finite one of an unknown dimension."""
+    """Norm of a corner of a box; raises DeclarationError for a finite one of an unknown
+    dimension.
+    """
     half_width = public_number("box", box, above=0.0, infinite=True)
     if math.isinf(half_width):
         return math.inf
     if dimension is None:
-        raise DeclarationError(f"box = {half_width:g}: state the dimension, on which the norm of v depends")
+        raise DeclarationError(
+            f"box = {half_width:g}: state the dimension, on which the norm of v depends"
+        )
     return half_width * math.sqrt(whole_number("dimension", dimension, at_least=1)) * _ROUNDED
 
 
@@ -484,7 +515,9 @@ def _longest_range(arms: tuple[ArmCurves, ...], ranges: list[Interval]) -> float
 
 
 def _range_by_slope(weight: ScalarWeight, reach: float) -> Interval:
-    """Interval of h over margins of at most ``reach``, from its value at 0 and its largest slope."""
+    """Interval of h over margins of at most ``reach``, from its value at 0 and its largest
+    slope.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         at_zero = float(weight.log(np.zeros(1))[0])
     if weight.lipschitz == 0.0:
@@ -516,7 +549,8 @@ class _Cells(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """What records may be in Theorem 23: a row for a cell of margins and a part of the interval of c.
+    """What records may be in Theorem 23: a row for a cell of margins and a part of the interval of
+    c.
 
     Attributes
     ----------
@@ -568,10 +602,11 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class _Scheme:
-    """Rows of norm 1: curves by arm, the ridge, bounds on ``<z, v>`` and on the rows of a linear term.
+    """Rows of norm 1: curves by arm, the ridge, bounds on ``<z, v>`` and on the rows of a linear
+    term.
 
-    ``public`` is the norm of the public linear term less the price of ``||v||_1``, ``least_share`` that of an
-    arm among n - 1 records.
+    ``public`` is the norm of the public linear term less the price of ``||v||_1``, ``least_share``
+    that of an arm among n - 1 records.
     """
 
     n: int
@@ -584,14 +619,18 @@ class _Scheme:
     least_share: float
 
     def cells(self) -> _Cells:
-        """Cells of the margins of every arm, which end where ``<z, v>`` is 0 at an end of the offset."""
+        """Cells of the margins of every arm, which end where ``<z, v>`` is 0 at an end of the
+        offset.
+        """
         columns = []
         for number, arm in enumerate(self.arms):
             half = np.linspace(0.0, self.reach, _CELLS // 2 + 1)
             edges = np.concatenate([arm.offset[0] - half[:0:-1], arm.offset[1] + half])
             if arm.offset[0] < arm.offset[1]:
                 between = np.linspace(*arm.offset, _CELLS // 8 + 1)
-                edges = np.concatenate([arm.offset[0] - half[:0:-1], between, arm.offset[1] + half[1:]])
+                edges = np.concatenate(
+                    [arm.offset[0] - half[:0:-1], between, arm.offset[1] + half[1:]]
+                )
             columns.append((np.full(len(edges) - 1, number), edges[:-1], edges[1:]))
         return _Cells(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
@@ -602,7 +641,9 @@ class _Scheme:
 
     @property
     def log_size(self) -> float:
-        """Largest size of log f on cells; infinite where f or a slope of phi would leave no number."""
+        """Largest size of log f on cells; infinite where f or a slope of phi would leave no
+        number.
+        """
         for arm in self.arms:
             if not np.all(np.isfinite(arm.loss.slope(np.array(arm.margins(self.reach))))):
                 return math.inf
@@ -619,7 +660,9 @@ class _Scheme:
         return columns[0], columns[1], columns[2]
 
     def variance(self) -> tuple[float, float, float]:
-        """C of Theorem 22, the largest ``g = b f h'^2 / (c phi'')`` and the largest ``|h'|``, by cells."""
+        """C of Theorem 22, the largest ``g = b f h'^2 / (c phi'')`` and the largest ``|h'|``, by
+        cells.
+        """
         cells = self.cells()
         for _ in range(_ROUNDS):
             g, inverse, steep, numbers = self._variance_points(cells)
@@ -633,8 +676,8 @@ class _Scheme:
     def _variance_points(self, cells: _Cells) -> tuple[Array, Array, float, NDArray[np.int64]]:
         """Points (g, 1/(b f)) of Theorem 22, the largest ``|h'|``, and the cell of every point.
 
-        Between the ends of b the points lie below the line through those of the ends; where b is c it
-        cancels in g.
+        Between the ends of b the points lie below the line through those of the ends; where b is c
+        it cancels in g.
         """
         down, up, steep = self._log_weights(cells)
         least, largest = np.exp(down) / _OUTWARD, np.exp(up) * _OUTWARD
@@ -643,17 +686,28 @@ class _Scheme:
             on = np.flatnonzero(cells.arm == number)
             bend = np.maximum(arm.loss.curvatures(cells.low[on], cells.high[on])[0], 0.0)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                plain = np.where(steep[on] == 0.0, 0.0, largest[on] * steep[on] ** 2 / bend) * _OUTWARD
+                plain = (
+                    np.where(steep[on] == 0.0, 0.0, largest[on] * steep[on] ** 2 / bend) * _OUTWARD
+                )
             low, high = arm.weight_factor
-            multiples = [(1.0, low)] if arm.tied else [(b / arm.factor[0], b) for b in sorted({low, high})]
+            multiples = (
+                [(1.0, low)] if arm.tied else [(b / arm.factor[0], b) for b in sorted({low, high})]
+            )
             for upward, b in multiples:
                 g.append(upward * plain)
                 inverse.append(_OUTWARD / (b * least[on]))
                 numbers.append(on)
-        return np.concatenate(g), np.concatenate(inverse), float(np.max(steep)), np.concatenate(numbers)
+        return (
+            np.concatenate(g),
+            np.concatenate(inverse),
+            float(np.max(steep)),
+            np.concatenate(numbers),
+        )
 
     def largest_and_mean(self) -> tuple[float, float]:
-        """Theorem 23: the largest weight, and the least mean of b f over n - 1 records, by cells."""
+        """Theorem 23: the largest weight, and the least mean of b f over n - 1 records, by
+        cells.
+        """
         margins = self.cells()
         rows = self._rows(margins)
         edges = np.linspace(0.0, self.reach, _NORMS + 1)
@@ -694,7 +748,9 @@ class _Scheme:
     def _at(
         self, others: _Rows, own: _Rows, p: float, q: float
     ) -> tuple[float, float, float, float, NDArray[np.int64]]:
-        """Largest weight and least mean where ``p <= ||v|| <= q``, p, q, and the cells that they rest on."""
+        """Largest weight and least mean where ``p <= ||v|| <= q``, p, q, and the cells that they
+        rest on.
+        """
         n, others, own = self.n, others.within(q), own.within(q)
         pulls, need = others.pulls(q), own.pulls(q)
         if self.beside:
@@ -719,10 +775,11 @@ class _Scheme:
         return float(weights[top[0]]), float(np.min(mean)), p, q, active
 
     def _least_means(self, others: _Rows, pulls: Array) -> tuple[Array, Array, NDArray[np.int64]]:
-        """Corners of the least mean of b f by the mean of the pull, and the rows that share in each.
+        """Corners of the least mean of b f by the mean of the pull, and the rows that share in
+        each.
 
-        With an arm floor each arm has at least its share, and the rest is of either: the hull of two sums
-        of the hulls of both arms.
+        With an arm floor each arm has at least its share, and the rest is of either: the hull of
+        two sums of the hulls of both arms.
         """
         if len(self.arms) == 1 or self.least_share == 0.0:
             on = corners(pulls, -others.weight)[::-1]
@@ -735,7 +792,10 @@ class _Scheme:
         first_share = np.repeat([self.least_share, 1.0 - self.least_share], len(pairs))
         rows = np.concatenate([pairs, pairs])
         pull = first_share * pulls[rows[:, 0]] + (1.0 - first_share) * pulls[rows[:, 1]]
-        weight = first_share * others.weight[rows[:, 0]] + (1.0 - first_share) * others.weight[rows[:, 1]]
+        weight = (
+            first_share * others.weight[rows[:, 0]]
+            + (1.0 - first_share) * others.weight[rows[:, 1]]
+        )
         on = corners(pull, -weight)[::-1]
         return pull[on], weight[on] * (1.0 - 1e-14), rows[on]
 
@@ -746,7 +806,9 @@ class _Scheme:
 
 
 def _paired(pulls: Array, weights: Array, hulls: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Corners of the sum of two hulls, whatever their shares are: a row of each, by rising slope."""
+    """Corners of the sum of two hulls, whatever their shares are: a row of each, by rising
+    slope.
+    """
     slopes, of_second = [], []
     for number, rows in enumerate(hulls):
         slopes.append(np.diff(weights[rows]) / np.diff(pulls[rows]))
@@ -768,8 +830,8 @@ def _of_others(arm: ArmCurves) -> list[tuple[Interval, float]]:
 def _of_itself(arm: ArmCurves) -> list[tuple[Interval, float]]:
     """Ends of c and the largest b of the record itself.
 
-    A tied factor raises its weight and, where its pull is negative, the mean of the others as well: the
-    largest weight may lie between the ends, so that the interval is cut into parts.
+    A tied factor raises its weight and, where its pull is negative, the mean of the others as well:
+    the largest weight may lie between the ends, so that the interval is cut into parts.
     """
     if not arm.tied:
         return [(arm.factor, arm.base[1])]
@@ -779,10 +841,12 @@ def _of_itself(arm: ArmCurves) -> list[tuple[Interval, float]]:
 
 
 def _variance_constant(g: Array, inverse: Array) -> float:
-    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A (Theorem 22), by corners (g, 1/f).
+    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A (Theorem 22), by corners (g,
+    1/f).
 
-    For a given mass Q of A and any t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y are linear
-    in the laws on A and off it, so that each sits on one cell. The bound is convex in log t.
+    For a given mass Q of A and any t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y
+    are linear in the laws on A and off it, so that each sits on one cell. The bound is convex in
+    log t.
     """
     largest, top = float(np.max(g)), float(np.max(inverse))
     if largest == 0.0:
@@ -814,7 +878,9 @@ def _law_change(
     constants: tuple[float, float],
     steep: float,
 ) -> float:
-    """Bound on the movement ell of the laws on the common records, the largest over moves up to ``end``."""
+    """Bound on the movement ell of the laws on the common records, the largest over moves up to
+    ``end``.
+    """
     D, D_h, H = diameters
     C, from_mean = constants
     edges = np.linspace(0.0, end, _MOVES + 1)
@@ -835,11 +901,12 @@ def minimizer_norm(
     linear: float = 0.0,
     l1: float = 0.0,
 ) -> float:
-    """Bound on ``||v||`` of a minimizer of a mean of ``c phi(<z, v> + o) + ridge/2 ||v||^2`` in a ball.
+    """Bound on ``||v||`` of a minimizer of a mean of ``c phi(<z, v> + o) + ridge/2 ||v||^2`` in a
+    ball.
 
-    By optimality at 0, ``ridge rho^2 <= max over |x| <= rho of -c x phi'(x + o)`` (rows of norm 1), plus
-    ``linear rho`` for linear terms of that norm and less ``l1 rho``, as ``||v||_1 >= rho``. The largest such
-    rho over geometric cells, the last one bisected.
+    By optimality at 0, ``ridge rho^2 <= max over |x| <= rho of -c x phi'(x + o)`` (rows of norm 1),
+    plus ``linear rho`` for linear terms of that norm and less ``l1 rho``, as ``||v||_1 >= rho``.
+    The largest such rho over geometric cells, the last one bisected.
 
     Parameters
     ----------
@@ -889,7 +956,9 @@ def minimizer_norm(
         for cell in reversed(parts):
             if not allowed(*cell):
                 continue
-            inner = last(list(pairwise(np.linspace(*cell, 17).tolist())), cuts - 1) if cuts else cell[1]
+            inner = (
+                last(list(pairwise(np.linspace(*cell, 17).tolist())), cuts - 1) if cuts else cell[1]
+            )
             if inner is not None:
                 return inner
         return None
@@ -899,7 +968,9 @@ def minimizer_norm(
 
 
 def _pull(loss: ScalarLoss, low: Array, high: Array, offset: float = 0.0) -> Array:
-    """Upper bound of ``-x phi'(x + o)`` on cells of x: by ends, and by the middle and the steepest slope."""
+    """Upper bound of ``-x phi'(x + o)`` on cells of x: by ends, and by the middle and the steepest
+    slope.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         first, last = low + offset, high + offset
         down, up = loss.slope(first), loss.slope(last)
@@ -922,7 +993,8 @@ def _multiplied(value: Array, factor: Interval) -> Array:
 def record_diameter(
     arms: tuple[ArmCurves, ...], reach: float, beside: float = 0.0, varying: float | None = None
 ) -> float:
-    """Diameter of ``c phi'(<z, v> + o) z + t`` over records of any arm, the largest over ``||v|| <= reach``.
+    """Diameter of ``c phi'(<z, v> + o) z + t`` over records of any arm, the largest over ``||v|| <=
+    reach``.
 
     Parameters
     ----------
@@ -933,8 +1005,8 @@ def record_diameter(
     beside
         Bound on the norm of the row t of a linear term.
     varying
-        Where ``z = e_a (x) g`` and t is ``beside`` times the same g in the other arm, a bound on all of g
-        but a constant; None for other rows.
+        Where ``z = e_a (x) g`` and t is ``beside`` times the same g in the other arm, a bound on
+        all of g but a constant; None for other rows.
 
     Returns
     -------
@@ -950,8 +1022,12 @@ def record_diameter(
     return max(within, _across_arms(kinds, reach, beside)) * _ROUNDED
 
 
-def weight_diameter(arms: tuple[ArmCurves, ...], reach: float, varying: float | None = None) -> float:
-    """Diameter of ``{h'(<z, v> + o) z}`` over rows as in :func:`record_diameter`; with 0 in it if clipped."""
+def weight_diameter(
+    arms: tuple[ArmCurves, ...], reach: float, varying: float | None = None
+) -> float:
+    """Diameter of ``{h'(<z, v> + o) z}`` over rows as in :func:`record_diameter`; with 0 in it if
+    clipped.
+    """
     kinds = tuple(MarginSlope(arm.weight, arm.offset) for arm in arms)
     clipped = any(arm.weight.is_clipped for arm in arms)
     if varying is None:
@@ -969,7 +1045,9 @@ def _both(kinds: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def _across_arms(kinds: tuple[MarginGradient, ...], reach: float, beside: float) -> float:
-    """Distance of gradients of two arms, whose ``<z, v>`` have squares of sum ``reach^2`` at most."""
+    """Distance of gradients of two arms, whose ``<z, v>`` have squares of sum ``reach^2`` at
+    most.
+    """
     angle = np.linspace(0.0, math.pi / 2, _ANGLES + 1)
     # over a cell of angles each margin takes its larger end
     with np.errstate(over="ignore"):

@@ -18,8 +18,8 @@ from dp2erm_cvx.privacy import Budget
 class Calibrator:
     """A calibration that a release declares by its ``name``.
 
-    ``laws`` are the noise it has; ``family`` says whose stability bounds it consumes, ``splits`` whether the
-    share of epsilon that pays for the noise may be declared.
+    ``laws`` are the noise it has; ``family`` says whose stability bounds it consumes, ``splits``
+    whether the share of epsilon that pays for the noise may be declared.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Calibrator:
     ) -> Calibration:
         """The calibration of an objective; ``noise`` and ``split`` choose where there is a choice.
 
-        Raises CalibrationError, with the reason, where the theorem does not cover the objective or no noise
-        fits the budget, and DeclarationError for an invalid argument.
+        Raises CalibrationError, with the reason, where the theorem does not cover the objective or
+        no noise fits the budget, and DeclarationError for an invalid argument.
         """
         return self.explained(objective, budget, noise, split)[0]
 
@@ -44,7 +44,9 @@ class Calibrator:
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> tuple[Calibration, str]:
         """The calibration and in one line why it was taken. Raises as :meth:`calibrate`."""
-        if self.name == "auto":  # the smallest predicted error among the sharp ones, whatever its noise
+        if (
+            self.name == "auto"
+        ):  # the smallest predicted error among the sharp ones, whatever its noise
             return _least(objective, budget)
         why = f"calibration = {self.name!r} was declared"
         if self.name in ("renyi", "output"):
@@ -60,7 +62,8 @@ class Calibrator:
 
 
 def _least(objective: Objective, budget: Budget) -> tuple[Calibration, str]:
-    """The valid sharp calibration of the least predicted error, in any law, and in one line why it is taken.
+    """The valid sharp calibration of the least predicted error, in any law, and in one line why it
+    is taken.
 
     From public quantities only. Raises CalibrationError with every reason where nothing is valid.
     """
@@ -79,15 +82,19 @@ def _least(objective: Objective, budget: Budget) -> tuple[Calibration, str]:
     if not valid:
         raise CalibrationError(f"no calibration is valid: {'; '.join(refused)}")
     size, best = min(valid, key=lambda pair: pair[0])
-    reason = f"{best.theorem} with V = {best.V:.4g} ({objective.weights}): predicted error {size:.3g}"
+    reason = (
+        f"{best.theorem} with V = {best.V:.4g} ({objective.weights}): predicted error {size:.3g}"
+    )
     return best, f"{reason}, the smallest of {len(valid)} valid calibrations"
 
 
-def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: float | None) -> Calibration:
+def _sharp(
+    objective: Objective, budget: Budget, noise: Noise | str, split: float | None
+) -> Calibration:
     """Theorems 1, 2, 16 and 17, or Theorems 15 and 16 without a split where the loss saturates.
 
-    These are taken where no split is declared and the predicted error is less; in a ball Theorem 19 at the
-    gamma of Theorem 1, where its noise is less.
+    These are taken where no split is declared and the predicted error is less; in a ball Theorem 19
+    at the gamma of Theorem 1, where its noise is less.
     """
     calibration = calibrate(objective, budget, noise=noise, split=split)
     saturation = objective.loss.saturation
@@ -95,11 +102,17 @@ def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: floa
     if saturation is None or (split is not None and not in_a_ball):
         return calibration
     try:
-        other = calibrate_saturating(objective, budget, noise, calibration.gamma if in_a_ball else None)
+        other = calibrate_saturating(
+            objective, budget, noise, calibration.gamma if in_a_ball else None
+        )
     except CalibrationError:
         return calibration  # no noise of Theorem 19 at so small a gamma
     # in a ball both have one gamma
-    return min(calibration, other, key=lambda law: predicted_error(law, objective.loss, objective.n_samples))
+    return min(
+        calibration,
+        other,
+        key=lambda law: predicted_error(law, objective.loss, objective.n_samples),
+    )
 
 
 _ALL, _SPHERES = tuple(Noise), (Noise.GAMMA, Noise.GAUSSIAN)

@@ -42,11 +42,13 @@ class CovariateLaw:
     spreads, offsets
         Standard deviations (k,), and how far the means lie off 0.
     shares
-        Shares of ones (k,) of switches, which are 0 or 1 before they are centered; 0 for the others.
+        Shares of ones (k,) of switches, which are 0 or 1 before they are centered; 0 for the
+        others.
     zeros
         What scales to 0 (k,), as a share of ones of a switch; 0 for the others.
     columns
-        The number of the raw column of which each (k,) is a level; numbers of their own for all others.
+        The number of the raw column of which each (k,) is a level; numbers of their own for all
+        others.
     complete
         The numbers of raw columns that have several levels, one of them in every record.
     """
@@ -60,11 +62,12 @@ class CovariateLaw:
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> CovariateLaw:
-        """Law of a domain: numbers spread over a third of half their range, around what scales to 0.
+        """Law of a domain: numbers spread over a third of half their range, around what scales to
+        0.
 
-        A covariate that is 0 or 1 has its expected share of ones, that of the declared center, else one in as
-        many as its column has levels, an undeclared one among them unless it counts as "other". Without
-        ranges all lie at two thirds of the norm bound.
+        A covariate that is 0 or 1 has its expected share of ones, that of the declared center, else
+        one in as many as its column has levels, an undeclared one among them unless it counts as
+        "other". Without ranges all lie at two thirds of the norm bound.
         """
         spreads, offsets = np.full(n_features, 1.0 / 3.0), np.zeros(n_features)
         shares, zeros = np.zeros(n_features), np.zeros(n_features)
@@ -108,7 +111,9 @@ class CovariateLaw:
 
     @property
     def correlations(self) -> Array:
-        """Correlations (k, k) that follow from shares of ones of at most one in all levels of a column."""
+        """Correlations (k, k) that follow from shares of ones of at most one in all levels of a
+        column.
+        """
         same = np.equal.outer(self.columns, self.columns)
         share = np.array(self.shares)
         share = np.minimum(share / np.maximum(same @ share, 1.0), 1.0 - 1e-9)
@@ -118,12 +123,17 @@ class CovariateLaw:
         return matrix
 
     def beyond(self, slopes: Array, low: float, high: float) -> float:
-        """The share of this law with log odds below ``low`` or above ``high``, of centered covariates.
+        """The share of this law with log odds below ``low`` or above ``high``, of centered
+        covariates.
 
-        Of the switches of one column one at most is on; their spreads say the scale of each. Columns are
-        convolved, from some thousand atoms on in a grid.
+        Of the switches of one column one at most is on; their spreads say the scale of each.
+        Columns are convolved, from some thousand atoms on in a grid.
         """
-        effects, share, columns = slopes * self.spreads, np.array(self.shares), np.array(self.columns)
+        effects, share, columns = (
+            slopes * self.spreads,
+            np.array(self.shares),
+            np.array(self.columns),
+        )
         size = max(math.sqrt(float(np.sum(np.square(effects[share == 0.0])))), 1e-300)
         effects /= np.where(share, np.sqrt(share * (1.0 - share)), 1.0)
         sums: Array = np.zeros(1)
@@ -138,10 +148,13 @@ class CovariateLaw:
                 step = max(float(np.ptp(sums)) / 1024.0, 1e-300)
                 grid, place = np.unique(np.rint(sums / step), return_inverse=True)
                 sums, mass = grid * step, np.bincount(place, mass).astype(np.float64)
-        return float(np.sum(mass * (special.ndtr((low - sums) / size) + special.ndtr((sums - high) / size))))
+        return float(
+            np.sum(mass * (special.ndtr((low - sums) / size) + special.ndtr((sums - high) / size)))
+        )
 
     def box(self, universe: MappedUniverse) -> tuple[Array, Array]:
-        """The least and the largest value (k,) of every scaled covariate; a switch is at least 0, at most 1.
+        """The least and the largest value (k,) of every scaled covariate; a switch is at least 0,
+        at most 1.
 
         Both hold 0, which a record that does not count adds.
         """
@@ -152,7 +165,9 @@ class CovariateLaw:
 
     @property
     def _squared(self) -> tuple[float, float]:
-        """Scale and degrees of freedom of the chi-squared law with the moments of the squared norm."""
+        """Scale and degrees of freedom of the chi-squared law with the moments of the squared
+        norm.
+        """
         squares, shifts = np.square(self.spreads), np.square(self.offsets)
         mean = float(np.sum(squares + shifts))
         variance = float(np.sum(2.0 * squares**2 + 4.0 * shifts * squares))
@@ -171,12 +186,16 @@ class CovariateLaw:
         return inner + float(special.chdtrc(degrees, z))
 
     def within(self, bound: float) -> tuple[float, ...]:
-        """Root mean squares (k,) of what a norm ``bound`` leaves of the covariates around their means."""
+        """Root mean squares (k,) of what a norm ``bound`` leaves of the covariates around their
+        means.
+        """
         part = bound * math.sqrt(self.mean_square(1.0, bound)) / math.hypot(*self.spreads)
         return tuple(part * spread for spread in self.spreads)
 
     def factor(self, share: float, bound: float) -> float:
-        """The factor of squared norms at which :meth:`mean_square` is ``share``, from a thousandth to 30."""
+        """The factor of squared norms at which :meth:`mean_square` is ``share``, from a thousandth
+        to 30.
+        """
         return bracketed(lambda factor: self.mean_square(factor, bound) >= share, 30.0, 1e-3)
 
 
@@ -184,9 +203,9 @@ class CovariateLaw:
 class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
-    The records of later steps are then shrunk radially to this ``norm``. Both are maps of single records at
-    what was released (Theorem 10), into a space that is public whatever the mean is. Where it is not
-    ``subtracted``, it is released alone.
+    The records of later steps are then shrunk radially to this ``norm``. Both are maps of single
+    records at what was released (Theorem 10), into a space that is public whatever the mean is.
+    Where it is not ``subtracted``, it is released alone.
     """
 
     name: str = "mean"
@@ -212,7 +231,9 @@ class CovariateMean(IntegerSums):
         return universe.within(space)
 
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
-        """By the box of the covariates and their norm, whichever is smaller; sums must fit into 64 bits."""
+        """By the box of the covariates and their norm, whichever is smaller; sums must fit into 64
+        bits.
+        """
         low, high = self.law.box(universe)
         if not UNIT * universe.n_samples * float(np.max(np.maximum(-low, high))) <= 2.0**62:
             text = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
@@ -234,7 +255,9 @@ class CovariateMean(IntegerSums):
         return totals(records, partial(_sums, of=np.asarray, low=low, high=high))
 
     def mean(self, released: Mapping[str, Array]) -> Array:
-        """The mean (k,) of the scaled covariates, in their box and ball: a function of what was released."""
+        """The mean (k,) of the scaled covariates, in their box and ball: a function of what was
+        released.
+        """
         low, high = self.law.box(self.universe)
         mean = np.clip(self.noisy_mean(released), low, high)
         return clip_norm(mean, self.universe.space.features_bound)
@@ -245,13 +268,17 @@ class CovariateMean(IntegerSums):
         return np.asarray(sums / _mass(self.universe, released))
 
     def around(self, released: Mapping[str, Array]) -> CovariateLaw:
-        """The law of covariates around the released mean: switches spread by their share of ones."""
+        """The law of covariates around the released mean: switches spread by their share of
+        ones.
+        """
         law, noise = self.law, math.sqrt(self.predicted_error)
         middle = np.array(law.zeros) + self.mean(released)
         share = np.where(law.shares, np.clip(middle, min(noise, 0.5), max(1.0 - noise, 0.5)), 0.0)
         spreads = np.where(law.shares, np.sqrt(share * (1.0 - share)), law.spreads)
         offsets = (noise,) * len(spreads)
-        return replace(law, spreads=tuple(spreads.tolist()), offsets=offsets, shares=tuple(share.tolist()))
+        return replace(
+            law, spreads=tuple(spreads.tolist()), offsets=offsets, shares=tuple(share.tolist())
+        )
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records less the mean, shrunk into the ball of the later universe."""
@@ -262,13 +289,14 @@ class CovariateMean(IntegerSums):
 
 @dataclass(frozen=True, kw_only=True)
 class ArmMeans(CovariateMean):
-    """The number of records of every arm and the sums of their covariates, from which their mean follows.
+    """The number of records of every arm and the sums of their covariates, from which their mean
+    follows.
 
-    Covariates are scaled to z in [-1, 1], a switch to -1 or 1. A record adds ``(c, c z)`` to the block of its
-    arm, in K-ths, rounded row by row, so that no entry is larger than its whole number c; what the rows of a
-    person add has entries of at most K in all blocks together. In the norm that adds up the largest entry of
-    every block, a replacement moves the sums by at most ``2 K``, for any number of arms and covariates
-    (Theorem 30).
+    Covariates are scaled to z in [-1, 1], a switch to -1 or 1. A record adds ``(c, c z)`` to the
+    block of its arm, in K-ths, rounded row by row, so that no entry is larger than its whole number
+    c; what the rows of a person add has entries of at most K in all blocks together. In the norm
+    that adds up the largest entry of every block, a replacement moves the sums by at most ``2 K``,
+    for any number of arms and covariates (Theorem 30).
     """
 
     @property
@@ -278,12 +306,16 @@ class ArmMeans(CovariateMean):
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         """Pure noise on the block of every arm; sums must fit into 64 bits."""
         if not UNIT * universe.n_samples <= 2.0**62:
-            raise CalibrationError(f"n_samples = {universe.n_samples}: sums of so many are beyond 64 bits")
+            raise CalibrationError(
+                f"n_samples = {universe.n_samples}: sums of so many are beyond 64 bits"
+            )
         return in_parts(2 * UNIT, budget, Noise.GAMMA, block=1 + universe.n_features)
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of one mean of a scaled covariate, on average over the covariates."""
+        """Mean square of the noise of one mean of a scaled covariate, on average over the
+        covariates.
+        """
         n_arms = self.universe.space.n_arms
         size = self.universe.mass * self.universe.n_samples
         half_widths = self._scaling()[1]
@@ -307,10 +339,11 @@ class ArmMeans(CovariateMean):
         return np.reshape(np.asarray(released[self.name], dtype=np.float64) / UNIT, (n_arms, -1))
 
     def apart(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Means of the covariates of every arm less those of all (K, k), and the mean square of their noise.
+        """Means of the covariates of every arm less those of all (K, k), and the mean square of
+        their noise.
 
-        The noise (K, k) is that of the sums; masses of the arms, at least a fiftieth of all, are taken as
-        they are.
+        The noise (K, k) is that of the sums; masses of the arms, at least a fiftieth of all, are
+        taken as they are.
         """
         sums = self.by_arm(released)
         half_widths = self._scaling()[1]
@@ -323,10 +356,12 @@ class ArmMeans(CovariateMean):
         return differences, noise
 
     def difference(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Means of the covariates of the second arm of two less those of the first, and their noise.
+        """Means of the covariates of the second arm of two less those of the first, and their
+        noise.
 
-        The mass that a sum is divided by has noise as well: where the mean of an arm lies off the middle of
-        the box, it moves all its covariates together. Masses are at least a fiftieth of all.
+        The mass that a sum is divided by has noise as well: where the mean of an arm lies off the
+        middle of the box, it moves all its covariates together. Masses are at least a fiftieth of
+        all.
 
         Returns
         -------
@@ -345,7 +380,9 @@ class ArmMeans(CovariateMean):
         return means[1] - means[0], np.array(noise)
 
     def names(self, columns: Sequence[str], arms: Sequence[str]) -> tuple[str, ...]:
-        """What every released integer is of: the records of one of the ``arms``, and its columns."""
+        """What every released integer is of: the records of one of the ``arms``, and its
+        columns.
+        """
         return tuple(f"{name} | {arm}" for arm in arms for name in ("records", *columns))
 
     def _scaling(self) -> tuple[Array, Array]:
@@ -356,12 +393,14 @@ class ArmMeans(CovariateMean):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanSquare(IntegerSums):
-    """The mean square of the norm of the covariates over its bound, or those of ``numbers`` one by one.
+    """The mean square of the norm of the covariates over its bound, or those of ``numbers`` one by
+    one.
 
-    It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it. What it
-    says of the size of covariates against the ``law`` that was guessed, around a released ``mean``, divides
-    them, and they are shrunk to ``norm``: a map of single records at what was released (Theorem 10). Without
-    ``numbers``, the places of some covariates, all are divided by one factor: they are taken to be alike.
+    It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it.
+    What it says of the size of covariates against the ``law`` that was guessed, around a released
+    ``mean``, divides them, and they are shrunk to ``norm``: a map of single records at what was
+    released (Theorem 10). Without ``numbers``, the places of some covariates, all are divided by
+    one factor: they are taken to be alike.
     """
 
     name: str = "spread"
@@ -381,9 +420,10 @@ class MeanSquare(IntegerSums):
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         """One record moves the sum by one at most, or every sum of k numbers.
 
-        Its squares v over their cuts u are at most 1 each, and ``s = B^2 / min(u)`` together, none negative,
-        so that two records differ by at most ``min(k, 2 s)`` in the l1 norm. In the l2 norm it is the root of
-        ``min(k, 2 s min(s, 1))``, as ``|v - v'|^2 <= |v|^2 + |v'|^2`` and ``|v|^2 <= max(v) sum(v)``.
+        Its squares v over their cuts u are at most 1 each, and ``s = B^2 / min(u)`` together, none
+        negative, so that two records differ by at most ``min(k, 2 s)`` in the l1 norm. In the l2
+        norm it is the root of ``min(k, 2 s min(s, 1))``, as ``|v - v'|^2 <= |v|^2 + |v'|^2`` and
+        ``|v|^2 <= max(v) sum(v)``.
         """
         if not self.numbers:
             return in_parts(UNIT, budget, self.noise)
@@ -399,21 +439,26 @@ class MeanSquare(IntegerSums):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of a mean square, as a share of the squared bound, or of its cut."""
+        """Mean square of the noise of a mean square, as a share of the squared bound, or of its
+        cut.
+        """
         return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """The sum of squared norms over their bound, or of squares over their cut, in units of ``1/UNIT``."""
+        """The sum of squared norms over their bound, or of squares over their cut, in units of
+        ``1/UNIT``.
+        """
         of = partial(_squared_norm, bound=self.universe.space.features_bound)
         if self.numbers:
             of = partial(_squares, numbers=self.numbers, cuts=self._cuts)
         return totals(records, partial(_sums, of=of))
 
     def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Array, Array]:
-        """Sizes that follow for covariates: their law, mean squares, and what each (k,) is multiplied by.
+        """Sizes that follow for covariates: their law, mean squares, and what each (k,) is
+        multiplied by.
 
-        The law around a released mean; the mean square (1,) as a share of the squared bound, at least what
-        its noise may be. Those of ``numbers`` are shares (m,) of their cuts.
+        The law around a released mean; the mean square (1,) as a share of the squared bound, at
+        least what its noise may be. Those of ``numbers`` are shares (m,) of their cuts.
         """
         law, outer = self.law, self.universe.space.features_bound
         if self.mean is not None:
@@ -434,7 +479,9 @@ class MeanSquare(IntegerSums):
             # rarer levels than guessed leave room in the ball, which all share
             room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
             outside = self.universe if self.mean is None else self.mean.universe
-            if outside.space.scale is None:  # a declared norm is that of records: none leave it half empty
+            if (
+                outside.space.scale is None
+            ):  # a declared norm is that of records: none leave it half empty
                 room *= math.sqrt(max(9.0 * float(np.mean(likely)), 1.0))
             spreads, offsets = (tuple(room * v for v in own) for own in (law.spreads, law.offsets))
             return replace(law, spreads=spreads, offsets=offsets), shares, room * scales
@@ -448,8 +495,9 @@ class MeanSquare(IntegerSums):
     def _variances(self, shares: Array, released: Mapping[str, Array]) -> Array:
         """Variances of the numbers (m,), of whose squares the cut ones have these means.
 
-        A cut takes most of the square of a rare end of a range, where a mean was subtracted: a number whose
-        mean square is at least half of what a coin of its mean would have is taken to be one.
+        A cut takes most of the square of a rare end of a range, where a mean was subtracted: a
+        number whose mean square is at least half of what a coin of its mean would have is taken to
+        be one.
         """
         variances: Array = shares * self._cuts
         if self.mean is None or self.mean.universe.space.scale is None:
@@ -458,17 +506,25 @@ class MeanSquare(IntegerSums):
         low, high = (ends[own] for ends in self.law.box(self.mean.universe))
         mean = self.mean.mean(released)[own]
         above, below = high - mean, mean - low
-        coin = below * np.minimum(above**2 / self._cuts, 1.0) + above * np.minimum(below**2 / self._cuts, 1.0)
-        return np.where(shares >= 0.5 * coin / (high - low), np.maximum(variances, above * below), variances)
+        coin = below * np.minimum(above**2 / self._cuts, 1.0) + above * np.minimum(
+            below**2 / self._cuts, 1.0
+        )
+        return np.where(
+            shares >= 0.5 * coin / (high - low), np.maximum(variances, above * below), variances
+        )
 
     def relative_error(self, released: Mapping[str, Array]) -> Array:
-        """Standard deviation of the noise of the mean square of every covariate (k,), as a share of that."""
+        """Standard deviation of the noise of the mean square of every covariate (k,), as a share of
+        that.
+        """
         error, errors = math.sqrt(self.predicted_error), np.zeros(len(self.law.spreads))
         errors[list(self.numbers) or slice(None)] = error / self.size(released)[1]
         return errors
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
-        """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
+        """Root mean squares (k,) of the covariates that are handed on: a function of what was
+        released.
+        """
         (law, shares, scales), outer = self.size(released), self.universe.space
         bound = self.hands(self.universe).space.features_bound
         if self.numbers:
@@ -504,11 +560,12 @@ class MeanSquare(IntegerSums):
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceSquare(IntegerSums):
-    """The mean square of the covariates along the released difference of two arms, in released spreads.
+    """The mean square of the covariates along the released difference of two arms, in released
+    spreads.
 
-    It says how far covariates are from independent along that difference: of independent ones it is 1. Each
-    square is cut, so that one record moves the sum by at most ``SQUARE_CUT``; the direction was released
-    before (Theorem 10).
+    It says how far covariates are from independent along that difference: of independent ones it is
+    1. Each square is cut, so that one record moves the sum by at most ``SQUARE_CUT``; the direction
+    was released before (Theorem 10).
     """
 
     name: str = "along"
@@ -540,7 +597,9 @@ class DifferenceSquare(IntegerSums):
         return float(released[self.name][0]) / UNIT / _mass(self.universe, released)
 
     def _slopes(self, released: Mapping[str, Array]) -> Array:
-        """What covariates (k,), as they are handed on, are multiplied by: a function of what was released."""
+        """What covariates (k,), as they are handed on, are multiplied by: a function of what was
+        released.
+        """
         assert self.mean is not None
         difference = self.mean.difference(released)[0]
         deviations = spreads = np.array(self.law.spreads)
@@ -554,9 +613,13 @@ class DifferenceSquare(IntegerSums):
 
 
 def _rounded(reach: float, k: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
-    """Noise of k sums that one replacement moves this far together; every entry is rounded to an integer."""
+    """Noise of k sums that one replacement moves this far together; every entry is rounded to an
+    integer.
+    """
     law = Noise(noise).on_numbers
-    return in_parts(math.ceil(UNIT * reach) + (k if law is Noise.GAMMA else math.isqrt(k) + 1), budget, law)
+    return in_parts(
+        math.ceil(UNIT * reach) + (k if law is Noise.GAMMA else math.isqrt(k) + 1), budget, law
+    )
 
 
 def _box(universe: MappedUniverse) -> tuple[Array, Array]:
@@ -570,7 +633,8 @@ def _box(universe: MappedUniverse) -> tuple[Array, Array]:
 def _sums(
     block: Records, of: Callable[[Array], Array], low: ArrayLike = 0.0, high: ArrayLike = 1.0
 ) -> NDArray[np.int64]:
-    """Sums (m,) in K-ths of the numbers (n, m) that ``of`` makes of covariates, between ``low`` and ``high``.
+    """Sums (m,) in K-ths of the numbers (n, m) that ``of`` makes of covariates, between ``low`` and
+    ``high``.
 
     A person's sum lies between 0 and one of both, whatever its many terms round to.
     """
@@ -580,11 +644,14 @@ def _sums(
     return np.asarray(np.rint(UNIT * columns).astype(np.int64).sum(axis=0))
 
 
-def _sums_of_arms(block: Records, middle: Array, half_widths: Array, n_arms: int) -> list[NDArray[np.int64]]:
+def _sums_of_arms(
+    block: Records, middle: Array, half_widths: Array, n_arms: int
+) -> list[NDArray[np.int64]]:
     """What the records of every arm count, and the sums of their z, in K-ths: (1 + k,) each.
 
-    A row counts a whole number of K-ths, rounded down, so that a person's rows count at most K. Clipped after
-    it is divided, z lies in [-1, 1] whatever the division rounds to; where a range has no width it is 0.
+    A row counts a whole number of K-ths, rounded down, so that a person's rows count at most K.
+    Clipped after it is divided, z lies in [-1, 1] whatever the division rounds to; where a range
+    has no width it is 0.
     """
     counted = np.floor(UNIT * block.counts)
     away = block.covariates - middle
@@ -624,7 +691,8 @@ def _moved(records: Records, later: MappedUniverse, of: Callable[[Array], Array]
 
 
 def _remade(of: Callable[[Array], Array], space: Space, block: Records) -> Records:
-    """The records of a block with other covariates (n, k), put into the box and the ball of a space.
+    """The records of a block with other covariates (n, k), put into the box and the ball of a
+    space.
 
     A few rows at a time, as several tables of them are made on the way.
     """

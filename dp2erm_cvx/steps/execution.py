@@ -1,4 +1,6 @@
-"""What a step is run with, and what comes of it: records, how they are solved, and released numbers."""
+"""What a step is run with, and what comes of it: records, how they are solved, and released
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from dp2erm_cvx.solve import Solution, Solver
 class Execution:
     """How a plan is run: public, and none of it chosen after seeing the records.
 
-    ``tolerance`` is the relative radius that weights are certified to, which V counts. ``seed`` is for tests
-    and experiments only: what was run with one is not private.
+    ``tolerance`` is the relative radius that weights are certified to, which V counts. ``seed`` is
+    for tests and experiments only: what was run with one is not private.
     """
 
     solver: str | Solver
@@ -27,7 +29,9 @@ class Execution:
     seed: int | str | None = None
 
     def label(self, name: str) -> str | None:
-        """The seed of one draw of the run: no two draws may share their bits. None for fresh entropy."""
+        """The seed of one draw of the run: no two draws may share their bits. None for fresh
+        entropy.
+        """
         return None if self.seed is None else f"{name} {self.seed}"
 
 
@@ -35,9 +39,9 @@ class Execution:
 class Inputs:
     """Records and weights that the data holder hands to a step: nothing of them is released.
 
-    ``weights`` of a first stage with a stability theorem are private, and enter the steps that use them
-    through V. Those at a released coefficient are a function of each record and one normalization. None
-    before the first step that uses them.
+    ``weights`` of a first stage with a stability theorem are private, and enter the steps that use
+    them through V. Those at a released coefficient are a function of each record and one
+    normalization. None before the first step that uses them.
     """
 
     dataset: Dataset | BlockedDataset
@@ -49,9 +53,9 @@ class Inputs:
 class StepResult:
     """Numbers (p,) that a step released, and what must stay with the data holder.
 
-    ``certified`` says that what the theorem speaks of is within its public tolerance, ``by_gap`` that this
-    rests on a duality gap alone. ``noise`` (p,) and ``solution``, the minimizer before it is released, are
-    private.
+    ``certified`` says that what the theorem speaks of is within its public tolerance, ``by_gap``
+    that this rests on a duality gap alone. ``noise`` (p,) and ``solution``, the minimizer before it
+    is released, are private.
     """
 
     released: NDArray[Any]

@@ -1,4 +1,6 @@
-"""The perturbed minimizer of a weighted program: theta, regressions of mapped records, a propensity."""
+"""The perturbed minimizer of a weighted program: theta, regressions of mapped records, a
+propensity.
+"""
 
 from __future__ import annotations
 
@@ -48,19 +50,22 @@ class Fit(Step):
     Parameters
     ----------
     program
-        A second stage; or a private first stage, whose coefficient is released at weights 1 (Theorem 9).
+        A second stage; or a private first stage, whose coefficient is released at weights 1
+        (Theorem 9).
     first
-        The first stage whose weights the minimizer is at. Without one every record counts 1, or its own
-        factor.
+        The first stage whose weights the minimizer is at. Without one every record counts 1, or its
+        own factor.
     map
         What every record goes through first (Theorem 10), None for nothing.
     calibrator, split
-        How the noise is calibrated, and the share of epsilon that pays for it; None: chosen in public.
+        How the noise is calibrated, and the share of epsilon that pays for it; None: chosen in
+        public.
     tolerance, family
-        The relative error of the weights at a coefficient that V counts, and whose bounds on V are taken.
+        The relative error of the weights at a coefficient that V counts, and whose bounds on V are
+        taken.
     either
-        Whether gamma noise, at the declared ``split``, takes the place of Gaussian noise, at its own, where
-        it is predicted to err less.
+        Whether gamma noise, at the declared ``split``, takes the place of Gaussian noise, at its
+        own, where it is predicted to err less.
     """
 
     program: SecondStage | PrivateFirstStage
@@ -93,7 +98,9 @@ class Fit(Step):
 
     @property
     def counted(self) -> bool:
-        return self.precision is not None  # which a curvature too small for floating point leaves out
+        return (
+            self.precision is not None
+        )  # which a curvature too small for floating point leaves out
 
     def uncountable(self, universe: MappedUniverse) -> str | None:
         """The paper's calibrations, and a program that does not say what it is certified to."""
@@ -105,12 +112,16 @@ class Fit(Step):
         return None
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """Calibrate the noise on the mapped records, whatever the earlier steps release (Theorem 10)."""
+        """Calibrate the noise on the mapped records, whatever the earlier steps release (Theorem
+        10).
+        """
         where = universe if self.map is None else self.map.universe(universe)
         if not self.either or Noise(self.noise).pure:
             return self._planned(where, budget, self.noise, earlier)
         laws = ((self.noise, None), (Noise.GAMMA, self.split))  # delta is no reason for more noise
-        plans = [replace(self, split=split)._planned(where, budget, law, earlier) for law, split in laws]
+        plans = [
+            replace(self, split=split)._planned(where, budget, law, earlier) for law, split in laws
+        ]
         return min(plans, key=lambda plan: plan.predicted_error)
 
     def _planned(
@@ -132,7 +143,9 @@ class Fit(Step):
                 program.unconstrained()
             except CalibrationError as error:
                 restriction = str(error)
-            objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
+            objective = replace(
+                objective, weights=weighting, theta_set=sets, restriction=restriction
+            )
         calibration, reason = self._calibration(objective, left, law, space.covariate_bound)
         if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
@@ -145,7 +158,9 @@ class Fit(Step):
         fit = fit.perturbed_by(calibration, hidden)
         if not isinstance(program, PrivateFirstStage):
             return fit
-        norm = coefficient_bound(calibration, loss, n, None if fit.precision is None else fit.precision.grid)
+        norm = coefficient_bound(
+            calibration, loss, n, None if fit.precision is None else fit.precision.grid
+        )
         weights = WeightsPlan.of(program, where, self.tolerance, self.family, norm)
         return replace(fit, weights=weights)
 
@@ -172,7 +187,9 @@ class Fit(Step):
         if self.loss is None or not isinstance(self.calibration, MarginCalibration):
             return self
         less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
+        return self.perturbed_by(
+            less, None if self.precision is None else self.precision.grid.epsilon
+        )
 
     def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
         """A step with other noise, certified and covered anew by ``hidden`` of epsilon."""
@@ -184,7 +201,9 @@ class Fit(Step):
         radius = program.certified_radius(self.universe, *public)
         precision = None  # exact arithmetic is assumed
         if hidden is not None and radius is not None:
-            precision = Precision.covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
+            precision = Precision.covering(
+                calibration, self.loss, self.universe.n_samples, radius, hidden
+            )
         return replace(self, calibration=calibration, radius=radius, precision=precision)
 
     @property
@@ -197,17 +216,23 @@ class Fit(Step):
 
     @property
     def loss_law(self) -> LossLaw | None:
-        """Law of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
+        """Law of Theorem 16 for a loss that saturates, where no weights are planned from its
+        noise.
+        """
         return None if self.map is None else _saturating_law(self.calibration)
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        first = () if self.coefficient is not None or self.weights is None else (self.weights.program,)
+        first = (
+            () if self.coefficient is not None or self.weights is None else (self.weights.program,)
+        )
         return (*(program for program in first if program is not None), self.program)
 
     @property
     def certified_by_design(self) -> bool:
-        """True if certified on every dataset: the step, or all weights that are read at its coefficient."""
+        """True if certified on every dataset: the step, or all weights that are read at its
+        coefficient.
+        """
         if self.coefficient is not None and self.map is not None:
             return self.radius is not None
         return self.weights.known and (self.coefficient is not None or self.radius is not None)
@@ -230,8 +255,12 @@ class Fit(Step):
             numerics = (weights, f"arithmetic is counted: {counted}, which {hidden}")
         return (*self.bound.assumptions, *numerics)
 
-    def mapped(self, records: Records, released: Mapping[str, Array]) -> tuple[Records, Beside | None]:
-        """The records that the program is solved on, and the factors (n,) of a second stage on them."""
+    def mapped(
+        self, records: Records, released: Mapping[str, Array]
+    ) -> tuple[Records, Beside | None]:
+        """The records that the program is solved on, and the factors (n,) of a second stage on
+        them.
+        """
         if self.map is None:
             return records, None
         where = self.map.at(released, records.n_samples)
@@ -244,7 +273,9 @@ class Fit(Step):
         """The second stage as it is solved: without its set where theta is projected afterwards."""
         return self.second if self.perturbed is Perturbed.OBJECTIVE else self.second.unconstrained()
 
-    def instance(self, records: Records, weights: Beside | None, noise: Array | None = None) -> Instance:
+    def instance(
+        self, records: Records, weights: Beside | None, noise: Array | None = None
+    ) -> Instance:
         """The program that is solved at weights (n,) and ``noise`` (p,), on mapped records."""
         gamma = self.calibration.gamma
         if self.coefficient is not None:
@@ -253,8 +284,12 @@ class Fit(Step):
         assert weights is not None
         return self.solved().instance(records, weights, gamma=gamma, noise=noise)
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the minimizer (p,): noise is a linear term of the objective, or added to the minimizer."""
+    def run(
+        self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
+        """Release the minimizer (p,): noise is a linear term of the objective, or added to the
+        minimizer.
+        """
         weights: Beside | None
         if self.weighted:
             assert inputs.weights is not None
@@ -276,14 +311,18 @@ class Fit(Step):
         return out
 
     def _solved(self, records: Records, weights: Beside | None, execution: Execution) -> StepResult:
-        """Noise is added to the solution (Theorem 8), or a linear term of the objective (1, 2, 7 and 9)."""
+        """Noise is added to the solution (Theorem 8), or a linear term of the objective (1, 2, 7
+        and 9).
+        """
         if self.perturbed is Perturbed.OUTPUT:
             solution = released_minimizer(self.instance(records, weights), execution, self.radius)
             if self.precision is None:
                 theta = solution.value + sample(self.calibration, None, execution.seed).value
             else:
                 theta = self.precision.on_grid(solution.value, execution.seed)
-            return StepResult(theta, solution.certified, _by_gap(solution), solution, theta - solution.value)
+            return StepResult(
+                theta, solution.certified, _by_gap(solution), solution, theta - solution.value
+            )
         drawn = sample(self.calibration, self.precision, execution.seed)
         instance = self.instance(records, weights, drawn.value)
         if self.coefficient is not None and self.map is None and self.precision is None:
@@ -300,17 +339,22 @@ class Fit(Step):
         if self.precision is not None:
             certified = self.precision.covers(solution, drawn, instance)
             seed = execution.label("grid")
-            if isinstance(self.program, PrivateFirstStage) and seed is not None:  # as before it had a step
+            if (
+                isinstance(self.program, PrivateFirstStage) and seed is not None
+            ):  # as before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
             theta = self.precision.on_grid(theta, seed)
         return StepResult(theta, certified, _by_gap(solution), solution, drawn.value)
 
 
-def calibrate_multinomial(objective: Objective, row_bound: float, n_arms: int, budget: Budget) -> Calibration:
-    """Gamma noise of Theorem 27: ``scale = sqrt(2) M V / epsilon`` and ``n gamma = 4 M^2 V / epsilon``.
+def calibrate_multinomial(
+    objective: Objective, row_bound: float, n_arms: int, budget: Budget
+) -> Calibration:
+    """Gamma noise of Theorem 27: ``scale = sqrt(2) M V / epsilon`` and ``n gamma = 4 M^2 V /
+    epsilon``.
 
-    Half of that ridge for two arms. All of epsilon pays for noise: the curvature vanishes at full slope.
-    Raises CalibrationError where the bound does not cover what is declared.
+    Half of that ridge for two arms. All of epsilon pays for noise: the curvature vanishes at full
+    slope. Raises CalibrationError where the bound does not cover what is declared.
     """
     epsilon, V = budget.epsilon, objective.bound.V
     times = 2.0 if n_arms == 2 else 4.0
@@ -334,7 +378,9 @@ class ArmPropensity(Fit):
     def _calibration(
         self, objective: Objective, budget: Budget, law: Noise | str, row_bound: float
     ) -> tuple[Calibration, str]:
-        return calibrate_multinomial(objective, row_bound, self.program.n_arms, budget), "Theorem 27"
+        return calibrate_multinomial(
+            objective, row_bound, self.program.n_arms, budget
+        ), "Theorem 27"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -342,43 +388,56 @@ class ArmPropensity(Fit):
         return weights if self.precision is not None else (*weights, EXACT_ARITHMETIC)
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of the released numbers: contrast j is of the first j arms, less the one after them."""
+        """Names of the released numbers: contrast j is of the first j arms, less the one after
+        them.
+        """
         rows = Rows.POOLED.names(columns)
-        return tuple(f"{name} | contrast {j + 1}" for j in range(self.program.n_arms - 1) for name in rows)
+        return tuple(
+            f"{name} | contrast {j + 1}" for j in range(self.program.n_arms - 1) for name in rows
+        )
 
 
 def enters_no_outcome(step: Step) -> bool:
-    """True if a step is a function of covariates, treatments and weights alone, which questions may share."""
+    """True if a step is a function of covariates, treatments and weights alone, which questions may
+    share.
+    """
     if isinstance(step, Fit):
         return step.coefficient is not None
     return isinstance(step, TreatmentRate | CovariateMean | MeanSquare | DifferenceSquare)
 
 
 def _by_gap(solution: Solution) -> bool:
-    """True if a duality gap alone certifies the solution, which no public number bounds on every dataset."""
+    """True if a duality gap alone certifies the solution, which no public number bounds on every
+    dataset.
+    """
     return solution.certificate.basis == "duality gap"
 
 
 def coefficient_bound(
     calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
 ) -> float:
-    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for either noise.
+    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for
+    either noise.
 
-    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
+    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is
+    added to it.
     """
     if loss.theta_bound is None:
         return math.inf
     curvature = n_samples * (loss.strong_convexity + calibration.gamma)
     norm = loss.theta_bound + noise_bound(calibration) / curvature
     if grid is not None:
-        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid apart
+        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid
+        # apart
         p = grid.n_parameters
         norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
     return norm
 
 
 def _saturating_law(calibration: object) -> LossLaw | None:
-    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for others."""
+    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for
+    others.
+    """
     if not isinstance(calibration, MarginCalibration) or calibration.jacobian > 0.0:
         return None
     return LossLaw(calibration.sensitivity / calibration.scale, calibration.curvature)

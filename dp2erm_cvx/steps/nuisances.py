@@ -22,10 +22,12 @@ from dp2erm_cvx.steps.sums import SideCounts, released_mass
 
 #: The least share of a variance along the difference of the arms that is taken to lie within them.
 LEAST_WITHIN = 0.2
-#: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all of it costs
-#: more noise in slopes than it saves of bias where effects vary less. Intervals count all of it.
+#: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all
+#: of it costs more noise in slopes than it saves of bias where effects vary less. Intervals count
+#: all of it.
 TYPICAL = 0.5
-#: Part of the shrinkage that is taken to be left after it was undone: what its curvature may be off by.
+#: Part of the shrinkage that is taken to be left after it was undone: what its curvature may be off
+#: by.
 LEFT = 0.25
 
 
@@ -40,11 +42,11 @@ class Confounding:
     Parameters
     ----------
     distance
-        D: how far the means of the two arms lie apart, in pooled standard deviations of the combination of
-        covariates in which they differ most.
+        D: how far the means of the two arms lie apart, in pooled standard deviations of the
+        combination of covariates in which they differ most.
     least_share
-        lambda: the least variance of a combination of standardized covariates, as a share of that of
-        independent ones; 1 for covariates without collinearity.
+        lambda: the least variance of a combination of standardized covariates, as a share of that
+        of independent ones; 1 for covariates without collinearity.
     heterogeneity
         The standard deviation of effects given the covariates, in that of residuals.
     """
@@ -55,7 +57,9 @@ class Confounding:
 
     @property
     def typical(self) -> float:
-        """The heterogeneity that settings are chosen for; what is declared is the most that there is."""
+        """The heterogeneity that settings are chosen for; what is declared is the most that there
+        is.
+        """
         return TYPICAL * self.heterogeneity
 
     def within(self, rate: Rate) -> float:
@@ -68,11 +72,12 @@ class Confounding:
 
 @dataclass(frozen=True)
 class TwoValues:
-    """An outcome of two values, ``low`` and ``low + width`` from its center, in a loss of this ``slope``.
+    """An outcome of two values, ``low`` and ``low + width`` from its center, in a loss of this
+    ``slope``.
 
-    Such a regression does not tend to the mean: for a share mu of the higher value it is the m, in widths
-    above the lower one, with ``(1 - mu)(1 - exp(-m/c)) = mu (1 - exp(-(1 - m)/c))``, c the slope in widths.
-    Below, regressions are in units of the outcome.
+    Such a regression does not tend to the mean: for a share mu of the higher value it is the m, in
+    widths above the lower one, with ``(1 - mu)(1 - exp(-m/c)) = mu (1 - exp(-(1 - m)/c))``, c the
+    slope in widths. Below, regressions are in units of the outcome.
     """
 
     low: float
@@ -81,7 +86,10 @@ class TwoValues:
 
     def unbent(self, m: Array | float) -> Array:
         """The mean outcomes (n,) at which a regression is m (n,), in closed form."""
-        share, c = np.clip((np.asarray(m) - self.low) / self.width, 0.0, 1.0), self.slope / self.width
+        share, c = (
+            np.clip((np.asarray(m) - self.low) / self.width, 0.0, 1.0),
+            self.slope / self.width,
+        )
         below, above = -special.expm1(-share / c), -special.expm1(-(1.0 - share) / c)
         return np.asarray(self.low + self.width * (below / (below + above)))
 
@@ -105,10 +113,11 @@ class TwoValues:
 class RidgeFit:
     """A calibrated outcome regression, as far as it says what becomes of a slope.
 
-    ``gamma`` is its ridge, ``noise`` the standard deviation of the noise of a slope, in units of n times the
-    gradient, ``slope`` the c of its saturating loss, None for squared loss, ``scale`` what it multiplies
-    covariates by; ``mass`` is what the n records count on average. ``curvatures`` are the mean curvatures of
-    the loss in the untreated and the treated arm, where they do not follow from normal residuals.
+    ``gamma`` is its ridge, ``noise`` the standard deviation of the noise of a slope, in units of n
+    times the gradient, ``slope`` the c of its saturating loss, None for squared loss, ``scale``
+    what it multiplies covariates by; ``mass`` is what the n records count on average.
+    ``curvatures`` are the mean curvatures of the loss in the untreated and the treated arm, where
+    they do not follow from normal residuals.
     """
 
     gamma: float
@@ -137,32 +146,47 @@ class RidgeFit:
         return np.array(self.arms.weights(rate, self.noise_ratio))
 
     def leaning(self, rate: float, wanted: float) -> float:
-        """How far the share of the treated in common slopes is from the one that no varying effect biases."""
+        """How far the share of the treated in common slopes is from the one that no varying effect
+        biases.
+        """
         if self.rows is not Rows.COMMON:
             return 0.0
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         return abs(float(parts[1] / np.sum(parts)) - wanted)
 
     def curvature(self, deviation: float, rate: Rate) -> Array:
-        """Contributions of every arm (K,) to the curvature of the mean loss, of two the untreated first.
+        """Contributions of every arm (K,) to the curvature of the mean loss, of two the untreated
+        first.
 
         At normal residuals of this ``deviation``, where ``curvatures`` are not known.
         """
-        bend = 2.0 if self.slope is None else float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
+        bend = (
+            2.0
+            if self.slope is None
+            else float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
+        )
         bends = self.curvatures or (bend, bend)
         if isinstance(rate, tuple):
             return np.array(rate) * (self.mass * bends[0])
-        return np.asarray(self.mass * (np.array([1.0 - rate, rate]) * self.weights(rate)) * np.array(bends))
+        return np.asarray(
+            self.mass * (np.array([1.0 - rate, rate]) * self.weights(rate)) * np.array(bends)
+        )
 
     def errors(
-        self, spreads: Array, deviation: float, rate: Rate, part: float = 1.0, least_share: float = 1.0
+        self,
+        spreads: Array,
+        deviation: float,
+        rate: Rate,
+        part: float = 1.0,
+        least_share: float = 1.0,
     ) -> tuple[Array, Array]:
-        """The parts (g, k) of slopes that gamma shrinks away, and the standard deviations of their noise.
+        """The parts (g, k) of slopes that gamma shrinks away, and the standard deviations of their
+        noise.
 
-        In units of the outcome per standard deviation of a covariate, for covariates of these ``spreads`` and
-        residuals of this ``deviation``: g = K slopes of every arm, the untreated first, or g = 1 where they
-        are common. ``part`` is what of the records' variance tells of the slopes, ``least_share`` that of
-        their direction among independent covariates.
+        In units of the outcome per standard deviation of a covariate, for covariates of these
+        ``spreads`` and residuals of this ``deviation``: g = K slopes of every arm, the untreated
+        first, or g = 1 where they are common. ``part`` is what of the records' variance tells of
+        the slopes, ``least_share`` that of their direction among independent covariates.
         """
         size = self.scale * spreads * math.sqrt(least_share)
         curvature = self.curvature(deviation, rate)[:, None]
@@ -179,9 +203,10 @@ STRETCH = 3.0
 def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array]) -> Term:
     """The regression without what the slopes of all levels of a column have in common.
 
-    Where every record has a level, as of bins or where "other" is one, they add up to next to a constant,
-    once the ``mean`` is subtracted: that part is noise alone, which the noise of a mean covariate would be
-    multiplied by. Where some have none it may be what sets them apart, however few they are, and confounds.
+    Where every record has a level, as of bins or where "other" is one, they add up to next to a
+    constant, once the ``mean`` is subtracted: that part is noise alone, which the noise of a mean
+    covariate would be multiplied by. Where some have none it may be what sets them apart, however
+    few they are, and confounds.
     """
     columns = np.array(mean.law.columns)
     theta = term.coefficient(len(columns), released)
@@ -199,7 +224,9 @@ Predicted = tuple[Array, Array, Array, Array | None]
 
 
 class Nuisances(abc.ABC):
-    """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
+    """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own
+    record.
+    """
 
     #: The two values of the outcome, where it is declared to have no others.
     two_values: TwoValues | None = None
@@ -214,19 +241,22 @@ class Nuisances(abc.ABC):
 
     @abc.abstractmethod
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        """All of them, each evaluated once; regressions of the centered outcome may be infinite or nan."""
+        """All of them, each evaluated once; regressions of the centered outcome may be infinite or
+        nan.
+        """
 
 
 @dataclass(frozen=True)
 class LinearNuisances(Nuisances):
     """A linear regression of the outcome, and a logistic, constant or known propensity.
 
-    ``term`` is the outcome regression, ``calibrated`` its fit, once it is planned. ``rate`` is the public
-    probability of treatment, or the step that released the number of treated records; ``log_odds`` is the
-    regression of a propensity on (1, x), None where the rate is that of everybody. The slopes of the
-    regression are divided by what its ridge is predicted to leave of them, at most ``STRETCH`` times, for
-    covariates of the public ``spreads`` (k,), or those of a released mean square, and residuals of the public
-    ``deviation``. Regressions of an outcome of ``two_values`` are unbent, record by record.
+    ``term`` is the outcome regression, ``calibrated`` its fit, once it is planned. ``rate`` is the
+    public probability of treatment, or the step that released the number of treated records;
+    ``log_odds`` is the regression of a propensity on (1, x), None where the rate is that of
+    everybody. The slopes of the regression are divided by what its ridge is predicted to leave of
+    them, at most ``STRETCH`` times, for covariates of the public ``spreads`` (k,), or those of a
+    released mean square, and residuals of the public ``deviation``. Regressions of an outcome of
+    ``two_values`` are unbent, record by record.
     """
 
     term: Term
@@ -250,8 +280,12 @@ class LinearNuisances(Nuisances):
         fit = RidgeFit.of(earlier[str(self.term.source)])
         return replace(self, calibrated=fit, square=earlier.get("spread"))
 
-    def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
-        """Fields that follow from released rates, and the mass of a record; None where it is as guessed."""
+    def rates(
+        self, released: Mapping[str, Array], n_samples: int
+    ) -> tuple[dict[str, Any], float | None]:
+        """Fields that follow from released rates, and the mass of a record; None where it is as
+        guessed.
+        """
         if not isinstance(self.rate, str):
             return {}, None
         sums = released[self.rate]
@@ -284,10 +318,11 @@ class LinearNuisances(Nuisances):
     def shrinkage(
         self, deviation: float, least_share: float = 1.0, within: float | None = None
     ) -> tuple[Array, Array]:
-        """Effect of ridge and noise on slopes (g, k), once the rate is a number: :meth:`RidgeFit.errors`.
+        """Effect of ridge and noise on slopes (g, k), once the rate is a number:
+        :meth:`RidgeFit.errors`.
 
-        ``within`` is the share of the variance that lies within the arms; None: that of the declared
-        distance.
+        ``within`` is the share of the variance that lies within the arms; None: that of the
+        declared distance.
         """
         rate = self.shares or self.rate
         within = self.declared.within(rate) if within is None else within
@@ -325,11 +360,14 @@ class LinearNuisances(Nuisances):
 class ArmNuisances(LinearNuisances):
     """Regressions by arm or with slopes in common, of K > 2 arms.
 
-    ``shares`` are the probabilities of all arms: public, or, once they are known, those that the step
-    ``rate`` released. ``log_odds`` is a multinomial regression, with a coefficient for every arm.
+    ``shares`` are the probabilities of all arms: public, or, once they are known, those that the
+    step ``rate`` released. ``log_odds`` is a multinomial regression, with a coefficient for every
+    arm.
     """
 
-    def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
+    def rates(
+        self, released: Mapping[str, Array], n_samples: int
+    ) -> tuple[dict[str, Any], float | None]:
         odds, known = self.log_odds, dict[str, Any]()
         if odds is not None and isinstance(odds.source, str):
             parts = np.reshape(released[odds.source], (odds.n_arms - 1, -1))
@@ -345,21 +383,29 @@ class ArmNuisances(LinearNuisances):
         total = float(counts.sum())
         shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
         # none so small that what divides by it is unbounded
-        known |= {"rate": 1.0 / len(sums), "shares": tuple(np.maximum(shares, 1.0 / RAREST).tolist())}
+        known |= {
+            "rate": 1.0 / len(sums),
+            "shares": tuple(np.maximum(shares, 1.0 / RAREST).tolist()),
+        }
         return known, max(released_mass(sums, len(sums)), 1.0) / n_samples
 
     def own(self, x: Array, a: NDArray[np.int64], released: Mapping[str, Array]) -> Array:
         """P(A = a | x), (n,), of the record's own arm of several, before it is clipped."""
         if self.log_odds is None:
             return np.array(self.shares)[a]
-        logits = [self.log_odds.predict(x, np.full(len(x), arm), released) for arm in range(len(self.shares))]
+        logits = [
+            self.log_odds.predict(x, np.full(len(x), arm), released)
+            for arm in range(len(self.shares))
+        ]
         apart = np.clip(np.array(logits) - np.choose(a, logits), -500.0, 500.0)
-        # odds by one scalar function for all of them: that of a vector may round a row by where it stands
+        # odds by one scalar function for all of them: that of a vector may round a row by where it
+        # stands
         return np.asarray(1.0 / np.sum(expit(apart) / expit(-apart), axis=0))
 
 
 def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
-    """Where released ``shares`` of arms, off by three of a ``deviation``, may be below what scores divide by.
+    """Where released ``shares`` of arms, off by three of a ``deviation``, may be below what scores
+    divide by.
 
     Whatever the mean outcome of such an arm may be then has to be covered.
     """
@@ -368,12 +414,14 @@ def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class RuleNuisances(LinearNuisances):
-    """Regressions by arm with slopes of their own, and the propensity by side of a released ``rule``.
+    """Regressions by arm with slopes of their own, and the propensity by side of a released
+    ``rule``.
 
-    Where the propensity is not public, ``rate`` names the step that released the counts by side and arm; once
-    they are known it is the treated share of all, and ``by_side`` are those where the rule does not treat and
-    where it does. Then the gain over treating nobody is off by ``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d``,
-    db_a what is wrong with the slopes of arm a: no difference between the sides enters.
+    Where the propensity is not public, ``rate`` names the step that released the counts by side and
+    arm; once they are known it is the treated share of all, and ``by_side`` are those where the
+    rule does not treat and where it does. Then the gain over treating nobody is off by ``P_d ((1 -
+    pi_d) db_1 + pi_d db_0)'Delta_d``, db_a what is wrong with the slopes of arm a: no difference
+    between the sides enters.
     """
 
     rule: str = "rule"
@@ -383,7 +431,9 @@ class RuleNuisances(LinearNuisances):
     def planned(self, earlier: Mapping[str, Any]) -> Self:
         return replace(super().planned(earlier), counts=earlier.get("sides"))
 
-    def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
+    def rates(
+        self, released: Mapping[str, Array], n_samples: int
+    ) -> tuple[dict[str, Any], float | None]:
         if self.counts is None:
             return super().rates(released, n_samples)
         shares, known = self.counts.shares(released), dict[str, Any]()
@@ -402,7 +452,9 @@ class RuleNuisances(LinearNuisances):
 
 
 def _treated(shares: Array, otherwise: float, weight: float) -> float:
-    """The treated part of two shares, drawn to ``otherwise`` as by ``weight`` more; at least 1/RAREST."""
+    """The treated part of two shares, drawn to ``otherwise`` as by ``weight`` more; at least
+    1/RAREST.
+    """
     untreated, treated = (float(share) for share in shares)
     total = untreated + treated + weight
     rate = (treated + weight * otherwise) / total if total > 0.0 else otherwise

@@ -32,9 +32,11 @@ CLASSES = 16
 MOST_SEATS = 2**18
 #: Scales that are tried, per factor of 2.
 _STEPS = 8
-#: Counts do not refute a scale whose sum of squares is larger than the least by so many variances of a count.
+#: Counts do not refute a scale whose sum of squares is larger than the least by so many variances
+#: of a count.
 _REFUTED = 3.0
-#: This share of pairs of a normal outcome lies more than so many standard deviations of the outcome apart.
+#: This share of pairs of a normal outcome lies more than so many standard deviations of the outcome
+#: apart.
 _FAR_SHARE, _FAR = 0.1, 1.6449 * math.sqrt(2.0)
 #: Standard deviations by which noisy counts of far pairs have to exceed that share.
 _SURE = 2.0
@@ -44,9 +46,9 @@ _SURE = 2.0
 class OutcomeScale(Step):
     """How many pairs of units have outcomes so far apart, by powers of 2 of the range (Theorem 31).
 
-    All seats are paired at random, those of units that do not count and of persons without records included:
-    the pairing is drawn afresh from the source of the noise, and is not released. A pair counts where both
-    of its units do. The outcome of a person is the mean over its own records.
+    All seats are paired at random, those of units that do not count and of persons without records
+    included: the pairing is drawn afresh from the source of the noise, and is not released. A pair
+    counts where both of its units do. The outcome of a person is the mean over its own records.
     """
 
     name: str = SCALE
@@ -57,7 +59,9 @@ class OutcomeScale(Step):
 
     @property
     def edges(self) -> Array:
-        """Least differences (CLASSES - 1,) of all classes but the first, in units of the outcome."""
+        """Least differences (CLASSES - 1,) of all classes but the first, in units of the
+        outcome.
+        """
         widest = 2.0 * self.universe.space.outcome_bound
         return np.ldexp(widest, np.arange(1 - CLASSES, 0))
 
@@ -73,12 +77,16 @@ class OutcomeScale(Step):
         return float(self.calibration.variance / pairs**2)
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """A replacement takes a pair out of one class and puts it into another: it moves two counts by 1."""
+        """A replacement takes a pair out of one class and puts it into another: it moves two counts
+        by 1.
+        """
         noise = calibrate_integers(2, budget, Noise.GAMMA)
         bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+    def run(
+        self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
         """Release the number of pairs (CLASSES,) of every class with its noise, in int64."""
         source = random_source(execution.label(f"{self.name} pairs"))
         counts = self.counts(inputs.records, self.drawn_pairs(source))
@@ -88,7 +96,9 @@ class OutcomeScale(Step):
         return StepResult(np.array(noisy, dtype=np.int64))
 
     def drawn_pairs(self, source: Source) -> NDArray[np.int64]:
-        """Pairs (m, 2) of different seats, drawn uniformly: every order of the seats has the same law."""
+        """Pairs (m, 2) of different seats, drawn uniformly: every order of the seats has the same
+        law.
+        """
         seats = source.sample(range(self.universe.n_samples), self.n_seats)
         return np.array(seats, dtype=np.int64).reshape(-1, 2)
 
@@ -103,12 +113,14 @@ class OutcomeScale(Step):
         return np.bincount(places, minlength=CLASSES)
 
     def scale(self, released: Array) -> float:
-        """The standard deviation of the outcome that follows from released counts (CLASSES,), in its units.
+        """The standard deviation of the outcome that follows from released counts (CLASSES,), in
+        its units.
 
-        Of normal outcomes of scale s the differences of pairs are normal of scale sqrt(2) s. The largest s is
-        taken that the counts do not refute, but for ties: they say nothing of it. Where a tenth of all pairs
-        lies farther apart than that says, s is what normal outcomes would need. It is at most half the
-        outcome bound, which is also what counts say that are noise alone.
+        Of normal outcomes of scale s the differences of pairs are normal of scale sqrt(2) s. The
+        largest s is taken that the counts do not refute, but for ties: they say nothing of it.
+        Where a tenth of all pairs lies farther apart than that says, s is what normal outcomes
+        would need. It is at most half the outcome bound, which is also what counts say that are
+        noise alone.
         """
         counts = np.asarray(released, dtype=np.float64)
         bound = self.universe.space.outcome_bound
@@ -121,7 +133,9 @@ class OutcomeScale(Step):
         return min(max(likely, self._of_far_pairs(counts)), 0.5 * bound)
 
     def _of_far_pairs(self, counts: Array) -> float:
-        """The least scale of normal outcomes of which a tenth of pairs lies so far apart; 0 for none."""
+        """The least scale of normal outcomes of which a tenth of pairs lies so far apart; 0 for
+        none.
+        """
         noise = math.sqrt(float(self.calibration.variance))
         many = _FAR_SHARE * (self.n_seats // 2)
         least = 0.0
@@ -140,7 +154,8 @@ def class_names(edges: Array) -> tuple[str, ...]:
 
 
 def _missed(counts: Array, edges: Array, scales: Array, pairs: int) -> Array:
-    """Sums of squares (s,) of the counts of all classes but the first, less what normal outcomes have there.
+    """Sums of squares (s,) of the counts of all classes but the first, less what normal outcomes
+    have there.
 
     How many of the ``pairs`` differ at all is fitted as well.
     """
@@ -153,7 +168,9 @@ def _missed(counts: Array, edges: Array, scales: Array, pairs: int) -> Array:
 
 
 def _outcomes(records: Records, seats: NDArray[np.int64]) -> tuple[NDArray[np.bool_], Array]:
-    """Of increasing ``seats`` (m,), whether their units count, and their outcomes (m,), 0 of all others."""
+    """Of increasing ``seats`` (m,), whether their units count, and their outcomes (m,), 0 of all
+    others.
+    """
     if records.space.units is None:
         found = records.blocks.map(partial(_of_rows, seats=seats), range(records.n_rows))
         speaks, outcomes = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -163,13 +180,17 @@ def _outcomes(records: Records, seats: NDArray[np.int64]) -> tuple[NDArray[np.bo
     return speaks, np.divide(sums[1], sums[0], where=speaks, out=np.zeros(len(seats)))
 
 
-def _of_rows(block: Records, numbers: range, seats: NDArray[np.int64]) -> tuple[NDArray[np.bool_], Array]:
+def _of_rows(
+    block: Records, numbers: range, seats: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], Array]:
     here = seats[np.searchsorted(seats, numbers.start) : np.searchsorted(seats, numbers.stop)]
     rows = here - numbers.start
     return block.counts[rows] > 0.0, block.y[rows]
 
 
 def _of_persons(block: Records, seats: NDArray[np.int64]) -> Array:
-    """Sums (2, m) over the records of persons: what they count, and the same times their outcomes."""
+    """Sums (2, m) over the records of persons: what they count, and the same times their
+    outcomes.
+    """
     counts, totals = block.by_unit(block.counts, block.counts * block.y)
     return np.stack([counts[seats], totals[seats]])

@@ -1,4 +1,6 @@
-"""Record maps: one record and what was released make one record of another public space (Theorem 10)."""
+"""Record maps: one record and what was released make one record of another public space (Theorem
+10).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _ROUND_UP = 1.0 + 1e-12
 RESIDUAL_BOUND = 4.0
 
 
-#: K, the whole number that a record adds to sums where it may add a share; a power of two: K-ths are exact.
+#: K, the whole number that a record adds to sums where it may add a share; a power of two: K-ths
+#: are exact.
 UNIT = 2**20
 
 #: A released rate of treatment counts as at least one in this many, of either arm.
@@ -34,7 +37,8 @@ RAREST = 50.0
 
 
 def treated_share(released: Array, n_samples: int) -> float:
-    """The treated share from a released rate: of the records, or of both sums of weights; 1/2 of nothing.
+    """The treated share from a released rate: of the records, or of both sums of weights; 1/2 of
+    nothing.
 
     Sums of the treated of all groups stand before those of the untreated. The share is clipped to
     ``[1/RAREST, 1 - 1/RAREST]``, so that what divides by it is bounded.
@@ -42,16 +46,20 @@ def treated_share(released: Array, n_samples: int) -> float:
     if len(released) == 1:
         share = float(released[0]) / n_samples
     else:
-        treated, untreated = (max(float(np.sum(part)), 0.0) for part in np.reshape(released, (2, -1)))
+        treated, untreated = (
+            max(float(np.sum(part)), 0.0) for part in np.reshape(released, (2, -1))
+        )
         share = treated / (treated + untreated) if treated + untreated > 0.0 else 0.5
     return min(max(share, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
 
 
 class Rows(enum.StrEnum):
-    """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm a.
+    """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm
+    a.
 
     ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``ARMS``: each arm on its own,
-    ((1-a)(1, x), a (1, x)). ``POOLED``: no arms, (1, x). The arms, of any number, are numbered from 0 on.
+    ((1-a)(1, x), a (1, x)). ``POOLED``: no arms, (1, x). The arms, of any number, are numbered from
+    0 on.
     """
 
     COMMON = "common"
@@ -73,7 +81,9 @@ class Rows(enum.StrEnum):
         return np.ascontiguousarray(np.hstack(parts))
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
-        """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
+        """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it
+        stands.
+        """
         k, number = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))
         number = number if n_arms > 2 else (number == 1.0).astype(np.float64)
         coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
@@ -103,9 +113,11 @@ class Rows(enum.StrEnum):
         return np.asarray(np.any(rows, axis=0))
 
     def widths(self, bounds: tuple[float, ...] | None, n_arms: int = 2) -> tuple[float, ...] | None:
-        """Bounds on the size of every entry of a row (p,), from those on the covariates (k,), if any.
+        """Bounds on the size of every entry of a row (p,), from those on the covariates (k,), if
+        any.
 
-        Every entry is a constant or a multiple of one covariate, so that it is largest at their bounds.
+        Every entry is a constant or a multiple of one covariate, so that it is largest at their
+        bounds.
         """
         if bounds is None:
             return None
@@ -122,8 +134,8 @@ class Rows(enum.StrEnum):
 class Term:
     """One linear regression: its rows, and the step that released its coefficient, or a public one.
 
-    The coefficients of covariates count ``stretch`` times, which undoes a known shrinkage: (k,), or one for
-    every arm of ``n_arms``.
+    The coefficients of covariates count ``stretch`` times, which undoes a known shrinkage: (k,), or
+    one for every arm of ``n_arms``.
     """
 
     rows: Rows
@@ -137,7 +149,9 @@ class Term:
 
     def coefficient(self, n_features: int, released: Mapping[str, Array]) -> Array:
         """The coefficient (p,) that predicts: its own array."""
-        theta = np.array(released[self.source] if isinstance(self.source, str) else self.source, dtype=float)
+        theta = np.array(
+            released[self.source] if isinstance(self.source, str) else self.source, dtype=float
+        )
         if self.stretch is not None:
             slopes = ~self.rows.constants(n_features, self.n_arms)
             theta[slopes] *= np.resize(self.stretch, int(slopes.sum()))
@@ -147,14 +161,15 @@ class Term:
 class Arms(enum.StrEnum):
     """How much a record counts in an outcome regression, by its arm and the rate p of treatment.
 
-    ``ALIKE``: 1. ``BALANCED``: 1 in the smaller arm and, at a ``noise_ratio`` of 0, the squared odds of it in
-    the larger one: common slopes then tend to ``(1 - p) beta_1 + p beta_0``, those that the bias of an
-    average effect is measured from. A larger ratio r, the noise of a slope at equal counts over the spread of
-    effects, trades that for more records: with q the share of the smaller arm all count
-    ``(r^2 + q^2)/(q (1 - q))`` on average, where noise and bias are together least. ``CONTROLS``: slopes are
-    those of the untreated, and the treated have an intercept alone. ``MATCHED``: ``h (1 - p)/p`` of the
-    treated and ``h p/(1 - p)`` of the untreated, ``h = min(p, 1 - p)``: at a released propensity p of x,
-    errors of both nuisances then multiply in the overlap population.
+    ``ALIKE``: 1. ``BALANCED``: 1 in the smaller arm and, at a ``noise_ratio`` of 0, the squared
+    odds of it in the larger one: common slopes then tend to ``(1 - p) beta_1 + p beta_0``, those
+    that the bias of an average effect is measured from. A larger ratio r, the noise of a slope at
+    equal counts over the spread of effects, trades that for more records: with q the share of the
+    smaller arm all count ``(r^2 + q^2)/(q (1 - q))`` on average, where noise and bias are together
+    least. ``CONTROLS``: slopes are those of the untreated, and the treated have an intercept alone.
+    ``MATCHED``: ``h (1 - p)/p`` of the treated and ``h p/(1 - p)`` of the untreated, ``h = min(p, 1
+    - p)``: at a released propensity p of x, errors of both nuisances then multiply in the overlap
+    population.
     """
 
     ALIKE = "alike"
@@ -163,7 +178,9 @@ class Arms(enum.StrEnum):
     MATCHED = "matched"
 
     def weights(self, rate: Any, noise_ratio: float = 0.0) -> tuple[Any, Any]:
-        """Weights of an untreated and a treated record in slopes, in [0, 1], at one rate or at many (n,)."""
+        """Weights of an untreated and a treated record in slopes, in [0, 1], at one rate or at many
+        (n,).
+        """
         if self is Arms.MATCHED:
             other = 1.0 - rate
             untreated = rate * np.minimum(rate / np.maximum(other, 0.5), 1.0)
@@ -172,7 +189,10 @@ class Arms(enum.StrEnum):
             return 1.0, 0.0
         if self is Arms.ALIKE:
             return 1.0, 1.0
-        least, noise_ratio = min(rate, 1.0 - rate), min(noise_ratio, 1.0)  # from .36 on all count alike
+        least, noise_ratio = (
+            min(rate, 1.0 - rate),
+            min(noise_ratio, 1.0),
+        )  # from .36 on all count alike
         larger = ((noise_ratio**2 + least**2) / (least * (1.0 - least)) - least) / (1.0 - least)
         larger = min(max(larger, (least / (1.0 - least)) ** 2), 1.0)
         return (larger, 1.0) if rate <= 0.5 else (1.0, larger)
@@ -182,17 +202,18 @@ class Arms(enum.StrEnum):
 class OutcomeRows:
     """A map of records by themselves to those that a regression is fitted to.
 
-    Whoever changes one record changes one mapped record, and weights 1 stay weights 1. So whatever is private
-    on the mapped records, with bounds fixed before anything was released, is private here (Theorem 10).
+    Whoever changes one record changes one mapped record, and weights 1 stay weights 1. So whatever
+    is private on the mapped records, with bounds fixed before anything was released, is private
+    here (Theorem 10).
 
-    Rows are ``rows`` of covariates that are multiplied by the public ``scale``. The norm bound of the rows
-    follows it, and noise and shrinkage weigh on intercepts and slopes in the proportion that it declares. The
-    predictions of the regression ``after`` which it comes, if any, are subtracted from the outcome before the
-    residual is clipped.
+    Rows are ``rows`` of covariates that are multiplied by the public ``scale``. The norm bound of
+    the rows follows it, and noise and shrinkage weigh on intercepts and slopes in the proportion
+    that it declares. The predictions of the regression ``after`` which it comes, if any, are
+    subtracted from the outcome before the residual is clipped.
 
-    Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step that
-    released it; that of their own where ``log_odds`` is a released propensity on (1, x). All those of
-    ``n_arms`` > 2 arms count alike.
+    Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step
+    that released it; that of their own where ``log_odds`` is a released propensity on (1, x). All
+    those of ``n_arms`` > 2 arms count alike.
     """
 
     rows: Rows
@@ -221,7 +242,9 @@ class OutcomeRows:
         return replace(self, rate=treated_share(released[self.rate], n_samples))
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released`` alone."""
+        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released``
+        alone.
+        """
         if not self.factored:
             return records.counts
         rate: Any = self.rate
@@ -253,14 +276,22 @@ class OutcomeRows:
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records, each of its own and of ``released`` alone."""
-        where = self.universe(MappedUniverse(records.space, max(records.n_samples, 2), records.n_features))
-        outcomes, made = partial(self.outcomes, released=released), partial(self._made, space=where.space)
+        where = self.universe(
+            MappedUniverse(records.space, max(records.n_samples, 2), records.n_features)
+        )
+        outcomes, made = (
+            partial(self.outcomes, released=released),
+            partial(self._made, space=where.space),
+        )
         return records.mapped(made, outcomes, where.space, where.n_columns)
 
     def _made(self, records: Records, space: Space) -> Records:
         x, a = records.covariates, records.a
         # in place: a scaled copy of all covariates would be one more table in memory
-        rows, slopes = self.rows.of(x, a, self.n_arms), ~self.rows.constants(x.shape[1], self.n_arms)
+        rows, slopes = (
+            self.rows.of(x, a, self.n_arms),
+            ~self.rows.constants(x.shape[1], self.n_arms),
+        )
         np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
             np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
@@ -306,7 +337,8 @@ class WithConstant(OutcomeRows):
 
 
 class Balance(enum.StrEnum):
-    """How much a record of arm a counts, by ``P = P(A = a | x)``, so that both arms have the same mass.
+    """How much a record of arm a counts, by ``P = P(A = a | x)``, so that both arms have the same
+    mass.
 
     ``MATCHING``: min(P, 1 - P)/P, of all such factors in [0, 1] those of the largest mass.
     ``OVERLAP``: 1 - P. ``INVERSE``: min(1/P, F)/F with a cap F, less than both and noisier.
@@ -321,9 +353,9 @@ class Balance(enum.StrEnum):
 class Factors:
     """A factor in [0, 1] of every record, a function of it and of what was released (Theorem 13).
 
-    They multiply the losses as they are. A public multiple of a perturbed objective has the same minimizer,
-    so that factors of at most F, at F times the noise and gamma, are these. Dividing by their sum instead
-    would move every factor with one record.
+    They multiply the losses as they are. A public multiple of a perturbed objective has the same
+    minimizer, so that factors of at most F, at F times the noise and gamma, are these. Dividing by
+    their sum instead would move every factor with one record.
 
     Parameters
     ----------
@@ -361,11 +393,12 @@ class Factors:
 
 @dataclass(frozen=True)
 class RuleRows(OutcomeRows):
-    """Records that a rule is fitted to: the outcome less a center, and ``balance`` for what each counts.
+    """Records that a rule is fitted to: the outcome less a center, and ``balance`` for what each
+    counts.
 
     With a ``response_bound`` B inverse propensities are on the response in place of the loss:
-    ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss whatever the
-    law of the outcome.
+    ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss
+    whatever the law of the outcome.
     """
 
     balance: Factors | None = None

@@ -32,7 +32,8 @@ Laws = tuple[SumLaw, SumLaw, SumLaw]
 
 
 class Parts(NamedTuple):
-    """m_0, m_1, e (n,), c_0, who was treated (n,), and clipped residuals r (n,): what scores are made of.
+    """m_0, m_1, e (n,), c_0, who was treated (n,), and clipped residuals r (n,): what scores are
+    made of.
 
     ``effect`` (n,) is what a released rule estimates, where there is one.
     """
@@ -50,8 +51,9 @@ class Parts(NamedTuple):
 class EffectScore(IntegerSums):
     """Sums of scores over records with public clips, and what their interval needs (Theorem 12).
 
-    Where persons are units, the mean over a person's records that count is summed, of clipped scores and of
-    what stands beside them: a point of the convex hull of what one record may add (Theorem 25).
+    Where persons are units, the mean over a person's records that count is summed, of clipped
+    scores and of what stands beside them: a point of the convex hull of what one record may add
+    (Theorem 25).
 
     Parameters
     ----------
@@ -62,18 +64,21 @@ class EffectScore(IntegerSums):
     residual_bound
         M_r: the residual ``y - m_a(x)`` is clipped to [-M_r, M_r], after the subtraction.
     score_bound
-        B, which the score less its ``center`` is clipped to. What is predicted is clipped first, and the
-        weighted residual to the room that this leaves on either side: symmetric residuals stay of mean 0.
+        B, which the score less its ``center`` is clipped to. What is predicted is clipped first,
+        and the weighted residual to the room that this leaves on either side: symmetric residuals
+        stay of mean 0.
     center
-        c_0, a public guess of what is estimated; None: the released effect where all covariates are 0, no
-        larger than two outcome bounds.
+        c_0, a public guess of what is estimated; None: the released effect where all covariates are
+        0, no larger than two outcome bounds.
     sampled
-        Whether records count by their sampling weights, so that what is estimated is a ratio of two means.
+        Whether records count by their sampling weights, so that what is estimated is a ratio of two
+        means.
     missing
         Whether, without those, records may lack a treatment, which then do not count.
     widening
-        What B is multiplied by at the released rate of treatment: sums are of scores divided by it, so that
-        their noise is calibrated before any rate is known. 1 until it is, and at most ``widest``.
+        What B is multiplied by at the released rate of treatment: sums are of scores divided by it,
+        so that their noise is calibrated before any rate is known. 1 until it is, and at most
+        ``widest``.
     other_bound
         G, which the prediction for the other arm is clipped to; None where no sum holds that alone.
     """
@@ -87,7 +92,8 @@ class EffectScore(IntegerSums):
     arms: ClassVar[Arms] = Arms.BALANCED
     #: Rows of its outcome regression.
     rows: ClassVar[Rows] = Rows.COMMON
-    #: B over M_r before any widening where nothing is declared, by a constant and by a logistic propensity.
+    #: B over M_r before any widening where nothing is declared, by a constant and by a logistic
+    #: propensity.
     reach: ClassVar[tuple[float, float]] = (2.0, 4.0)
     #: M_r in standard deviations of residuals.
     residuals: ClassVar[float] = 3.0
@@ -119,15 +125,21 @@ class EffectScore(IntegerSums):
         return self.laws[2 if self.sampled else int(self.missing)]
 
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> GridSums:
-        """The noise of the sums, by the bounds of the score alone, whatever the nuisances turn out to be."""
+        """The noise of the sums, by the bounds of the score alone, whatever the nuisances turn out
+        to be.
+        """
         bound = self.part * self.score_bound if self.law.counts else self.score_bound
         other = self.other_bound if self.law.of_arms else None
-        return calibrate_sums(self.law, bound, universe.n_samples, budget, self.noise, other_bound=other)
+        return calibrate_sums(
+            self.law, bound, universe.n_samples, budget, self.noise, other_bound=other
+        )
 
     @property
     def theorem(self) -> str:
         number = "26" if self.calibration.law is SumLaw.DISJOINT else "12"
-        return f"Theorem {number} ({self.calibration.noise.mechanism} noise, second moment included)"
+        return (
+            f"Theorem {number} ({self.calibration.noise.mechanism} noise, second moment included)"
+        )
 
     @property
     def predicted_error(self) -> float:
@@ -140,7 +152,8 @@ class EffectScore(IntegerSums):
         return replace(self, nuisances=self.nuisances.planned(earlier))
 
     def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
-        """Sums of ``u phi`` and of ``u h``, u a sampling weight over its bound and h what a record counts by.
+        """Sums of ``u phi`` and of ``u h``, u a sampling weight over its bound and h what a record
+        counts by.
 
         Both are halved where h may be 1. Raises DeclarationError where the noise is for another n.
         """
@@ -158,7 +171,9 @@ class EffectScore(IntegerSums):
         return tuple(self.calibration.totals(*columns))
 
     def at(self, where: MappedUniverse | Records, released: Released) -> Self:
-        """The score, with what follows from ``released`` and from the universe of records worked out."""
+        """The score, with what follows from ``released`` and from the universe of records worked
+        out.
+        """
         nuisances = self.nuisances.worked_out(released, where.n_samples)
         score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
@@ -170,14 +185,18 @@ class EffectScore(IntegerSums):
         return self
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        """Columns that records of these ``counts`` (n,) add: scores, and what beside them counts. Private."""
+        """Columns that records of these ``counts`` (n,) add: scores, and what beside them counts.
+        Private.
+        """
         factors = self.part * counts if self.law.counts else counts
         score = factors * self.score(parts) / self.widening
         return (score,) if self.law is SumLaw.SCORE else (score, factors * self.mass(parts))
 
     @classmethod
     def wanted(cls, rate: float) -> float:
-        """The share that the slopes of the treated should have in common ones, at this rate of treatment."""
+        """The share that the slopes of the treated should have in common ones, at this rate of
+        treatment.
+        """
         return 1.0 - rate
 
     @property
@@ -190,7 +209,9 @@ class EffectScore(IntegerSums):
         """The score (n,) less its center, row by row. Private."""
 
     def mass(self, parts: Parts) -> Array:
-        """Weight of every record (n,), beside its sampling weight, in the effect's population. Private."""
+        """Weight of every record (n,), beside its sampling weight, in the effect's population.
+        Private.
+        """
         return np.ones(len(parts.treated))
 
     def _center(self, n_features: int, space: Space, released: Released) -> float:
@@ -205,16 +226,21 @@ class EffectScore(IntegerSums):
         return cleaned(propensity - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
     def clipped(self, predicted: Array, weighted: Array) -> Array:
-        """The sum (n,) of a prediction and a weighted residual, within the widened B: whole for an event."""
+        """The sum (n,) of a prediction and a weighted residual, within the widened B: whole for an
+        event.
+        """
         bound = self.widening * self.score_bound
         inner = cleaned(predicted, bound)
-        # residuals of an event are longer on one side: what a noisy prediction leaves no room for is a bias
+        # residuals of an event are longer on one side: what a noisy prediction leaves no room for
+        # is a bias
         if self.whole or self.nuisances.two_values is not None:
             return cleaned(inner + weighted, bound)
         return inner + cleaned(weighted, bound - np.abs(inner))
 
     def parts(self, records: Records, released: Released) -> Parts:
-        """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the subtraction."""
+        """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the
+        subtraction.
+        """
         x, space = records.covariates, records.space
         center = self._center(x.shape[1], space, released)
         (*outcomes, e, effect), treated = self.nuisances.at(x, released), records.a == 1
@@ -236,7 +262,9 @@ class AverageScore(EffectScore):
     def scaled(self, rate: float, space: Space) -> Self:
         """B in proportion to the larger inverse of the rate, and F at least four times that."""
         inverse = 1.0 / min(rate, 1.0 - rate)
-        return replace(self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse))
+        return replace(
+            self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse)
+        )
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -245,7 +273,9 @@ class AverageScore(EffectScore):
 
 @dataclass(frozen=True)
 class GroupScore(AverageScore):
-    """The score in each of several groups, by its own rate: ``members``, once these are released."""
+    """The score in each of several groups, by its own rate: ``members``, once these are
+    released.
+    """
 
     laws: ClassVar[Laws] = (SumLaw.WHOLE_GROUPS, SumLaw.WHOLE_GROUPS, SumLaw.GROUPS)
     price: ClassVar[float] = 1.25
@@ -259,12 +289,20 @@ class GroupScore(AverageScore):
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
             rates = [treated_share(column, where.n_samples) for column in sums.T]
-        clips = self.cap, self.residual_bound, self.score_bound, score.center, True  # counted as in surveys
+        clips = (
+            self.cap,
+            self.residual_bound,
+            self.score_bound,
+            score.center,
+            True,
+        )  # counted as in surveys
         members = []
         for rate in rates:
             own = AverageScore(nuisances, *clips, widest=self.widest, calibration=self.calibration)
             if rate is not None:
-                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, where.space)
+                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(
+                    rate, where.space
+                )
             members.append(own)
         return replace(score, members=tuple(members))
 
@@ -274,18 +312,26 @@ class GroupScore(AverageScore):
         for own, counts in zip(self.members, block.group_counts.T, strict=True):
             inside = counts > 0.0
             unit = None if block.unit is None else block.unit[inside]
-            part = block.X[inside], block.a[inside], block.y[inside], block.space, counts[inside], unit
+            part = (
+                block.X[inside],
+                block.a[inside],
+                block.y[inside],
+                block.space,
+                counts[inside],
+                unit,
+            )
             sums += own.block_sums(Records(*part), released)
         return sums
 
 
 @dataclass(frozen=True)
 class ArmScores(EffectScore):
-    """``1{A = a} r / e_a`` of K > 2 arms: with the mean of the regressions, their mean outcomes (Theorem 26).
+    """``1{A = a} r / e_a`` of K > 2 arms: with the mean of the regressions, their mean outcomes
+    (Theorem 26).
 
-    A record adds to the sums of its own arm alone, of a B of its own for every arm, the ``widenings`` (K,) of
-    the common one. Beside them stands what all records count. A person adds the means of its records, each of
-    them clipped: sizes of all arms add up to no more than B.
+    A record adds to the sums of its own arm alone, of a B of its own for every arm, the
+    ``widenings`` (K,) of the common one. Beside them stands what all records count. A person adds
+    the means of its records, each of them clipped: sizes of all arms add up to no more than B.
     """
 
     estimand: ClassVar[str] = "ate"
@@ -317,7 +363,11 @@ class ArmScores(EffectScore):
 
     def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
         """Sum and squares of every arm in turn, then what the records count."""
-        score, counts, noise = self.score(self.parts(block, released)), block.counts, self.calibration
+        score, counts, noise = (
+            self.score(self.parts(block, released)),
+            block.counts,
+            self.calibration,
+        )
         arms = (
             np.where(block.a == arm, counts * cleaned(score / widening, noise.bound), 0.0)
             for arm, widening in enumerate(self.widenings)
@@ -327,10 +377,12 @@ class ArmScores(EffectScore):
 
 @dataclass(frozen=True)
 class TreatedScore(EffectScore):
-    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the treated.
+    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the
+    treated.
 
-    Its mean is released with the number of treated, and their ratio is the effect. But for the clips m_1
-    cancels, which is there so that the residual of a treated record does not hold the effect.
+    Its mean is released with the number of treated, and their ratio is the effect. But for the
+    clips m_1 cancels, which is there so that the residual of a treated record does not hold the
+    effect.
     """
 
     estimand: ClassVar[str] = "att"
@@ -346,13 +398,17 @@ class TreatedScore(EffectScore):
         return 0.0
 
     def capped(self, propensity: Array) -> Array:
-        """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
+        """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever
+        treated.
+        """
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
     def scaled(self, rate: float, space: Space) -> Self:
         """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
         odds = rate / (1.0 - rate)
-        return replace(self, widening=max(min(odds, self.widest), 1.0), cap=max(self.cap, 2.0 * (1.0 + odds)))
+        return replace(
+            self, widening=max(min(odds, self.widest), 1.0), cap=max(self.cap, 2.0 * (1.0 + odds))
+        )
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -365,10 +421,11 @@ class TreatedScore(EffectScore):
 
 @dataclass(frozen=True)
 class OverlapScore(EffectScore):
-    """``h (m_1 - m_0 - c_0) + s f r``, ``h = min(e, 1 - e)``, with matching factors ``f = h / P(A = a | x)``.
+    """``h (m_1 - m_0 - c_0) + s f r``, ``h = min(e, 1 - e)``, with matching factors ``f = h / P(A =
+    a | x)``.
 
-    For the effect in the population where either treatment is likely: no factor exceeds 1 (Theorem 13), and
-    the mean is released with that of h, whose ratio is the effect.
+    For the effect in the population where either treatment is likely: no factor exceeds 1 (Theorem
+    13), and the mean is released with that of h, whose ratio is the effect.
     """
 
     estimand: ClassVar[str] = "overlap"
@@ -396,7 +453,9 @@ class OverlapScore(EffectScore):
 
 @dataclass(frozen=True)
 class RiskScores(EffectScore):
-    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds ratio."""
+    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds
+    ratio.
+    """
 
     estimand: ClassVar[str] = "risks"
     laws: ClassVar[Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)
@@ -407,7 +466,11 @@ class RiskScores(EffectScore):
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score_1, score_0 = self._arms(parts)
-        sums = counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
+        sums = (
+            counts * score_1 / self.widening,
+            counts * score_0 / self.widening,
+            counts * parts.treated,
+        )
         return (*sums, counts) if self.missing else sums
 
     def scaled(self, rate: float, space: Space) -> Self:

@@ -37,8 +37,9 @@ _ROUND_UP = 1.0 + 1e-9
 class Precision:
     """Public bound on the numerical error of one perturbed solve, and the noise that hides it.
 
-    ``sampling_error`` is asked of the noise sampler; ``tolerance`` bounds ``||theta_hat - theta||_2``, the
-    error of the noise included. ``grid`` covers the tolerance at its own epsilon on either side.
+    ``sampling_error`` is asked of the noise sampler; ``tolerance`` bounds ``||theta_hat -
+    theta||_2``, the error of the noise included. ``grid`` covers the tolerance at its own epsilon
+    on either side.
     """
 
     sampling_error: float
@@ -47,12 +48,18 @@ class Precision:
 
     @classmethod
     def covering(
-        cls, calibration: Calibration, loss: LossConstants, n_samples: int, radius: float, hidden: float
+        cls,
+        calibration: Calibration,
+        loss: LossConstants,
+        n_samples: int,
+        radius: float,
+        hidden: float,
     ) -> Precision:
-        """Precision that covers the arithmetic of a release certified to ``radius`` by ``hidden`` of epsilon.
+        """Precision that covers the arithmetic of a release certified to ``radius`` by ``hidden``
+        of epsilon.
 
-        The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
-        over that. Raises CalibrationError.
+        The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most
+        ``||b - b'||`` over that. Raises CalibrationError.
         """
         error = sampled = 0.0
         output = calibration.perturbed is Perturbed.OUTPUT
@@ -62,7 +69,9 @@ class Precision:
             sampled = (error + 2.0**-52 * noise_bound(calibration)) / curvature
         tolerance = (radius + sampled) * _ROUND_UP
         if not math.isfinite(tolerance):
-            raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
+            raise CalibrationError(
+                "the numerical error is out of floating-point range: rescale the outcome"
+            )
         if output:  # one discrete draw covers the statistic and its error
             grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
         else:
@@ -76,9 +85,11 @@ class Precision:
         return solution.certified and distance <= self.tolerance
 
     def on_grid(self, values: Array, seed: int | str | None) -> Array:
-        """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts as 0.
+        """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts
+        as 0.
 
-        A solver that failed may leave anything; its release is conditional, and still has to be made.
+        A solver that failed may leave anything; its release is conditional, and still has to be
+        made.
         """
         finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
         return perturb_on_grid(finite, self.grid, seed=seed)
@@ -87,8 +98,8 @@ class Precision:
 def noise_bound(calibration: Calibration) -> float:
     """A norm that the noise exceeds with probability less than ``exp(-1500)``.
 
-    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 / 2)``. The
-    norm of box noise in its box is Gamma(p) as well.
+    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 /
+    2)``. The norm of box noise in its box is Gamma(p) as well.
     """
     p = calibration.n_parameters
     lengths = 2.0 * p + 2000.0 if calibration.noise.pure else math.sqrt(p) + 60.0
@@ -96,7 +107,9 @@ def noise_bound(calibration: Calibration) -> float:
 
 
 def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
-    """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were exact."""
+    """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were
+    exact.
+    """
     if precision is None:
         return Draw(draw(calibration, seed=seed), 0.0)
     return draw_within(calibration, precision.sampling_error, seed=seed)
@@ -145,16 +158,16 @@ class Step(abc.ABC):
     noise
         The law of its noise.
     numerical_share
-        Of its budget, covers the arithmetic of a minimizer; noise on numbers is then drawn without floating
-        point. None where exact arithmetic is assumed.
+        Of its budget, covers the arithmetic of a minimizer; noise on numbers is then drawn without
+        floating point. None where exact arithmetic is assumed.
     universe, bound
-        Of the records that it computes on; how far their weights move between neighbors. All that follows is
-        public, and filled in by :meth:`plan`.
+        Of the records that it computes on; how far their weights move between neighbors. All that
+        follows is public, and filled in by :meth:`plan`.
     calibration, loss
         Its noise, and the constants that this used; None where the step minimizes nothing.
     precision, radius
-        What covers the arithmetic, None where it is exact; what a minimizer is certified to on every dataset,
-        None where that is not known.
+        What covers the arithmetic, None where it is exact; what a minimizer is certified to on
+        every dataset, None where that is not known.
     weights, reason
         Those that it computes at, and why this calibration was taken, where there was a choice.
     """
@@ -180,14 +193,19 @@ class Step(abc.ABC):
         """
 
     @abc.abstractmethod
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+    def run(
+        self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
         """Release the step, given what the earlier steps ``released``, by name.
 
-        Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
+        Nothing about the records raises: a solution that is not certified comes back as it is, and
+        says so.
         """
 
     def knowing(self, earlier: Mapping[str, Step]) -> Self:
-        """The step, once all ``earlier`` steps that its predictions rest on are planned: mostly the same."""
+        """The step, once all ``earlier`` steps that its predictions rest on are planned: mostly the
+        same.
+        """
         return self
 
     def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
@@ -202,7 +220,9 @@ class Step(abc.ABC):
     @property
     @abc.abstractmethod
     def predicted_error(self) -> float:
-        """Predicted excess of its objective by noise and gamma, or the mean square of a number's noise."""
+        """Predicted excess of its objective by noise and gamma, or the mean square of a number's
+        noise.
+        """
 
     @property
     def weighted(self) -> bool:
@@ -210,7 +230,9 @@ class Step(abc.ABC):
         return False
 
     def hands(self, universe: MappedUniverse) -> MappedUniverse:
-        """The public universe of the records that it hands on, whatever it releases (Theorem 10)."""
+        """The public universe of the records that it hands on, whatever it releases (Theorem
+        10).
+        """
         return universe
 
     def uncountable(self, universe: MappedUniverse) -> str | None:
@@ -236,8 +258,9 @@ class Step(abc.ABC):
     def curve(self) -> RenyiCurve | None:
         """Renyi divergences of the step where a theorem states more than its epsilon and delta.
 
-        Of a release that differs from the computed one only where noise is longer than its counted error
-        covers, of probability below ``exp(-1800)``: a conversion pays for that event out of delta.
+        Of a release that differs from the computed one only where noise is longer than its counted
+        error covers, of probability below ``exp(-1800)``: a conversion pays for that event out of
+        delta.
         """
         curve = self.calibration.curve() if isinstance(self.calibration, Calibration) else None
         if curve is None or self.precision is None:
@@ -251,7 +274,9 @@ class Step(abc.ABC):
 
     @property
     def noise_law(self) -> dict[str, Any]:
-        """The law of its noise as releases state it: in units of what it is added to, n times a gradient."""
+        """The law of its noise as releases state it: in units of what it is added to, n times a
+        gradient.
+        """
         noise, unit = self.calibration, 1.0
         names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
         if not isinstance(noise, IntegerNoise | RangeNoise):
@@ -263,12 +288,16 @@ class Step(abc.ABC):
 
     @property
     def regression(self) -> OutcomeRows | None:
-        """The map of the records that it regresses an outcome on, None where it is no such regression."""
+        """The map of the records that it regresses an outcome on, None where it is no such
+        regression.
+        """
         return None
 
     @property
     def loss_law(self) -> LossLaw | None:
-        """Law of its privacy loss, where it may share one delta with others; None where no theorem says."""
+        """Law of its privacy loss, where it may share one delta with others; None where no theorem
+        says.
+        """
         return None
 
     def relieved(self, relief: float) -> Self:
@@ -277,12 +306,16 @@ class Step(abc.ABC):
 
     @property
     def proven(self) -> bool:
-        """True if a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
+        """True if a theorem certifies both the bound and the noise; the paper's literal baselines
+        are not.
+        """
         return self.bound.private and getattr(self.calibration, "private", True)
 
     @property
     def counted(self) -> bool:
-        """True if the guarantee covers floating-point arithmetic, where the step has any to count."""
+        """True if the guarantee covers floating-point arithmetic, where the step has any to
+        count.
+        """
         return self.numerical_share is not None
 
     @property
@@ -301,7 +334,9 @@ class Step(abc.ABC):
 
     def stated_programs(self) -> tuple[Program, ...]:
         """Those of its :attr:`programs` of which a bound that their author states is used."""
-        return tuple(one for one in self.programs if self.bounded(one).uses_stated_bound(self.universe))
+        return tuple(
+            one for one in self.programs if self.bounded(one).uses_stated_bound(self.universe)
+        )
 
     @property
     def certified_by_design(self) -> bool:
@@ -310,11 +345,12 @@ class Step(abc.ABC):
 
 
 def reserve(budget: Budget, share: float | None) -> tuple[Budget, float | None]:
-    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise; all of it at None.
+    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise; all of it
+    at None.
 
     An (epsilon_1, delta_1) mechanism released within the tolerance is
-    ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private. Raises DeclarationError
-    unless ``share`` is between 0 and 1.
+    ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private. Raises
+    DeclarationError unless ``share`` is between 0 and 1.
     """
     if share is None:
         return budget, None

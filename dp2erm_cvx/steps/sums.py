@@ -1,4 +1,6 @@
-"""Where nothing is solved: exact integers with noise, and the ranges of columns that nobody declared."""
+"""Where nothing is solved: exact integers with noise, and the ranges of columns that nobody
+declared.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.private_ranges import Known, OpenDomain, Pair, Within, candidates
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.noise import perturb_integers, private_choice, quantile_places, quantile_scores, random_source
+from dp2erm_cvx.noise import (
+    perturb_integers,
+    private_choice,
+    quantile_places,
+    quantile_scores,
+    random_source,
+)
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
@@ -31,12 +39,16 @@ from dp2erm_cvx.steps.step import Step
 
 
 def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:
-    """Noise of sums to which a record adds whole numbers, not negative, of at most K together, in K-ths.
+    """Noise of sums to which a record adds whole numbers, not negative, of at most K together, in
+    K-ths.
 
-    A replacement takes such a vector v away and adds another one, v': ``||v|| + ||v'|| <= 2K`` in the l1
-    norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in the l2 norm, as no entry is negative.
+    A replacement takes such a vector v away and adds another one, v': ``||v|| + ||v'|| <= 2K`` in
+    the l1 norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in the l2 norm, as no entry is
+    negative.
     """
-    return in_parts(2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1, budget, noise)
+    return in_parts(
+        2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1, budget, noise
+    )
 
 
 def in_parts(shift: int, budget: Budget, noise: Noise | str, block: int = 1) -> IntegerNoise:
@@ -63,14 +75,21 @@ class IntegerSums(Step):
         """With a delta by Gaussian or by Laplace noise, whichever is predicted to err less."""
         laws = dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA])
         noises = (replace(self, noise=law).calibrate(universe, budget) for law in laws)
-        return min((self.planned(universe, noise) for noise in noises), key=lambda plan: plan.predicted_error)
+        return min(
+            (self.planned(universe, noise) for noise in noises),
+            key=lambda plan: plan.predicted_error,
+        )
 
     def planned(self, universe: MappedUniverse, noise: IntegerNoise) -> Self:
-        """The step with this noise; the bound is that of weights 1, or of what every record counts itself."""
+        """The step with this noise; the bound is that of weights 1, or of what every record counts
+        itself.
+        """
         bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+    def run(
+        self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
         """Release the integers with their noise, in int64."""
         assert self.integers is not None
         sums, seed = self.exact_sums(inputs.records, released), execution.label(self.name)
@@ -78,7 +97,9 @@ class IntegerSums(Step):
         return StepResult(np.array(noisy, dtype=np.int64))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
-        """The records that later steps are given, at all that is ``released`` by then: mostly the same."""
+        """The records that later steps are given, at all that is ``released`` by then: mostly the
+        same.
+        """
         return records
 
     def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
@@ -104,10 +125,11 @@ class IntegerSums(Step):
 
 @dataclass(frozen=True)
 class TreatmentRate(IntegerSums):
-    """The number of treated records: one replacement moves it by 1. Of more than two arms, those of each.
+    """The number of treated records: one replacement moves it by 1. Of more than two arms, those of
+    each.
 
-    Where records may count less than 1, what the treated and the untreated count is added up, in K-ths, in
-    every group: a record adds to the sum of one arm and one group.
+    Where records may count less than 1, what the treated and the untreated count is added up, in
+    K-ths, in every group: a record adds to the sum of one arm and one group.
     """
 
     name: str = "rate"
@@ -129,8 +151,12 @@ class TreatmentRate(IntegerSums):
         """
         return totals(records, _sums_by_arm)
 
-    def stated(self, released: Array, domain: Domain) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        """Table of what was released, by the labels of a ``domain``: of what, the names, and the numbers."""
+    def stated(
+        self, released: Array, domain: Domain
+    ) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        """Table of what was released, by the labels of a ``domain``: of what, the names, and the
+        numbers.
+        """
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
         numbers = tuple(float(total) / UNIT for total in released)
@@ -138,7 +164,11 @@ class TreatmentRate(IntegerSums):
         if domain.groups and (book := domain.codebook) is not None:
             levels = [level or "missing" for level in domain.groups]
             names = tuple(f"{arm} | {book.group}={level}" for arm in names for level in levels)
-        return "records" if not domain.uneven else "sampling weights over their bound", names, numbers
+        return (
+            "records" if not domain.uneven else "sampling weights over their bound",
+            names,
+            numbers,
+        )
 
 
 @dataclass(frozen=True)
@@ -160,18 +190,26 @@ class SideCounts(IntegerSums):
 
     def shares(self, released: Mapping[str, Array]) -> Array:
         """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
-        sums = np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0) * self.calibration.unit
+        sums = (
+            np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0)
+            * self.calibration.unit
+        )
         return np.asarray(sums.reshape(2, 2) / self.universe.n_samples)
 
 
-#: What counts by side and arm are of: where the rule does not treat, then where it does, the untreated first.
+#: What counts by side and arm are of: where the rule does not treat, then where it does, the
+#: untreated first.
 SIDES = tuple(
-    f"{arm}, rule {side}" for side in ("does not treat", "treats") for arm in ("untreated", "treated")
+    f"{arm}, rule {side}"
+    for side in ("does not treat", "treats")
+    for arm in ("untreated", "treated")
 )
 
 
 def totals(records: Records, function: Callable[[Records], Any]) -> list[int]:
-    """Sums over all records of the integers that ``function`` makes of views with all rows of every unit."""
+    """Sums over all records of the integers that ``function`` makes of views with all rows of every
+    unit.
+    """
     return [int(total) for total in np.sum(records.by_units(function), axis=0).ravel()]
 
 
@@ -187,16 +225,23 @@ def _sums_by_side(block: Records, rule: Array) -> list[int]:
 
 
 def _sums_by_arm(block: Records) -> list[int]:
-    """Records that are treated; in K-ths, by arm and then by group, where some may count less than 1."""
+    """Records that are treated; in K-ths, by arm and then by group, where some may count less than
+    1.
+    """
     if not block.space.weighted:
         return [int(block.a.sum())]
     groups, n_arms = block.group_counts.T, block.space.n_arms
     order = (1, 0) if n_arms == 2 else range(n_arms)
-    return [total for arm in order for total in _in_cells(block, [own * (block.a == arm) for own in groups])]
+    return [
+        total
+        for arm in order
+        for total in _in_cells(block, [own * (block.a == arm) for own in groups])
+    ]
 
 
 def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
-    """Sums in K-ths of ``columns`` (n,), what records add to disjoint cells: a unit at most K to all of them.
+    """Sums in K-ths of ``columns`` (n,), what records add to disjoint cells: a unit at most K to
+    all of them.
 
     What a unit adds to a cell is rounded down, as it may add to several.
     """
@@ -212,8 +257,8 @@ Counts = tuple[NDArray[np.int64], ...]
 class ColumnRanges(Step):
     """Two quantiles of every column whose range ``public`` does not declare (Theorem 10).
 
-    Of each of them a private choice on a public grid; ranges follow by a public rule. A person stands for
-    one record: its values share that, in whole parts of K.
+    Of each of them a private choice on a public grid; ranges follow by a public rule. A person
+    stands for one record: its values share that, in whole parts of K.
     """
 
     name: str = "ranges"
@@ -222,7 +267,9 @@ class ColumnRanges(Step):
     @property
     def grids(self) -> list[Array | None]:
         """The candidates of every column; None where its range is public."""
-        return [None if isinstance(known, tuple) else candidates(known) for known in self.public.known]
+        return [
+            None if isinstance(known, tuple) else candidates(known) for known in self.public.known
+        ]
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         sizes = [None if grid is None else len(grid) for grid in self.grids]
@@ -240,11 +287,17 @@ class ColumnRanges(Step):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the error of a rank, as a share of the records, by the noise of one candidate."""
+        """Mean square of the error of a rank, as a share of the records, by the noise of one
+        candidate.
+        """
         return float((self.calibration.scale / self.universe.n_samples) ** 2)
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release two candidates (c, 2) of every column, the outcome last; public ranges as declared."""
+    def run(
+        self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
+    ) -> StepResult:
+        """Release two candidates (c, 2) of every column, the outcome last; public ranges as
+        declared.
+        """
         grids = self.grids
         count: Callable[[Dataset], list[Counts]] = partial(_counts, grids=grids)
         book = self.public.codebook
@@ -293,7 +346,10 @@ def _placed(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
 
 
 def _counts(
-    data: Dataset, *, grids: Sequence[Array | None], count: Callable[..., NDArray[np.int64]] = _placed
+    data: Dataset,
+    *,
+    grids: Sequence[Array | None],
+    count: Callable[..., NDArray[np.int64]] = _placed,
 ) -> list[Counts]:
     """Values at every column's candidates, rounded down and up; nothing where a range is public."""
     return [
@@ -324,10 +380,11 @@ def _filled(counts: NDArray[np.int64], grid: Array, middle: float, above: bool, 
 
 
 def widened(low: float, high: float, factor: float, known: Known) -> tuple[float, float]:
-    """The range from two released numbers, by a public rule: at least as wide, and inside of wide bounds.
+    """The range from two released numbers, by a public rule: at least as wide, and inside of wide
+    bounds.
 
-    Where low is not below high, as for a constant column, it reaches as far from the middle as the middle is
-    from 0, and at least by 1.
+    Where low is not below high, as for a constant column, it reaches as far from the middle as the
+    middle is from 0, and at least by 1.
     """
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     if half <= 0.0:

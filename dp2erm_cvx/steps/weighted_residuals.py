@@ -82,7 +82,9 @@ class WeightsAtRate:
         return self.program.place[1]
 
 
-def weights_at_rate(program: WeightsProgram, universe: MappedUniverse, rate: float) -> WeightsAtRate:
+def weights_at_rate(
+    program: WeightsProgram, universe: MappedUniverse, rate: float
+) -> WeightsAtRate:
     """The scheme at a released rate of treatment, with its bounds.
 
     Parameters
@@ -94,8 +96,8 @@ def weights_at_rate(program: WeightsProgram, universe: MappedUniverse, rate: flo
     rate
         Between 1/50 and 49/50.
 
-    Raises CalibrationError where some dataset has no weights, and DeclarationError where the scheme is none
-    that Theorem 28 is about.
+    Raises CalibrationError where some dataset has no weights, and DeclarationError where the scheme
+    is none that Theorem 28 is about.
     """
     if SHARE_SETTING not in program.setting_fields():
         rate = MIDDLE_RATE  # one derivation for all rates, which it does not ask for
@@ -106,11 +108,15 @@ def weights_at_rate(program: WeightsProgram, universe: MappedUniverse, rate: flo
 
 
 @lru_cache(maxsize=64)
-def _weights_at_rate(program: WeightsProgram, universe: MappedUniverse, rate: float) -> WeightsAtRate:
+def _weights_at_rate(
+    program: WeightsProgram, universe: MappedUniverse, rate: float
+) -> WeightsAtRate:
     made = at_rate(program, rate).at(universe)
     n = universe.n_samples
     # what a plan does not rest on, no released rate makes a release rest on
-    middle = made if rate == MIDDLE_RATE else weights_at_rate(program, universe, MIDDLE_RATE).program
+    middle = (
+        made if rate == MIDDLE_RATE else weights_at_rate(program, universe, MIDDLE_RATE).program
+    )
     trusted = middle.uses_stated_bound(universe)
     stability = made.stability(universe) if trusted else made.derived_bound(universe)
     radius = None
@@ -146,23 +152,28 @@ def refuse_other_weights(program: Program, universe: MappedUniverse) -> None:
     name = program.name
     if not isinstance(program, WeightsProgram):
         raise DeclarationError(
-            f"weights = {name!r}: an effect is answered by weights that are the variable of a problem "
-            "(scheme); those of a loss of margins, known weights and exact moments have no proof"
+            f"weights = {name!r}: an effect is answered by weights that are the variable of a "
+            "problem (scheme); those of a loss of margins, known weights and exact moments have "
+            "no proof"
         )
     form = at_rate(program, 0.5).form(universe)
     if isinstance(form, str) and program.scheme.statement is not None:
         raise DeclarationError(
-            f"weights = {name!r}: the V that its author states is of exact weights, and how far from them "
-            f"computed ones are is not known, as {form}"
+            f"weights = {name!r}: the V that its author states is of exact weights, and how far "
+            f"from them computed ones are is not known, as {form}"
         )
     if isinstance(form, str):
-        raise DeclarationError(f"weights = {name!r}: V is 2n, which would hide every effect, as {form}")
+        raise DeclarationError(
+            f"weights = {name!r}: V is 2n, which would hide every effect, as {form}"
+        )
     if form.hard:
-        raise DeclarationError(f"weights = {name!r}: V is 2n under exact constraints: price the imbalance")
+        raise DeclarationError(
+            f"weights = {name!r}: V is 2n under exact constraints: price the imbalance"
+        )
     if form.sums.kind is not SumKind.ALL:
         raise DeclarationError(
-            f"weights = {name!r}: has totals by arm, whose denominators have no proof: write one sum, and "
-            "compare the masses of the arms with n/2 in the imbalance"
+            f"weights = {name!r}: has totals by arm, whose denominators have no proof: write one "
+            "sum, and compare the masses of the arms with n/2 in the imbalance"
         )
 
 
@@ -170,8 +181,9 @@ def refuse_other_weights(program: Program, universe: MappedUniverse) -> None:
 class ReleasedLines:
     """Residuals of a released regression with an intercept by arm and slopes in common.
 
-    The prediction for a record is ``b_a + g(x)``: b_a is the mean outcome of arm a where all covariates are
-    0, and g the same for both arms, so that ``m_1 - m_0`` is one released number for all records.
+    The prediction for a record is ``b_a + g(x)``: b_a is the mean outcome of arm a where all
+    covariates are 0, and g the same for both arms, so that ``m_1 - m_0`` is one released number for
+    all records.
 
     Parameters
     ----------
@@ -214,10 +226,11 @@ class ReleasedLines:
         return float(untreated[0]), float(treated[0])
 
     def common(self, x: Array, released: Released) -> Array:
-        """What covariates add to the mean outcome of either arm: ``g(x) = sum_a pi_a (m_a(x) - m_a(0))``.
+        """What covariates add to the mean outcome of either arm: ``g(x) = sum_a pi_a (m_a(x) -
+        m_a(0))``.
 
-        A line where the outcome has more than two values; those of two follow the mean outcomes that the line
-        stands for, record by record.
+        A line where the outcome has more than two values; those of two follow the mean outcomes
+        that the line stands for, record by record.
 
         Parameters
         ----------
@@ -237,7 +250,8 @@ class ReleasedLines:
         return np.asarray((1.0 - self.rate) * untreated + self.rate * treated)
 
     def ratios(self, records: Records, released: Released) -> Array:
-        """Residuals over their bound, in [-1, 1] (n,): 0 where they are no number or a record does not count.
+        """Residuals over their bound, in [-1, 1] (n,): 0 where they are no number or a record does
+        not count.
 
         Each is made of its own record alone. Private.
         """
@@ -254,8 +268,8 @@ class ReleasedLines:
 class ResidualSquares(IntegerSums):
     """The sum of squared residuals times squared base weights of their arms, for the interval.
 
-    In units of the largest base times r_0, squared, one record adds at most 1, whatever the weights are:
-    replacing it moves the sum by at most 1.
+    In units of the largest base times r_0, squared, one record adds at most 1, whatever the weights
+    are: replacing it moves the sum by at most 1.
 
     Parameters
     ----------
@@ -276,11 +290,14 @@ class ResidualSquares(IntegerSums):
         """The sum, in parts of :data:`UNIT`."""
         lines = self.lines.at(released, records.n_samples)
         share = _squared_bases(lines.rate)
-        square = np.square(lines.ratios(records, released)) * np.where(records.a == 1, share[1], share[0])
+        square = np.square(lines.ratios(records, released)) * np.where(
+            records.a == 1, share[1], share[0]
+        )
         return [int(np.rint(UNIT * np.minimum(square, 1.0)).astype(np.int64).sum())]
 
     def mean_square(self, released: Released, more: float = 0.0) -> float:
-        """The mean of squared residuals, each arm counted by half, from the released sum and ``more`` of it.
+        """The mean of squared residuals, each arm counted by half, from the released sum and
+        ``more`` of it.
 
         In squared units of the outcome, at most r_0 squared.
         """
@@ -290,7 +307,8 @@ class ResidualSquares(IntegerSums):
         return min(max(total / self._counted(lines.rate), 0.0), 1.0) * lines.bound**2
 
     def expected(self, mean_square: float, rate: float) -> Array:
-        """The sum (1,) that is released where residuals have this mean square and noise is left out.
+        """The sum (1,) that is released where residuals have this mean square and noise is left
+        out.
 
         Parameters
         ----------
@@ -316,12 +334,13 @@ def _squared_bases(rate: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedSum(IntegerSums):
-    """``I = sum_i s_i W_i k_i``: whole weights of a scheme times whole residuals, with Laplace noise.
+    """``I = sum_i s_i W_i k_i``: whole weights of a scheme times whole residuals, with Laplace
+    noise.
 
-    ``s = 1`` for the treated and -1 for controls, ``W_i = 2^q w_i`` with ``sum W = n 2^q`` exactly, and
-    ``|k_i| <= K`` the residual over r_0 in K-ths. One replacement moves I by at most ``K ceil(2^q V')``
-    (Theorem 28). V' follows from the released rate; K is the largest number for which that is at most one
-    public number, so that the noise is planned before any rate is known.
+    ``s = 1`` for the treated and -1 for controls, ``W_i = 2^q w_i`` with ``sum W = n 2^q`` exactly,
+    and ``|k_i| <= K`` the residual over r_0 in K-ths. One replacement moves I by at most ``K
+    ceil(2^q V')`` (Theorem 28). V' follows from the released rate; K is the largest number for
+    which that is at most one public number, so that the noise is planned before any rate is known.
 
     Parameters
     ----------
@@ -339,7 +358,9 @@ class WeightedSum(IntegerSums):
     finest: int = 0
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """The step, calibrated. Raises as :func:`weights_at_rate` does, at :data:`PLANNED_RATES`."""
+        """The step, calibrated. Raises as :func:`weights_at_rate` does, at
+        :data:`PLANNED_RATES`.
+        """
         refuse_other_weights(self.program, universe)
         known = []
         for rate in PLANNED_RATES:
@@ -348,8 +369,9 @@ class WeightedSum(IntegerSums):
         middle = known[1]
         if middle.radius is None:
             raise CalibrationError(
-                f"weights = {self.program.name!r}: no public number of steps reaches weights that V covers, "
-                "so that V of what is computed is 2n: a larger ridge or a smooth price has one"
+                f"weights = {self.program.name!r}: no public number of steps reaches weights that "
+                "V covers, so that V of what is computed is 2n: a larger ridge or a smooth price "
+                "has one"
             )
         steps = middle.in_steps
         n = universe.n_samples
@@ -357,7 +379,9 @@ class WeightedSum(IntegerSums):
         room = LARGEST_INTEGER / (_TAIL * steps) * budget.epsilon
         finest = min(_FINEST, LARGEST_INTEGER // whole, math.floor(room))
         if finest < 1:
-            raise CalibrationError(f"weights: the noise of n_samples = {n} is beyond 64-bit integers")
+            raise CalibrationError(
+                f"weights: the noise of n_samples = {n} is beyond 64-bit integers"
+            )
         noise = calibrate_integers(finest * steps, budget, Noise.GAMMA)
         unit = 2.0 * self.lines.bound / (finest * float(whole))
         return replace(
@@ -386,9 +410,15 @@ class WeightedSum(IntegerSums):
         return min(self.finest, sensitivity // known.in_steps)
 
     def value(self, known: WeightsAtRate) -> float:
-        """What one unit of the released integer is worth, in units of the outcome; 0 where K is 0."""
+        """What one unit of the released integer is worth, in units of the outcome; 0 where K is
+        0.
+        """
         parts, n = self.parts(known), self.universe.n_samples
-        return 2.0 * self.lines.bound / (parts * math.ldexp(float(n), grid_exponent(n))) if parts else 0.0
+        return (
+            2.0 * self.lines.bound / (parts * math.ldexp(float(n), grid_exponent(n)))
+            if parts
+            else 0.0
+        )
 
     def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         """The step with what follows from ``released`` worked out."""
@@ -406,12 +436,18 @@ class WeightedSum(IntegerSums):
         """
         n = records.n_samples
         if records.space != self.universe.space or n != self.universe.n_samples:
-            raise DeclarationError("records: are not of the universe that the weights are bounded in")
+            raise DeclarationError(
+                "records: are not of the universe that the weights are bounded in"
+            )
         rate = treated_share(released["rate"], n)
         known = self.at_rate(rate)
         parts = self.parts(known)
-        residual = np.rint(parts * self.lines.at(released, n).ratios(records, released)).astype(np.int64)
-        return [int(np.sum(np.where(records.a == 1, 1, -1) * whole_weights(known, records) * residual))]
+        residual = np.rint(parts * self.lines.at(released, n).ratios(records, released)).astype(
+            np.int64
+        )
+        return [
+            int(np.sum(np.where(records.a == 1, 1, -1) * whole_weights(known, records) * residual))
+        ]
 
     def weights_of(self, records: Records, released: Released) -> Array:
         """The weights (n,) of the sum, for the data holder alone. Private."""
@@ -426,7 +462,10 @@ class WeightedSum(IntegerSums):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the bound of the weights asks for; how far they are from exact ones is counted."""
-        own = f"weights of {self.program.name} are within a public radius of the exact ones, which V counts"
+        own = (
+            f"weights of {self.program.name} are within a public radius of the exact ones, which V "
+            "counts"
+        )
         return (*(text for text in self.bound.assumptions if text != EXACT), own)
 
     @property
@@ -438,15 +477,17 @@ class WeightedSum(IntegerSums):
 
     @property
     def certified_by_design(self) -> bool:
-        """True where V is derived; one that an author states is taken on trust, and weights on it."""
+        """True where V is derived; one that an author states is taken on trust, and weights on
+        it.
+        """
         return not self.stated_programs()
 
 
 def whole_weights(known: WeightsAtRate, records: Records) -> NDArray[np.int64]:
     """Weights in steps of their grid (n,), of sum ``n 2^q`` exactly. Private.
 
-    Newton's method where its certificate is within the public radius, public steps elsewhere, which reach it
-    on every dataset. Nothing else of a solve is shown or acted upon.
+    Newton's method where its certificate is within the public radius, public steps elsewhere, which
+    reach it on every dataset. Nothing else of a solve is shown or acted upon.
     """
     model = known.program.instance(records).composite
     assert isinstance(model, WeightsModel)
@@ -456,7 +497,9 @@ def whole_weights(known: WeightsAtRate, records: Records) -> NDArray[np.int64]:
 
 
 def _computed(model: WeightsModel) -> Array:
-    """Weights (n,) within the public radius, where there is one; what a solver raises is told to nobody."""
+    """Weights (n,) within the public radius, where there is one; what a solver raises is told to
+    nobody.
+    """
     even = np.ones(model.dimension)
     if model.dual is None:
         return even

@@ -1,4 +1,6 @@
-"""Weights, and solves whose certificates count: weights stay private and enter what is released through V."""
+"""Weights, and solves whose certificates count: weights stay private and enter what is released
+through V.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,12 @@ _EXAMPLE = 500
 
 @dataclass(frozen=True)
 class WeightsPlan:
-    """Weights of a resolved ``program``, certified to a relative ``tolerance`` that ``bound`` counts.
+    """Weights of a resolved ``program``, certified to a relative ``tolerance`` that ``bound``
+    counts.
 
-    Without a program every weight is 1. ``known`` says that a public bound covers their numerical error on
-    every dataset, or that V covers all weights. Where weights are the variable, a tolerance below that public
-    bound is raised to it if V hardly grows by that.
+    Without a program every weight is 1. ``known`` says that a public bound covers their numerical
+    error on every dataset, or that V covers all weights. Where weights are the variable, a
+    tolerance below that public bound is raised to it if V hardly grows by that.
     """
 
     program: FirstStage | None
@@ -61,16 +64,19 @@ class WeightsPlan:
         family: BoundFamily,
         coefficient_norm: float | None = None,
     ) -> WeightsPlan:
-        """The bound of computed weights; those of a private coefficient need a public bound on its norm.
+        """The bound of computed weights; those of a private coefficient need a public bound on its
+        norm.
 
-        Raises CalibrationError where no theorem covers the program, or no public example has weights.
+        Raises CalibrationError where no theorem covers the program, or no public example has
+        weights.
         """
         n = universe.n_samples
         program = program.at(universe)
         bound = bound_of_family(program, universe, family)
         if bound.V < 2.0:
             raise CalibrationError(
-                f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
+                f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at "
+                "least 2"
             )
         refuse_unsolvable(program, universe)
         tolerance = public_number("tolerance", tolerance, at_least=0.0)
@@ -92,7 +98,9 @@ class WeightsPlan:
 
     @property
     def covers_all(self) -> bool:
-        """True if V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
+        """True if V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers
+        or not.
+        """
         return self.bound.V >= 2 * self.n_samples
 
     @property
@@ -106,7 +114,9 @@ class WeightsPlan:
         return f"weights are certified to {self.tolerance:g} relative, which V counts"
 
     def find(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> Solution:
-        """Weights (n,) on the grid where their sum is n: solved for, or read at a released coefficient."""
+        """Weights (n,) on the grid where their sum is n: solved for, or read at a released
+        coefficient.
+        """
         assert self.program is not None
         instance = self.program.instance(inputs.records)
         if not isinstance(self.program, PrivateFirstStage):
@@ -119,27 +129,34 @@ class WeightsPlan:
         radius, m = model.output_radius(point, 0.0), instance.strong_convexity
         certificate = Certificate(0.0, radius, math.inf, how, m, 0.0)
         output = model.output(point)
-        return to_grid(Solution(output, point, Status.SOLVED, certificate, execution.tolerance, how))
+        return to_grid(
+            Solution(output, point, Status.SOLVED, certificate, execution.tolerance, how)
+        )
 
 
 def _after_the_grid(program: FirstStage, n_samples: int, radius: float) -> float:
-    """Distance over n to the exact weights once computed ones within ``radius`` of them are on the grid.
+    """Distance over n to the exact weights once computed ones within ``radius`` of them are on the
+    grid.
 
-    The step to the grid repairs their sum. The exact weights have the sum n, so that of the solution of a
-    problem in the weights may be off by the radius; other weights are scaled to the sum n first.
+    The step to the grid repairs their sum. The exact weights have the sum n, so that of the
+    solution of a problem in the weights may be off by the radius; other weights are scaled to the
+    sum n first.
     """
     repaired = radius if program.kind is Kind.WEIGHTING else 0.0
     return radius + repaired + grid_error(n_samples)
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
-    """Certified weights (n,) on the grid; not for a release, whose refusal would tell of the records.
+    """Certified weights (n,) on the grid; not for a release, whose refusal would tell of the
+    records.
 
-    Raises InfeasibleError where hard constraints have no solution, SolverError where no point was found,
-    CertificateError where it is not certified.
+    Raises InfeasibleError where hard constraints have no solution, SolverError where no point was
+    found, CertificateError where it is not certified.
     """
     weights = to_grid(solve(instance, solver=solver, tolerance=tolerance))
-    if not weights.certified:  # the step to the grid may be all that a tiny tolerance does not cover
+    if (
+        not weights.certified
+    ):  # the step to the grid may be all that a tiny tolerance does not cover
         raise CertificateError(f"{instance.program.name}: {weights.advice()}")
     return weights
 
@@ -163,11 +180,12 @@ def to_grid(solution: Solution) -> Solution:
 def refuse_unsolvable(
     program: FirstStage, universe: MappedUniverse, solver: str | Solver = "first_certified"
 ) -> None:
-    """Raise CalibrationError where a release would not have the weights that are declared, but 1 or any.
+    """Raise CalibrationError where a release would not have the weights that are declared, but 1 or
+    any.
 
-    By public facts alone: the cones of what is declared, the solver, and solves on public examples of the
-    universe, ordinary and degenerate. A program that is certified on one of them may still have no weights
-    on others: that is no reason to refuse, because it would tell of the records.
+    By public facts alone: the cones of what is declared, the solver, and solves on public examples
+    of the universe, ordinary and degenerate. A program that is certified on one of them may still
+    have no weights on others: that is no reason to refuse, because it would tell of the records.
     """
     if isinstance(program, PrivateFirstStage) or program.certified_error(universe) is not None:
         return  # which has weights on every dataset
@@ -186,7 +204,9 @@ def _refuse_unsolvable(program: FirstStage, universe: MappedUniverse, solver: So
     for size in sorted({min(n, _EXAMPLE), n}):
         for records in replace(universe, n_samples=size).examples():
             try:
-                solved = solve(program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False)
+                solved = solve(
+                    program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False
+                )
             except CertificateError as error:  # of the declared problem, whatever the records are
                 raise CalibrationError(f"{program.name}: {error}") from None
             except InfeasibleError as error:
@@ -199,14 +219,19 @@ def _refuse_unsolvable(program: FirstStage, universe: MappedUniverse, solver: So
                 continue
             reasons.append(f"{solved.solver} ended with status {solved.status.value}")
     raise CalibrationError(
-        f"{program.name}: no certified weights on public examples of {n} records ({reasons[-1]}), so that a "
-        "release would have arbitrary ones: relax its constraints, or choose another program or solver"
+        f"{program.name}: no certified weights on public examples of {n} records ({reasons[-1]}), "
+        "so that a release would have arbitrary ones: relax its constraints, or choose another "
+        "program or solver"
     )
 
 
 def _quickest(solver: Solver) -> Solver:
-    """Without what cannot be certified where Clarabel fails, which is the judge's own solver of a gap."""
-    if isinstance(solver, FirstCertified) and any(isinstance(one, Clarabel) for one in solver.solvers):
+    """Without what cannot be certified where Clarabel fails, which is the judge's own solver of a
+    gap.
+    """
+    if isinstance(solver, FirstCertified) and any(
+        isinstance(one, Clarabel) for one in solver.solvers
+    ):
         return FirstCertified(tuple(one for one in solver.solvers if not isinstance(one, SCS)))
     return solver
 
@@ -218,11 +243,13 @@ def released_minimizer(
     tolerance: float | None = None,
     outputs: bool = True,
 ) -> Solution:
-    """The minimizer for a release, certified ``within`` a public radius, or to a relative ``tolerance``.
+    """The minimizer for a release, certified ``within`` a public radius, or to a relative
+    ``tolerance``.
 
-    Where neither is known the tolerance is that of the run, which an unlucky dataset may miss. Nothing that
-    depends on the records stops it: what is not certified comes back as it is, and where no solver returns a
-    point, so does an uncertified start. Without ``outputs`` its ``point`` alone is computed, and no weights.
+    Where neither is known the tolerance is that of the run, which an unlucky dataset may miss.
+    Nothing that depends on the records stops it: what is not certified comes back as it is, and
+    where no solver returns a point, so does an uncertified start. Without ``outputs`` its ``point``
+    alone is computed, and no weights.
     """
     if within is None and tolerance is None:
         tolerance = attainable(instance, execution.tolerance)

@@ -1,7 +1,7 @@
 """A study in one public file: its records, its budget, its account and its questions.
 
-A TOML file that declares a domain, see :func:`~dp2erm_cvx.data.domain_file.load_domain`, becomes a study by
-three more tables::
+A TOML file that declares a domain, see :func:`~dp2erm_cvx.data.domain_file.load_domain`, becomes a
+study by three more tables::
 
     [budget]
     epsilon = 1.0
@@ -21,9 +21,11 @@ three more tables::
     outcome_center = 10.0
     outcome_bound = 10.0
 
-The questions are composed: planned together, charged together or not at all, and answered in their order.
+The questions are composed: planned together, charged together or not at all, and answered in their
+order.
 
-Ranges that nobody declares are a question as well, which is answered first. In place of ``[ranges]``::
+Ranges that nobody declares are a question as well, which is answered first. In place of
+``[ranges]``::
 
     [[ranges]]
     share = 0.1

@@ -84,7 +84,8 @@ def records_declared(path: str | Path | None, changes: Sequence[str] = ()) -> di
     path, changes
         As of :func:`declared_records`.
 
-    Raises DeclarationError for a file that cannot be read, for a change of nothing, and for a gap of a draft.
+    Raises DeclarationError for a file that cannot be read, for a change of nothing, and for a gap
+    of a draft.
     """
     declared = {} if path is None else tables_of_file(path)
     with placed(path or "--set"):
@@ -98,12 +99,16 @@ def records_declared(path: str | Path | None, changes: Sequence[str] = ()) -> di
     for own in questions:
         if own["kind"] == RANGES:  # a question that says what is known of ranges
             declared[RANGES] = [_of_one_outcome(own, declared.get("outcome_column"))]
-    outcomes = {own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)}
+    outcomes = {
+        own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)
+    }
     return without_outcomes(of_event(declared), outcomes)
 
 
 def open_records(declared: Mapping[str, Any]) -> OpenDomain:
-    """What the declarations of :func:`records_declared` with ``[[ranges]]`` say. Raises DeclarationError."""
+    """What the declarations of :func:`records_declared` with ``[[ranges]]`` say. Raises
+    DeclarationError.
+    """
     others = {name: value for name, value in declared.items() if name != RANGES}
     (table,) = declared[RANGES]
     ranges, own = read_open_ranges(table, others, [])
@@ -115,7 +120,10 @@ def _of_one_outcome(table: Mapping[str, Any], column: object) -> dict[str, Any]:
     outcomes = table.get("outcomes")
     if not isinstance(outcomes, Mapping):
         return dict(table)
-    return {**table, "outcomes": {name: known for name, known in outcomes.items() if name == column}}
+    return {
+        **table,
+        "outcomes": {name: known for name, known in outcomes.items() if name == column},
+    }
 
 
 def is_about_records(change: str) -> bool:

@@ -1,4 +1,6 @@
-"""The question ``[[ranges]]``: what it leaves open, and the domains before and after its release."""
+"""The question ``[[ranges]]``: what it leaves open, and the domains before and after its
+release.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data.dataset import Public
 from dp2erm_cvx.data.domain import Domain, ReleasedRanges
 from dp2erm_cvx.data.domain_file import check_names, covariates_of, domain_of, open_domain_of
-from dp2erm_cvx.data.private_ranges import Known, OpenDomain, Pair, assumed_range, known_of, middle_and_half
+from dp2erm_cvx.data.private_ranges import (
+    Known,
+    OpenDomain,
+    Pair,
+    assumed_range,
+    known_of,
+    middle_and_half,
+)
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.release.ranges import RangesRelease
 
@@ -43,14 +52,15 @@ class DeclaredRanges:
 
 @dataclass(frozen=True)
 class OpenRanges(DeclaredRanges):
-    """Ranges of a study of which some are to be released, and are planned with what is known of them.
+    """Ranges of a study of which some are to be released, and are planned with what is known of
+    them.
 
     Parameters
     ----------
     columns
-        What is known of the ranges of covariates, columns of numbers in the order of the file: one that is
-        declared costs nothing, wide bounds say where to look for it. Of columns that ``covariates`` name and
-        nobody else, nothing is known.
+        What is known of the ranges of covariates, columns of numbers in the order of the file: one
+        that is declared costs nothing, wide bounds say where to look for it. Of columns that
+        ``covariates`` name and nobody else, nothing is known.
     outcomes
         The same of outcomes that questions ask about, in place of an outcome_bound.
     ends
@@ -79,8 +89,13 @@ class OpenRanges(DeclaredRanges):
         return open_domain_of({**own, "ranges": self.columns}, self._outcome(own))
 
     def domain(self, own: Mapping[str, Any]) -> Domain:
-        """The domain that a question is planned in: of released ranges, or of what is known before."""
-        filled = {**own, "ranges": {name: self._pair(name, known) for name, known in self.columns.items()}}
+        """The domain that a question is planned in: of released ranges, or of what is known
+        before.
+        """
+        filled = {
+            **own,
+            "ranges": {name: self._pair(name, known) for name, known in self.columns.items()},
+        }
         known, released = self._outcome(own), self.released
         if "outcome_bound" not in own:
             pair = self._pair(str(own["outcome_column"]), known)
@@ -90,8 +105,12 @@ class OpenRanges(DeclaredRanges):
         return replace(domain_of(filled), released=released)
 
     def question(self, own: Mapping[str, Any]) -> OpenDomain:
-        """What is known of all columns, those of further outcomes among them: what the question is about."""
-        left = {name: known for name, known in self.outcomes.items() if not isinstance(known, tuple)}
+        """What is known of all columns, those of further outcomes among them: what the question is
+        about.
+        """
+        left = {
+            name: known for name, known in self.outcomes.items() if not isinstance(known, tuple)
+        }
         others = {name: known for name, known in left.items() if name != own["outcome_column"]}
         return open_domain_of({**own, "ranges": self.columns}, self._outcome(own), others)
 
@@ -102,7 +121,8 @@ class OpenRanges(DeclaredRanges):
         column = own["outcome_column"]
         if "outcome_center" in own or own.get("binary_outcome"):
             raise DeclarationError(
-                f"{column}: its range is released: declare its outcome_bound, or no center and event"
+                f"{column}: its range is released: declare its outcome_bound, or no center and "
+                "event"
             )
         if table.get("estimand") == "risks":
             raise DeclarationError(
@@ -113,7 +133,9 @@ class OpenRanges(DeclaredRanges):
         settings = settings if isinstance(settings, Mapping) else {}
         named = [name for name in _IN_UNITS if declared.get(name)]
         named += [
-            f"settings.{name}" for name in _SETTINGS_IN_UNITS if settings.get(name) not in (None, "none")
+            f"settings.{name}"
+            for name in _SETTINGS_IN_UNITS
+            if settings.get(name) not in (None, "none")
         ]
         if outcome is None and named:
             wanted = f"outcomes = {{ {column} = {{ within = [low, high] }} }}"
@@ -142,7 +164,8 @@ def declared_outcome(own: Mapping[str, Any]) -> Pair:
 def read_open_ranges(
     table: Mapping[str, Any], declared: Mapping[str, Any], owns: Sequence[Mapping[str, Any]]
 ) -> tuple[OpenRanges, dict[str, Any]]:
-    """The ranges that a study leaves open, and what it declares of the records of the question for them.
+    """The ranges that a study leaves open, and what it declares of the records of the question for
+    them.
 
     Parameters
     ----------
@@ -163,7 +186,11 @@ def read_open_ranges(
     columns = _columns(table, declared, asked)
     outcomes = _outcomes(table, asked)
     chosen = [covariates_of(one) for one in asked]
-    own = {name: value for name, value in declared.items() if name not in ("outcome_center", "outcome_bound")}
+    own = {
+        name: value
+        for name, value in declared.items()
+        if name not in ("outcome_center", "outcome_bound")
+    }
     if None not in chosen:
         own["covariates"] = list(dict.fromkeys(name for names in chosen for name in names or ()))
     own["outcome_column"], pair = next(iter(outcomes.items()))
@@ -176,7 +203,9 @@ def read_open_ranges(
 def _columns(
     table: Mapping[str, Any], declared: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
 ) -> dict[str, Known]:
-    """What is known of the columns of numbers that are covariates of a question: nothing, if nobody says."""
+    """What is known of the columns of numbers that are covariates of a question: nothing, if nobody
+    says.
+    """
     listed = _entries(table, "columns")
     chosen = [covariates_of(one) for one in asked]
     named = [name for names in chosen for name in names or ()]
@@ -185,7 +214,9 @@ def _columns(
     levels = declared.get("levels")
     levels = levels if isinstance(levels, Mapping) else {}
     if not (listed or named or levels):
-        raise DeclarationError('no column is named: give columns = { age = [18, 90], income = "release" }')
+        raise DeclarationError(
+            'no column is named: give columns = { age = [18, 90], income = "release" }'
+        )
     return listed | {name: None for name in named if name not in listed and name not in levels}
 
 
@@ -210,7 +241,9 @@ def _outcomes(table: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]) -> d
                 f"outcomes: {brief(name)} is asked about nowhere; {known_names(name, outcomes)}"
             )
         if all("outcome_bound" in own for own in asked if own["outcome_column"] == name):
-            raise DeclarationError(f"outcomes: {brief(name)} has an outcome_bound: declare one of both")
+            raise DeclarationError(
+                f"outcomes: {brief(name)} has an outcome_bound: declare one of both"
+            )
     return outcomes
 
 

@@ -56,14 +56,14 @@ class Question:
     settings
         Arguments of the estimator that answers it.
     domain
-        The domain of the study, with the outcome and the covariates that the question is about. Where ranges
-        are to be released, that which it is planned in before they are; of the question that releases them,
-        what is known of all.
+        The domain of the study, with the outcome and the covariates that the question is about.
+        Where ranges are to be released, that which it is planned in before they are; of the
+        question that releases them, what is known of all.
     known
         What is known in advance of the records: the same domain, unless ranges are to be released.
     covariates
-        Columns of its own, in this order: chosen among those that have ranges or levels, or named where none
-        have. None for those of the study.
+        Columns of its own, in this order: chosen among those that have ranges or levels, or named
+        where none have. None for those of the study.
     """
 
     name: str
@@ -84,7 +84,9 @@ class Question:
         """What widths are in units of when it is planned."""
         known, outcome = self.known, "the outcome"
         return (
-            f"the range of {outcome}" if isinstance(known, OpenDomain) and known.outcome is None else outcome
+            f"the range of {outcome}"
+            if isinstance(known, OpenDomain) and known.outcome is None
+            else outcome
         )
 
     @property
@@ -97,15 +99,16 @@ class Question:
         texts = []
         if known.outcome is None:
             texts.append(
-                f"Nothing is known of the range of {outcome}: all widths are in units of that range, "
-                "whatever it is, so that 0.1 is a tenth of it."
+                f"Nothing is known of the range of {outcome}: all widths are in units of that "
+                "range, whatever it is, so that 0.1 is a tenth of it."
             )
         named = zip((*(known.columns or ()), outcome), known.known, strict=True)
         wide = [name for name, one in named if isinstance(one, Within)]
         if wide:
             texts.append(f"This is planned at the wide bounds of {', '.join(wide)}.")
         texts.append(
-            "When the ranges are released it is planned once more, within the same epsilon and delta."
+            "When the ranges are released it is planned once more, within the same epsilon and "
+            "delta."
         )
         return " ".join(texts)
 
@@ -163,7 +166,9 @@ def public_sample(
         The covariates. Raises DeclarationError where nobody names them.
     """
     if columns is None:
-        raise DeclarationError(f"target = {str(path)!r}: name its columns by covariates, or by named ranges")
+        raise DeclarationError(
+            f"target = {str(path)!r}: name its columns by covariates, or by named ranges"
+        )
     table = read_table(str(path), layout)
     if domain.codebook is not None:
         return PublicSample(covariate_table(domain, table, columns))
@@ -243,7 +248,9 @@ def _without_none(declared: Any) -> dict[str, Any]:
     return {name: None if value == "none" else value for name, value in declared.items()}
 
 
-def _stage(declared: Any, stage: str, beside: Beside, domain: Public, columns: Sequence[str] | None) -> Any:
+def _stage(
+    declared: Any, stage: str, beside: Beside, domain: Public, columns: Sequence[str] | None
+) -> Any:
     """The program of a stage: registered or in a file, by its name alone or with settings.
 
     A registered one by its name alone stays a name, which the estimator knows.
@@ -254,12 +261,16 @@ def _stage(declared: Any, stage: str, beside: Beside, domain: Public, columns: S
     written = dict(whole)
     name = written.pop("name", None)
     if not isinstance(name, str):
-        raise DeclarationError("needs a name, such as name = 'overlap', or a file, such as 'mine.py'")
+        raise DeclarationError(
+            "needs a name, such as name = 'overlap', or a file, such as 'mine.py'"
+        )
     if isinstance(written.get("target"), str):
         written["target"] = beside.sample(written["target"], domain, columns)
     if "features" in written:
         written["features"] = _features(written["features"], domain, columns)
-    known: dict[str, Any] = registry.first_stages() if stage == "first" else registry.second_stages()
+    known: dict[str, Any] = (
+        registry.first_stages() if stage == "first" else registry.second_stages()
+    )
     own = beside.program(name, stage)
     if own is not None:
         name = own.name
@@ -268,7 +279,9 @@ def _stage(declared: Any, stage: str, beside: Beside, domain: Public, columns: S
 
 
 def _features(chosen: Any, domain: Public, columns: Sequence[str] | None) -> list[Any]:
-    """Features as a program knows them: by name where the domain names covariates, else by number."""
+    """Features as a program knows them: by name where the domain names covariates, else by
+    number.
+    """
     features = list(chosen) if isinstance(chosen, list | tuple) else [chosen]
     if domain.codebook is not None:
         features = list(domain.codebook.expanded(features))
@@ -279,7 +292,9 @@ def _features(chosen: Any, domain: Public, columns: Sequence[str] | None) -> lis
 
 
 def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a program, from the texts, numbers and lists that a file or a command line writes."""
+    """Settings of a program, from the texts, numbers and lists that a file or a command line
+    writes.
+    """
     families: dict[str, Any] = {"kernel": Kernel, "theta_set": ConvexSet}
     settings: dict[str, Any] = {}
     for key, value in written.items():

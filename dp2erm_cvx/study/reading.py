@@ -41,8 +41,8 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
     Parameters
     ----------
     path
-        The file. Programs and target samples that it names are found from its folder; a program's file is
-        executed.
+        The file. Programs and target samples that it names are found from its folder; a program's
+        file is executed.
     changes
         What is put over the file, such as ``"budget.epsilon=2"``, ``"ranges.age=[18, 99]"`` or
         ``"average.settings.propensity=0.5"``. They may fill the gaps of a draft.
@@ -114,7 +114,9 @@ def question_tables(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     "[[ranges]]: one alone, without a name, releases ranges for all others"
                 )
             if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
-                raise DeclarationError(f"{kind}: name = {brief(name)}: letters, digits, - and _ alone")
+                raise DeclarationError(
+                    f"{kind}: name = {brief(name)}: letters, digits, - and _ alone"
+                )
             if name.lower() in names or (name in PLACES and kind != RANGES):
                 raise DeclarationError(f"{kind}: name = {brief(name)}: is taken: choose another")
             if "kind" in own:
@@ -144,18 +146,31 @@ class _Asked:
     @property
     def outcomes(self) -> set[str]:
         """Columns of outcomes that questions have of their own."""
-        return {own["outcome_column"] for own in self.questions if isinstance(own.get("outcome_column"), str)}
+        return {
+            own["outcome_column"]
+            for own in self.questions
+            if isinstance(own.get("outcome_column"), str)
+        }
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Shares of the budget by question: what none declares is divided evenly. Raises DeclarationError."""
-        parts = {own["name"]: own["share"] for own in self.questions if own.get("share") is not None}
-        shares = {name: public_number(f"{name}: share", part, above=0.0) for name, part in parts.items()}
+        """Shares of the budget by question: what none declares is divided evenly. Raises
+        DeclarationError.
+        """
+        parts = {
+            own["name"]: own["share"] for own in self.questions if own.get("share") is not None
+        }
+        shares = {
+            name: public_number(f"{name}: share", part, above=0.0) for name, part in parts.items()
+        }
         left, open_shares = 1.0 - sum(shares.values()), len(self.questions) - len(shares)
         if left < -1e-12 or (open_shares and left <= 1e-12):
             wanted = f"share: {1.0 - left:g} of the budget is asked for"
             raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
-        return {own["name"]: shares.get(own["name"], left / max(open_shares, 1)) for own in self.questions}
+        return {
+            own["name"]: shares.get(own["name"], left / max(open_shares, 1))
+            for own in self.questions
+        }
 
     @property
     def others(self) -> list[dict[str, Any]]:
@@ -174,7 +189,9 @@ class _Asked:
                 domain, covariates = ranges.domain(own), covariates_of(own)
                 settings = settings_of(table, self.beside, domain, domain.columns or covariates)
                 listed.append(
-                    Question(name, table["kind"], share, settings, domain, ranges.known(own), covariates)
+                    Question(
+                        name, table["kind"], share, settings, domain, ranges.known(own), covariates
+                    )
                 )
         return tuple(listed)
 
@@ -194,7 +211,9 @@ class _Asked:
 
 def taken_questions(declared: dict[str, Any]) -> dict[str, Any]:
     """The tables of questions by kind, taken out of what a file declares."""
-    kinds = [kind for kind in QUESTIONS if kind in declared and (kind != RANGES or asks_ranges(declared))]
+    kinds = [
+        kind for kind in QUESTIONS if kind in declared and (kind != RANGES or asks_ranges(declared))
+    ]
     return {kind: declared.pop(kind) for kind in kinds}
 
 
@@ -204,10 +223,15 @@ def without_outcomes(declared: Mapping[str, Any], outcomes: set[str]) -> dict[st
     if not isinstance(missing, Mapping):
         return dict(declared)
     missed = outcomes - {declared.get("outcome_column")}
-    return {**declared, "missing": {name: value for name, value in missing.items() if name not in missed}}
+    return {
+        **declared,
+        "missing": {name: value for name, value in missing.items() if name not in missed},
+    }
 
 
-def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
+def _own(
+    table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]
+) -> dict[str, Any]:
     """The declaration of the study with the outcome and the covariates of a question."""
     own = {name: table[name] for name in OUTCOME if name in table}
     if "outcome_column" in own:  # its center and cost are in other units
@@ -248,7 +272,9 @@ def put_over(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text
     first, *inside = keys
     if first in tables and inside:
         if inside[0] in ("name", "kind"):
-            raise DeclarationError(f"{text!r}: what a question is called is declared in the file alone")
+            raise DeclarationError(
+                f"{text!r}: what a question is called is declared in the file alone"
+            )
         table = tables[first]
     elif first in PLACES and first not in tables:
         table = declared
@@ -268,7 +294,9 @@ def put_over(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text
 
 
 def parsed_change(text: str) -> tuple[list[str], Any]:
-    """The names, from the outermost, and the value of ``TABLE.NAME=VALUE``; what is no TOML is a text."""
+    """The names, from the outermost, and the value of ``TABLE.NAME=VALUE``; what is no TOML is a
+    text.
+    """
     place, separator, written = text.partition("=")
     wanted = f"{text!r}: must look like TABLE.NAME=VALUE, for instance budget.epsilon=2"
     if not (separator and written.strip()):

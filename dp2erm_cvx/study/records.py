@@ -20,7 +20,9 @@ _COLUMNS = {"treatment": 'treatment = "COLUMN"', "outcome": 'outcome_column = "C
 
 
 def data_columns(public: Public) -> tuple[str, str]:
-    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
+    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not
+    named.
+    """
     book = public.codebook
     columns = (None, None) if book is None else (book.treatment.column, book.outcome)
     for name, column in zip(("treatment", "outcome"), columns, strict=True):
@@ -50,7 +52,9 @@ class StudyRecords:
 
     @classmethod
     def of(cls, table: Any) -> StudyRecords:
-        """The cells of a data frame, a table or a dataset in blocks. Raises DataError for anything else."""
+        """The cells of a data frame, a table or a dataset in blocks. Raises DataError for anything
+        else.
+        """
         return cls(table if isinstance(table, BlockedDataset) else read_frame(table))
 
     def by(self, public: Public, covariates: Sequence[str] | None = None) -> Records:
@@ -86,7 +90,9 @@ class StudyRecords:
         return data
 
     def seen(self, public: Public, covariates: Sequence[str] | None = None) -> Seen:
-        """What a look reads of the records by the codebook of a domain: for the data holder only."""
+        """What a look reads of the records by the codebook of a domain: for the data holder
+        only.
+        """
         chosen = None if covariates is None else tuple(covariates)
         for known, columns, seen in self.looked:
             if known == public and columns == chosen:

@@ -1,4 +1,6 @@
-"""A study: its domain, its budget, its account and its questions; their plans, and the charge for them."""
+"""A study: its domain, its budget, its account and its questions; their plans, and the charge for
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from dp2erm_cvx.diagnostics.columns import RecordCounts
 from dp2erm_cvx.diagnostics.look import AskedAbout, Findings, look
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
 from dp2erm_cvx.estimators import PrivateEffect
-from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge, telling_charge, weaker_standings
+from dp2erm_cvx.estimators.fitting import (
+    Answered,
+    PrivateEstimator,
+    charge,
+    telling_charge,
+    weaker_standings,
+)
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.shared import sharing_plan
@@ -35,8 +43,8 @@ from dp2erm_cvx.study.records import StudyRecords, data_columns
 
 #: What keeps the parts of a budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
-#: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule of use
-#: that lies between.
+#: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule
+#: of use that lies between.
 _TRIALS = 6
 
 
@@ -77,7 +85,8 @@ class StudyFile:
     resting: Callable[[RangesRelease], tuple[Question, ...]] | None = None
 
     def at(self, ranges: RangesRelease) -> StudyFile:
-        """The study once its ranges are released: its other questions in the domains that they make.
+        """The study once its ranges are released: its other questions in the domains that they
+        make.
 
         Raises DeclarationError where these are no ranges of this study.
         """
@@ -89,24 +98,33 @@ class StudyFile:
     def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
         """An estimator for every question, by its name, each with its part of the budget.
 
-        ``execution`` are arguments of estimators that declare nothing, such as ``solver``. Where ranges are
-        still to be released, estimators that rest on them plan, and refuse to be fitted: see :meth:`at`.
-        Raises DeclarationError naming the question.
+        ``execution`` are arguments of estimators that declare nothing, such as ``solver``. Where
+        ranges are still to be released, estimators that rest on them plan, and refuse to be fitted:
+        see :meth:`at`. Raises DeclarationError naming the question.
         """
         models = {}
         for number, question in enumerate(self.questions):
-            settings = {**execution, **question.settings, "seed": None if seed is None else seed + number}
+            settings = {
+                **execution,
+                **question.settings,
+                "seed": None if seed is None else seed + number,
+            }
             part, kind = self._part(question.share), QUESTIONS[question.kind]
             try:
                 models[question.name] = kind(question.domain, part, **settings)
             except TypeError as error:  # a required setting of a program, say
                 raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
-            if self.resting is not None and question.kind != RANGES and question.domain.released is None:
+            if (
+                self.resting is not None
+                and question.kind != RANGES
+                and question.domain.released is None
+            ):
                 models[question.name].before_charge = _refuse_before_ranges
         return models
 
     def check(self, models: Mapping[str, PrivateEstimator]) -> None:
-        """Judge what the questions declare, before any data are read: each suits some number of records.
+        """Judge what the questions declare, before any data are read: each suits some number of
+        records.
 
         Raises DeclarationError or SolverError naming the question.
         """
@@ -134,13 +152,14 @@ class StudyFile:
     ) -> dict[str, Plan[Any]]:
         """The plan of every question for n records. Raises naming the one that cannot be planned.
 
-        ``n_features`` is the number of the covariates, or their names, where the study does not name them.
+        ``n_features`` is the number of the covariates, or their names, where the study does not
+        name them.
 
-        Effects share the steps that no outcome enters where they declare the same of these: a plan then names
-        what it takes over, and from which question. What that saves is divided among all questions in
-        proportion to their shares, by budgets that are the same number of times as large. Where ranges are
-        released first, nothing is shared: what a question spends does not depend on them. Nothing is written
-        into the ``models``.
+        Effects share the steps that no outcome enters where they declare the same of these: a plan
+        then names what it takes over, and from which question. What that saves is divided among all
+        questions in proportion to their shares, by budgets that are the same number of times as
+        large. Where ranges are released first, nothing is shared: what a question spends does not
+        depend on them. Nothing is written into the ``models``.
         """
         times = 1.0
         whole = math.fsum(self._part(question.share).epsilon for question in self.questions)
@@ -170,7 +189,9 @@ class StudyFile:
                 )
             same = self.resting is None
             alike = {
-                of: one for of, one in plans.items() if same and _covariates(models[of]) == _covariates(model)
+                of: one
+                for of, one in plans.items()
+                if same and _covariates(models[of]) == _covariates(model)
             }
             try:
                 enlarged = replace(model, budget=self._part(question.share, times))
@@ -180,7 +201,9 @@ class StudyFile:
         return plans
 
     def question_of(self, release: BaseRelease) -> str | None:
-        """The question that a release answers, by what it declares; None where it answers none of them."""
+        """The question that a release answers, by what it declares; None where it answers none of
+        them.
+        """
         try:
             plans = self.plans(self.models(), release.n_samples, release.columns)
         except (CalibrationError, DeclarationError):
@@ -203,24 +226,27 @@ class StudyFile:
         accept: bool = False,
         **execution: Any,
     ) -> dict[str, BaseRelease]:
-        """Answer all questions from one table: planned, then charged together, then answered in their order.
+        """Answer all questions from one table: planned, then charged together, then answered in
+        their order.
 
-        Ranges that the study releases are released first; the questions that rest on them are then planned
-        once more, within what was charged for them.
+        Ranges that the study releases are released first; the questions that rest on them are then
+        planned once more, within what was charged for them.
 
         Parameters
         ----------
         table
-            A data frame of pandas or polars, or a table of Arrow, with the columns that are declared; or a
+            A data frame of pandas or polars, or a table of Arrow, with the columns that are
+            declared; or a
             :class:`~dp2erm_cvx.data.blocked.BlockedDataset`.
         seed
             As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`: nothing is charged then.
         conditional
-            Whether releases are made that will not be private: elsewhere DeclarationError is raised.
+            Whether releases are made that will not be private: elsewhere DeclarationError is
+            raised.
         accept
-            Whether to release all the same where a look at the records finds that they do not suit what is
-            declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where others submit the
-            study.
+            Whether to release all the same where a look at the records finds that they do not suit
+            what is declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where
+            others submit the study.
         execution
             Arguments of the estimators that declare nothing, such as ``solver``.
 
@@ -228,9 +254,9 @@ class StudyFile:
         -------
         The releases by the names of their questions.
 
-        Raises as :meth:`plans`, :meth:`charge` and :meth:`answered` do, and DataError for a table that lacks
-        a column, and where the look finds what stops a release. Warns the data holder of what it finds
-        otherwise.
+        Raises as :meth:`plans`, :meth:`charge` and :meth:`answered` do, and DataError for a table
+        that lacks a column, and where the look finds what stops a release. Warns the data holder of
+        what it finds otherwise.
         """
         records = StudyRecords.of(table)
         models = self.models(seed=seed, **execution)
@@ -253,7 +279,8 @@ class StudyFile:
     def looked_at(
         self, models: Mapping[str, PrivateEstimator], records: StudyRecords
     ) -> tuple[list[RecordCounts], Findings]:
-        """What becomes of the cells, and what a look at the records finds, for all questions together.
+        """What becomes of the cells, and what a look at the records finds, for all questions
+        together.
 
         Not private: for the data holder, before anything is spent.
         """
@@ -283,7 +310,9 @@ class StudyFile:
         return every
 
     def _about_records(self) -> Sequence[Question]:
-        """All questions but the one that releases ranges, which are of the columns of all others."""
+        """All questions but the one that releases ranges, which are of the columns of all
+        others.
+        """
         first, *others = self.questions
         return others if others and first.kind == RANGES else self.questions
 
@@ -292,8 +321,8 @@ class StudyFile:
     ) -> dict[str, Plan[Any]]:
         """The plans of all questions for these records, which can be run on them.
 
-        Raises as :meth:`plans` does, and ProgramError where a program needs records in memory that are read
-        in blocks. Nothing is spent.
+        Raises as :meth:`plans` does, and ProgramError where a program needs records in memory that
+        are read in blocks. Nothing is spent.
         """
         raw = {one.name: records.by(one.known, one.named) for one in self.questions}
         first = raw[self.questions[0].name]
@@ -308,12 +337,14 @@ class StudyFile:
         plans: Mapping[str, Plan[Any]],
         records: StudyRecords,
     ) -> Iterator[tuple[str, Answered]]:
-        """The answer of every question in turn, which states the digest of the study. It charges nothing.
+        """The answer of every question in turn, which states the digest of the study. It charges
+        nothing.
 
-        Steps that an earlier question released are handed on to those whose plans take them over. Questions
-        that rest on ranges are planned once more when these are released, within the budgets that they were
-        planned with before. Those that cannot be are left out, and the error of the first of them is raised
-        when all others are answered: it follows from released and public numbers alone.
+        Steps that an earlier question released are handed on to those whose plans take them over.
+        Questions that rest on ranges are planned once more when these are released, within the
+        budgets that they were planned with before. Those that cannot be are left out, and the error
+        of the first of them is raised when all others are answered: it follows from released and
+        public numbers alone.
         """
         models, plans, refused = dict(models), dict(plans), list[Dp2ermError]()
         released: dict[str, Mapping[str, StepResult]] = {}
@@ -325,7 +356,9 @@ class StudyFile:
             plan = plans[name]
             before = plan.study.before.items()
             earlier = {step: released[entry["of"]][step] for step, entry in before}
-            answered = models[name].run_plan(plan, study._raw(models[name], question, records), earlier)
+            answered = models[name].run_plan(
+                plan, study._raw(models[name], question, records), earlier
+            )
             released[name] = answered.handed_on()
             release = replace(answered.release, study=self.digest)
             yield name, replace(answered, release=release)
@@ -339,10 +372,11 @@ class StudyFile:
     def _plan_again(
         self, models: dict[str, PrivateEstimator], plans: dict[str, Plan[Any]]
     ) -> list[Dp2ermError]:
-        """Put models and plans at released ranges in the place of those before; what cannot be is gone.
+        """Put models and plans at released ranges in the place of those before; what cannot be is
+        gone.
 
-        Every plan has the budget that was charged for its question, and the numbers of its first plan.
-        Returns why those that are gone cannot be.
+        Every plan has the budget that was charged for its question, and the numbers of its first
+        plan. Returns why those that are gone cannot be.
         """
         refused = []
         for question in self.questions[1:]:
@@ -353,8 +387,14 @@ class StudyFile:
                 models[name] = replace(models[name], domain=question.domain, **question.settings)
                 plan = models[name].plan(known.n_samples, question.columns or known.n_features)
                 part = self._part(question.share)
-                if not plan.proven or plan.own.epsilon > part.epsilon or plan.own.delta > part.delta:
-                    raise CalibrationError("no proven plan at the released ranges is within what was charged")
+                if (
+                    not plan.proven
+                    or plan.own.epsilon > part.epsilon
+                    or plan.own.delta > part.delta
+                ):
+                    raise CalibrationError(
+                        "no proven plan at the released ranges is within what was charged"
+                    )
                 if before.standing is Standing.PRIVATE and plan.standing is not Standing.PRIVATE:
                     said = standing_in_words(plan)
                     raise CalibrationError(f"at the released ranges its release would be {said}")
@@ -374,18 +414,23 @@ class StudyFile:
         return records.by(public, question.named)
 
     def charge(self, plans: Mapping[str, Plan[Any]]) -> Receipt | None:
-        """Charge the account with all questions at once, before any noise; None where there is no account.
+        """Charge the account with all questions at once, before any noise; None where there is no
+        account.
 
-        Raises LedgerError where the sum does not fit, and CalibrationError where a plan is not proven;
-        nothing is charged then.
+        Raises LedgerError where the sum does not fit, and CalibrationError where a plan is not
+        proven; nothing is charged then.
         """
         if self.account is None:
             return None
         path, dataset = self.account
         spent = [self._charged(question, plans[question.name]) for question in self.questions]
-        total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
+        total = Budget(
+            math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent)
+        )
         if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
-            raise CalibrationError("the questions spend more than the budget together: please report it")
+            raise CalibrationError(
+                "the questions spend more than the budget together: please report it"
+            )
         declared = ((name, declaration_of(plan)) for name, plan in plans.items())
         kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
         named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
@@ -395,7 +440,9 @@ class StudyFile:
         return charge(Ledger(path), dataset, plans, total, note)
 
     def _charged(self, question: Question, plan: Plan[Any]) -> Budget:
-        """What is charged for a question: what its plan spends, or all that a later plan of it may spend."""
+        """What is charged for a question: what its plan spends, or all that a later plan of it may
+        spend.
+        """
         later = self.resting is not None and question.kind != RANGES
         return self._part(question.share) if later else plan.own
 
@@ -407,14 +454,18 @@ class StudyFile:
 
 
 def _refuse_before_ranges() -> None:
-    """Raise DeclarationError: the domain of such an estimator is no more than what is known in advance."""
+    """Raise DeclarationError: the domain of such an estimator is no more than what is known in
+    advance.
+    """
     raise DeclarationError(
         "its ranges are not released: take the models of StudyFile.at(ranges), or run the study"
     )
 
 
 def _covariates(model: Any) -> list[list[Any] | None]:
-    """The covariates that a model chooses, and those that bend: only equal ones make equal steps."""
+    """The covariates that a model chooses, and those that bend: only equal ones make equal
+    steps.
+    """
     return [
         None if chosen is None else list(chosen)
         for chosen in (getattr(model, "prognostic", None), getattr(model, "curved", None))

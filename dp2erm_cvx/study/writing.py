@@ -14,16 +14,21 @@ from dp2erm_cvx.study.reading import parsed_change, put_over, question_tables, t
 def study_with(
     path: str | Path, question: str | None, kind: str, settings: Mapping[str, Any], budget: Budget
 ) -> str:
-    """The text of a study file whose ``question`` is of this kind and has these settings over its own.
+    """The text of a study file whose ``question`` is of this kind and has these settings over its
+    own.
 
-    Remarks and all other lines stay. Without a question one is added, and the budget where none is declared.
-    Raises DeclarationError where it cannot be added.
+    Remarks and all other lines stay. Without a question one is added, and the budget where none is
+    declared. Raises DeclarationError where it cannot be added.
     """
     import tomlkit
 
     file = tomlkit.parse(Path(path).read_text(encoding="utf-8"))
     questions = taken_questions(dict(file))
-    tables = [(key, each) for key, of in questions.items() for each in (of if isinstance(of, list) else [of])]
+    tables = [
+        (key, each)
+        for key, of in questions.items()
+        for each in (of if isinstance(of, list) else [of])
+    ]
     names = [each["name"] for each in question_tables(questions)]
     before, table = (None, tomlkit.table()) if question is None else tables[names.index(question)]
     if before not in (None, kind):  # another estimator: only the name and the share stay
@@ -39,13 +44,16 @@ def study_with(
         file["budget"] = {name: value for name, value in vars(budget).items() if value}
     if before != kind:
         if not isinstance(file.setdefault(kind, tomlkit.aot()), list):
-            raise DeclarationError(f"{path}: [{kind}]: write [[{kind}]], so that another one can be added")
+            raise DeclarationError(
+                f"{path}: [{kind}]: write [[{kind}]], so that another one can be added"
+            )
         file[kind].append(table)
     return tomlkit.dumps(file)
 
 
 def filled(text: str, changes: Sequence[str]) -> str:
-    """The text of a study file with these changes put into it, its remarks and all other lines as they are.
+    """The text of a study file with these changes put into it, its remarks and all other lines as
+    they are.
 
     Parameters
     ----------

@@ -14,7 +14,9 @@ from tests.plan.changed import changed
 DOMAIN, MEAN = Domain(1.0, 1.0), plug_in_ate(WholeSpace())
 
 
-def release(first="uniform", second="itr", epsilon=1.0, delta=0.0, cls=PrivateTwoStageERM, **settings):
+def release(
+    first="uniform", second="itr", epsilon=1.0, delta=0.0, cls=PrivateTwoStageERM, **settings
+):
     return cls(settings.pop("domain", DOMAIN), Budget(epsilon, delta), first, second, **settings)
 
 
@@ -25,7 +27,9 @@ def loss_at_zero(model, pair):
 
 
 def whole(self, counts, person, repeats=None):
-    """In place of ``Unit.shared``: V = 2 for all records of a person, each of which counts fully."""
+    """In place of ``Unit.shared``: V = 2 for all records of a person, each of which counts
+    fully.
+    """
     return counts, np.maximum(person, 0)
 
 

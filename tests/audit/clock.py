@@ -4,7 +4,9 @@ from typing import Any
 
 
 class WorkClock:
-    """Seconds are calls of the function ``name`` of the class or module ``owner``, which works as before."""
+    """Seconds are calls of the function ``name`` of the class or module ``owner``, which works as
+    before.
+    """
 
     def __init__(self, monkeypatch: Any, owner: Any, name: str) -> None:
         self.seconds = 0

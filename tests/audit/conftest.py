@@ -12,7 +12,9 @@ MOST = 16
 
 @pytest.fixture(autouse=True)
 def short_ascents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One ascent of a tenth of the evaluations, and few starts, but in tests all of whose rows are slow."""
+    """One ascent of a tenth of the evaluations, and few starts, but in tests all of whose rows are
+    slow.
+    """
     starts = laws.ReleaseLaw.starts
 
     def few(*arguments: Any) -> list[Any]:

@@ -1,4 +1,6 @@
-"""Adversarial neighbors for audits: clusters, nearly empty arms, one record that jumps to -u and flips."""
+"""Adversarial neighbors for audits: clusters, nearly empty arms, one record that jumps to -u and
+flips.
+"""
 
 from functools import partial
 
@@ -15,16 +17,23 @@ def of_persons(count=1, number=8):
 
 
 def changed_record(first, second, rest=(0.0, 0, 0.0), n=8):
-    """Datasets of one covariate whose first record (x, a, y) is the one or the other, beside n - 1 others."""
+    """Datasets of one covariate whose first record (x, a, y) is the one or the other, beside n - 1
+    others.
+    """
     pair = []
     for record in (first, second):
-        x, a, y = (np.append(own, np.broadcast_to(one, n - 1)) for own, one in zip(record, rest, strict=True))
+        x, a, y = (
+            np.append(own, np.broadcast_to(one, n - 1))
+            for own, one in zip(record, rest, strict=True)
+        )
         pair.append((x[:, None].astype(float), a.astype(int), y.astype(float)))
     return tuple(pair)
 
 
 def neighbors(rng, n=12, k=2):
-    """Raw datasets (X, a, y) of n records that differ in the first; covariates and outcomes at their ends."""
+    """Raw datasets (X, a, y) of n records that differ in the first; covariates and outcomes at
+    their ends.
+    """
     centers = rng.normal(size=(2, k))
     centers /= np.linalg.norm(centers, axis=1)[:, None]
     centers[1] *= rng.choice([0.0, 1.0])
@@ -40,10 +49,12 @@ def neighbors(rng, n=12, k=2):
 
 
 def aligned(rng, n=12, k=2, margins=False):
-    """The worst case of a squared loss: one covariate, extreme outcomes, one effect reversed by a flip.
+    """The worst case of a squared loss: one covariate, extreme outcomes, one effect reversed by a
+    flip.
 
-    With ``margins``: all margins and effects are alike, and then the changed record has the opposite of both.
-    Under a coefficient far along its margin it has the largest weight: the most that Theorem 9 allows.
+    With ``margins``: all margins and effects are alike, and then the changed record has the
+    opposite of both. Under a coefficient far along its margin it has the largest weight: the most
+    that Theorem 9 allows.
     """
     u = rng.normal(size=k)
     u /= np.linalg.norm(u)

@@ -1,4 +1,6 @@
-"""Bugs planted into the noise of complete releases, wherever the package uses its two ways to draw."""
+"""Bugs planted into the noise of complete releases, wherever the package uses its two ways to
+draw.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Exact losses of mechanisms of known noise: by closed forms, and of the published methods of the page."""
+"""Exact losses of mechanisms of known noise: by closed forms, and of the published methods of the
+page.
+"""
 
 import importlib.util
 import json
@@ -12,7 +14,15 @@ from competitors import EFFECTS, RULES
 from scipy import integrate, stats
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Declared, Noised, SearchPlan, Split, audit_additive, replay, search_additive
+from dp2erm_cvx.audit import (
+    Declared,
+    Noised,
+    SearchPlan,
+    Split,
+    audit_additive,
+    replay,
+    search_additive,
+)
 from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data.universe import Universe
@@ -42,7 +52,10 @@ def test_one_number_loses_what_the_densities_say():
 def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
     sigma, delta = 0.5, 1e-3
     result = audit_additive(
-        lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN), FIRST, SECOND, Declared(epsilon=3.0, delta=delta)
+        lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN),
+        FIRST,
+        SECOND,
+        Declared(epsilon=3.0, delta=delta),
     )
     assert result.found == 2.0
     laws = [stats.norm(one.sum(), sigma) for one in (FIRST, SECOND)]
@@ -50,7 +63,9 @@ def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
     def excess(x):
         return max(0.0, laws[0].pdf(x) - math.exp(result.epsilon_found) * laws[1].pdf(x))
 
-    assert integrate.quad(excess, -8, 10, limit=400, points=[1.6, 3.0])[0] == pytest.approx(delta, rel=1e-5)
+    assert integrate.quad(excess, -8, 10, limit=400, points=[1.6, 3.0])[0] == pytest.approx(
+        delta, rel=1e-5
+    )
     assert result.exceeds == (result.epsilon_found > 3.0)
     # a test of level .05 has the power of the trade-off curve
     power = laws[0].sf(laws[1].isf(0.05))
@@ -66,7 +81,9 @@ def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
 def test_epsilon_of_a_mu_is_that_of_balle_and_wang(mu, delta):
     epsilon = Declared(mu=mu).epsilon_at(delta)
-    exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
     if epsilon == 0.0:
         assert exact <= delta
     else:
@@ -98,7 +115,10 @@ def test_later_stages_are_given_what_was_released_before():
     losses = {audit_additive(two, FIRST, SECOND, ONE, seed=seed).found for seed in range(20)}
     # the first number moves by 1; the second by 1 or by nothing, as the first was released
     assert losses == {0.25 + 0.5}  # the first neighbor's side of the ray is above 0
-    assert {audit_additive(two, SECOND, FIRST, ONE, seed=seed).found for seed in range(20)} == {0.25, 0.75}
+    assert {audit_additive(two, SECOND, FIRST, ONE, seed=seed).found for seed in range(20)} == {
+        0.25,
+        0.75,
+    }
 
 
 def unnoised(dataset):
@@ -124,7 +144,9 @@ def raises_on_one_side(dataset):
 
 def not_a_number_on_one_side(dataset):
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(1.0 / dataset[0])  # not across a yield: it would hold for whoever runs meanwhile
+        value = float(
+            1.0 / dataset[0]
+        )  # not across a yield: it would hold for whoever runs meanwhile
     return (yield Noised(value, 100.0))
 
 
@@ -148,7 +170,9 @@ def test_what_no_noise_hides_has_an_infinite_loss(leaking, said):
 
 
 def noisy_mean_of_groups(dataset, count=5, share=None):
-    """Means of groups, each in [-1, 1]; ``share`` = 1 takes the sensitivity of one mean for that of all."""
+    """Means of groups, each in [-1, 1]; ``share`` = 1 takes the sensitivity of one mean for that of
+    all.
+    """
     _, _, y = dataset
     members = yield Split(len(y), count)
     means = [np.sign(np.sum(y[rows])) for rows in members]
@@ -170,7 +194,9 @@ SMALL = Universe(Domain(1.0, 1.0), 20, 1)
 
 
 def searched(mechanism, declared=ONE, evaluations=300, seed=0):
-    return search_additive(mechanism, SMALL, declared, search=SearchPlan(evaluations=evaluations, seed=seed))
+    return search_additive(
+        mechanism, SMALL, declared, search=SearchPlan(evaluations=evaluations, seed=seed)
+    )
 
 
 def test_a_search_reaches_the_sensitivity_and_finds_half_the_noise():
@@ -210,10 +236,16 @@ MU = Declared(mu=1.0)
             "needs pure noise",
         ),
         # no output of the mechanism, which would be the same on both datasets
-        (lambda: audit_additive(partial(noisy_sum, scale=0.0), FIRST, SECOND, ONE), "positive scale"),
+        (
+            lambda: audit_additive(partial(noisy_sum, scale=0.0), FIRST, SECOND, ONE),
+            "positive scale",
+        ),
         (lambda: Noised(0.0, 1.0, Noise.BOX), "must be gamma or gaussian"),
         # of another norm the loss would be that of no noise
-        *((partial(Noised, 0.0, 1.0, Noise.GAMMA, order=order), "order = ") for order in (3, math.inf)),
+        *(
+            (partial(Noised, 0.0, 1.0, Noise.GAMMA, order=order), "order = ")
+            for order in (3, math.inf)
+        ),
         (lambda: Noised(0.0, 1.0, Noise.GAUSSIAN, order=1), "order = 1"),
         (lambda: Noised(0.0, 0.0), "positive scale"),
         (lambda: Noised(0.0, 1.0, sensitivity=math.nan), "sensitivity = nan"),
@@ -231,7 +263,8 @@ def test_what_follows_a_rare_release_is_no_counterexample():
 
     declared = Declared(epsilon=1.0, delta=1e-5)
     assert not any(
-        audit_additive(leaks_when_rare, 0.0, 3.0, declared, seed=seed).exceeds for seed in range(200)
+        audit_additive(leaks_when_rare, 0.0, 3.0, declared, seed=seed).exceeds
+        for seed in range(200)
     )
 
 
@@ -258,7 +291,8 @@ def script(name):
 
 published = script("published")
 
-#: What a planted sensitivity is taken for, over what it is: a number of folds, a bound on weights, a norm.
+#: What a planted sensitivity is taken for, over what it is: a number of folds, a bound on weights,
+#: a norm.
 WRONG_SENSITIVITY = {
     "folds_aipw": 1 / 2,
     "folds_g": 1 / 2,

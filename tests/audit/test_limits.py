@@ -1,4 +1,6 @@
-"""Every search keeps its limit in seconds, by a clock that counts work, and still looks at one pair."""
+"""Every search keeps its limit in seconds, by a clock that counts work, and still looks at one
+pair.
+"""
 
 from typing import Any
 
@@ -66,7 +68,9 @@ def test_a_deadline_divides_what_is_left() -> None:
 
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("seconds", one_of([1, 60], 2))
-@pytest.mark.parametrize(("strategy", "data"), [("base", False), ("random", True), ("ascent", True)])
+@pytest.mark.parametrize(
+    ("strategy", "data"), [("base", False), ("random", True), ("ascent", True)]
+)
 def test_an_audit_of_weights_keeps_it(monkeypatch, strategy, data, seconds) -> None:
     records = make_records(12, 2)
     raw = (records.X, records.a, records.y) if data else None
@@ -109,10 +113,16 @@ def test_a_search_of_runs_keeps_it_but_for_the_declared_runs(monkeypatch, second
 @pytest.mark.parametrize("seconds", [1, 50])
 def test_a_search_of_sums_keeps_it(monkeypatch, seconds) -> None:
     plan = PrivateEffect(Domain(outcome_bound=2.0, covariate_bound=1.0), Budget(1.0)).plan(12, 2)
-    fits = {step.name: np.zeros(step.calibration.n_parameters) for step in plan.steps if not step.integers}
+    fits = {
+        step.name: np.zeros(step.calibration.n_parameters)
+        for step in plan.steps
+        if not step.integers
+    }
     clock = WorkClock(monkeypatch, additive, "_walk")
     search = SearchPlan(seconds=seconds, clock=clock)
-    found = search_additive(noised_sums(plan, fits), plan.study.universe, Declared(1.0), search=search)
+    found = search_additive(
+        noised_sums(plan, fits), plan.study.universe, Declared(1.0), search=search
+    )
     assert 1 <= found.counts["screened"] <= seconds + 1
     assert clock.seconds <= seconds + 1
 

@@ -1,4 +1,6 @@
-"""One format of pairs: every audit repeats what another one saved, and nothing else is taken for a pair."""
+"""One format of pairs: every audit repeats what another one saved, and nothing else is taken for a
+pair.
+"""
 
 import json
 from dataclasses import replace
@@ -38,7 +40,11 @@ SMALL = Universe(replace(DOMAIN, center=(-4.0,)), 6, 1), [Claim("too small", Qua
 #: By kind: a search, what it searched, and what keeps to what is declared on the same pair.
 SEARCHES = {
     "density": (lambda: search_density(WRONG, 5, 1, search=SearchPlan(2), starts=1), WRONG, HONEST),
-    "gamma": (lambda: search_density(NO_GAMMA, 4, 1, search=SearchPlan(2), starts=1), NO_GAMMA, ARM_MEANS),
+    "gamma": (
+        lambda: search_density(NO_GAMMA, 4, 1, search=SearchPlan(2), starts=1),
+        NO_GAMMA,
+        ARM_MEANS,
+    ),
     "ranges": (lambda: search_density(MAPPED, 4, 1, search=SearchPlan(1), starts=1), MAPPED, None),
     "stability": (
         lambda: audit_stability(IPW, None, SMALL[0], bounds=SMALL[1], search=SearchPlan(60)),
@@ -133,7 +139,12 @@ def test_records_come_back_in_either_unit(saved):
         ("density", "json", None, "not a saved pair"),
         ("additive", "json", {"audit": "density"}, "density audit"),
         ("additive", "json", {"finding": {}}, "not a saved pair"),
-        ("stability", "json", {"first_stage": {"name": "uniform", "settings": {"ridge": 0.5}}}, "ridge"),
+        (
+            "stability",
+            "json",
+            {"first_stage": {"name": "uniform", "settings": {"ridge": 0.5}}},
+            "ridge",
+        ),
         ("stability", "npz", ("X_first", lambda X: 3 * X), "not a saved pair"),
         ("stability", "npz", ("a_second", lambda a: 1 - a), "not a saved pair"),
         ("stability", "npz", ("X_first", lambda X: X[1:]), "not a saved pair"),
@@ -142,7 +153,10 @@ def test_records_come_back_in_either_unit(saved):
 )
 def test_what_holds_no_pair_of_neighbors_is_refused(kind, ending, change, words, saved, tmp_path):
     path, (_, subject, _) = saved(kind)[1], SEARCHES[kind]
-    facts, arrays = json.loads(path.with_suffix(".json").read_text()), dict(np.load(path.with_suffix(".npz")))
+    facts, arrays = (
+        json.loads(path.with_suffix(".json").read_text()),
+        dict(np.load(path.with_suffix(".npz"))),
+    )
     if ending == "json":
         facts = {} if change is None else facts | change
     else:

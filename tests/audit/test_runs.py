@@ -1,4 +1,6 @@
-"""The black-box audit: its bound is right, and it finds what is wrong, with a pair, whatever comes out."""
+"""The black-box audit: its bound is right, and it finds what is wrong, with a pair, whatever comes
+out.
+"""
 
 import math
 from functools import partial
@@ -17,7 +19,11 @@ from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import aligned, drawn, lone
 from tests.audit.plant import plant, used_twice
 
-CONTINUOUS = ("values", "tails", "learned")  # floating-point noise does leak through its lowest bits
+CONTINUOUS = (
+    "values",
+    "tails",
+    "learned",
+)  # floating-point noise does leak through its lowest bits
 
 
 def audit(mechanism, first=0, second=1, epsilon=1.0, **settings):
@@ -55,7 +61,8 @@ def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(runs, risk):
         assert stats.binom.cdf(k, runs, high) <= risk or k == runs
 
 
-#: By what leaks all that is allowed: the number, delta (None for mu), and its chances on both datasets.
+#: By what leaks all that is allowed: the number, delta (None for mu), and its chances on both
+#: datasets.
 LEAKS = {
     **{
         f"epsilon {epsilon}, delta {delta}": (epsilon, delta, math.exp(epsilon) * q + delta, q)
@@ -72,7 +79,9 @@ LEAKS = {
 @pytest.mark.parametrize("risk", [0.0025, 0.25])
 @pytest.mark.parametrize("name", LEAKS)
 def test_the_bound_is_wrong_as_rarely_as_it_says(name, risk):
-    """The exact probability, for an event, or a test of N(0, 1) against N(mu, 1), that leaks all it may."""
+    """The exact probability, for an event, or a test of N(0, 1) against N(mu, 1), that leaks all it
+    may.
+    """
     declared, delta, p, q = LEAKS[name]
     runs = 150
     bound = CountBound(runs, risk, delta)
@@ -88,7 +97,9 @@ def test_the_bound_is_wrong_as_rarely_as_it_says(name, risk):
 def test_no_counts_exceed_the_ceiling(delta):
     counts, bound, p = np.arange(61), CountBound(60, 0.01, delta), 0.01 ** (1 / 60)
     most = math.log((p - 0.05) / (1 - p)) if delta else 2 * stats.norm.ppf(p)
-    assert max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
+    assert (
+        max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
+    )
     assert bound.ceiling == pytest.approx(most, rel=1e-6)
     # never seen on one side, or always on the other: nothing follows
     assert np.all(bound(np.zeros(61), counts) == 0.0)
@@ -113,7 +124,9 @@ def test_what_is_said_of_mu_is_the_power_of_a_test():
     # the same counts bound epsilon as well
     best = wrong.best
     assert best.epsilon_low == pytest.approx(math.log(best.low / best.high), rel=1e-6)
-    assert best.mu_low == pytest.approx(stats.norm.ppf(best.low) - stats.norm.ppf(best.high), rel=1e-6)
+    assert best.mu_low == pytest.approx(
+        stats.norm.ppf(best.low) - stats.norm.ppf(best.high), rel=1e-6
+    )
 
 
 def rarely(x, rng):
@@ -134,7 +147,9 @@ def rarely(x, rng):
 )
 def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, declared, sees):
     attacks = [Attack(240, takes_rng=True, seed=seed, events=events) for seed in range(4)]
-    result = [audit_runs(mechanism, 0, 1, Declared(**declared), attack=attack) for attack in attacks]
+    result = [
+        audit_runs(mechanism, 0, 1, Declared(**declared), attack=attack) for attack in attacks
+    ]
     assert not any(one.exceeds for one in result)
     # and yet it sees that something leaks
     assert (np.mean([one.low for one in result]) > 0.05) == sees
@@ -168,7 +183,11 @@ def selection(x, rng):
         (rarely, {"delta": 0.05}, ""),
         # half of 0 + noise lies off the grid that 1 + noise cannot leave (Mironov 2012)
         (laplace(1.0), {}, "lowest set bit"),
-        (nearly_noiseless_direction, {"runs": 400, "epsilon": 3.0, "events": ("learned",)}, "Fisher"),
+        (
+            nearly_noiseless_direction,
+            {"runs": 400, "epsilon": 3.0, "events": ("learned",)},
+            "Fisher",
+        ),
         (spread, {"events": ("learned",)}, ""),
         (spread, {"events": ("tails",)}, ""),
         (interval_between_atoms, {"events": ("learned",)}, ""),
@@ -186,7 +205,9 @@ def test_a_leak_is_found_wherever_it_is(mechanism, settings, event):
 
 
 def leaks(make):
-    """Whether a mechanism that gives make(0) instead of make(1) in a fifth of the runs is caught."""
+    """Whether a mechanism that gives make(0) instead of make(1) in a fifth of the runs is
+    caught.
+    """
 
     def mechanism(x, rng):
         return make(int(x and rng.random() < 0.4), rng)
@@ -240,7 +261,9 @@ INVALID = {"epsilon": (-1.0, math.nan), "delta": (1.0, -0.1), "runs": (39, 100.5
 INVALID |= {"confidence": (1.0, 0.0), "workers": (0,), "events": (("tail",), ())}
 
 
-@pytest.mark.parametrize("settings", [{name: v} for name, wrong in INVALID.items() for v in wrong], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{name: v} for name, wrong in INVALID.items() for v in wrong], ids=str
+)
 def test_invalid_arguments_are_refused(settings):
     with pytest.raises(DeclarationError):
         audit(laplace(1.0), **settings)
@@ -257,7 +280,9 @@ def thetas(model):
 def audited(model, kind, runs):
     # assumed arithmetic does leak through the lowest bits, see below
     attack = Attack(runs=runs, events=CONTINUOUS, takes_rng=True, seed=0)
-    return audit_runs(thetas(model), *drawn(kind, 4, 1), Declared(model.budget.epsilon), attack=attack)
+    return audit_runs(
+        thetas(model), *drawn(kind, 4, 1), Declared(model.budget.epsilon), attack=attack
+    )
 
 
 @pytest.mark.parametrize(
@@ -411,7 +436,9 @@ def test_counterexamples_of_the_docs_say_what_they_count(path):
 
 @pytest.mark.parametrize(("counted", "shown"), [(4_000, 1.01), (20_000, 1.18)])
 def test_the_best_event_of_a_noisy_count_shows_what_the_page_says(counted, shown):
-    """One value, 1 or 0, with Laplace noise of scale 2 / |c|: outputs in an interval that holds 1."""
+    """One value, 1 or 0, with Laplace noise of scale 2 / |c|: outputs in an interval that holds
+    1.
+    """
     count = 1 + stats.laplace.ppf((np.arange(20_000) + 0.5) / 20_000, scale=2)
     rate = np.abs(count)[:, None] / 2
     assert np.log(np.mean(rate) / np.mean(rate * np.exp(-rate))) == pytest.approx(1.43, abs=0.005)

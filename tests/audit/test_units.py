@@ -1,4 +1,6 @@
-"""Audits of whole persons, and of several arms: what is planted is found, and what is right is left alone."""
+"""Audits of whole persons, and of several arms: what is planted is found, and what is right is left
+alone.
+"""
 
 from dataclasses import fields, replace
 
@@ -25,7 +27,9 @@ N = 8
 
 def of_arms(number, **declared):
     levels, rates = tuple("abcde"[:number]), [1.0 / number] * number
-    book = Codebook(treatment=Treatment("arm", levels=levels, contrasts="pairs", rates=rates), **declared)
+    book = Codebook(
+        treatment=Treatment("arm", levels=levels, contrasts="pairs", rates=rates), **declared
+    )
     return Domain(1.0, 6.0, ranges=[(-1, 1)], codebook=book)
 
 
@@ -41,7 +45,9 @@ def sums(plan):
 
 
 def declared(plan):
-    return Declared(sum(step.calibration.epsilon for step in plan.steps if step.integers is not None))
+    return Declared(
+        sum(step.calibration.epsilon for step in plan.steps if step.integers is not None)
+    )
 
 
 def worst(plan, evaluations=60, **how):
@@ -65,7 +71,9 @@ def test_sums_over_persons_lose_what_is_stated_and_three_times_that_at_a_third_o
     assert not right.exceeds
     assert 0.9 < right.audit.reached <= 1.0
     weak = weaker(plan, "score", scale=1 / 3)
-    wrong = audit_additive(sums(weak), right.first, right.second, declared(weak), seed=right.audit.seed)
+    wrong = audit_additive(
+        sums(weak), right.first, right.second, declared(weak), seed=right.audit.seed
+    )
     assert wrong.exceeds
     assert max(one.loss for one in wrong.losses) > 2.9 * plan.main.calibration.epsilon
 
@@ -89,7 +97,9 @@ def test_runs_cover_whole_persons(mechanism):
 
 
 @pytest.mark.one_row_in(3)
-@pytest.mark.parametrize(("number", "unit"), [(3, None), (5, None), (3, {"column": "id", "number": N})])
+@pytest.mark.parametrize(
+    ("number", "unit"), [(3, None), (5, None), (3, {"column": "id", "number": N})]
+)
 def test_disjoint_sums_of_any_number_of_arms_lose_what_is_stated(number, unit):
     """A record leaves one arm for another: it moves the sums of two of them, and of all never more.
 

@@ -14,7 +14,9 @@ from tests.helpers import bound_of
 
 def squared_loss(p, M, Z, theta_bound=None):
     """The constants of ``(z - <x, theta>)^2`` over R^p, ``||x|| <= M`` and ``|z| <= Z``."""
-    return LossConstants(p, math.inf, 2 * M * M, 0.0, theta_bound, Z, covariate_bound=M, response_bound=Z)
+    return LossConstants(
+        p, math.inf, 2 * M * M, 0.0, theta_bound, Z, covariate_bound=M, response_bound=Z
+    )
 
 
 def objective_of(V, loss, n):
@@ -42,7 +44,9 @@ class Side:
 
 
 def random_pair(rng, loss):
-    """Neighbors at the edge of the universe: record 0 is replaced, weights move together or freely."""
+    """Neighbors at the edge of the universe: record 0 is replaced, weights move together or
+    freely.
+    """
     n, p = int(rng.integers(2, 8)), loss.n_parameters
     M, Z = loss.covariate_bound, loss.response_bound
     kind = rng.integers(3)
@@ -54,13 +58,19 @@ def random_pair(rng, loss):
         X = M * np.eye(p)[rng.integers(0, p, n)] * rng.choice([-1, 0, 1], n)[:, None]
     X_new = X.copy()
     fresh = rng.normal(size=p)
-    X_new[0] = X[0] * rng.choice([0, 1, -1]) if rng.random() < 0.5 else M * fresh / np.linalg.norm(fresh)
+    X_new[0] = (
+        X[0] * rng.choice([0, 1, -1]) if rng.random() < 0.5 else M * fresh / np.linalg.norm(fresh)
+    )
     # aligned responses make the noiseless theta as large as it can be
     z = Z * (np.where(X.sum(1) >= 0, 1.0, -1.0) if kind == 2 else rng.choice([-1.0, 1.0], n))
     z_new = z.copy()
     z_new[0] = Z * rng.choice([-1.0, 1.0])
     w = n * rng.dirichlet(np.full(n, rng.choice([0.3, 1.0, 10.0])))
-    w_new = n * rng.dirichlet(np.ones(n)) if rng.random() < 0.3 else w * np.exp(0.1 * rng.normal(size=n))
+    w_new = (
+        n * rng.dirichlet(np.ones(n))
+        if rng.random() < 0.3
+        else w * np.exp(0.1 * rng.normal(size=n))
+    )
     w_new *= n / w_new.sum()
     return Side(X, z, w), Side(X_new, z_new, w_new)
 
@@ -81,7 +91,9 @@ def exact_divergence(first, second, order, gamma, scale):
 
 
 def attacks(count, seed=3):
-    """(exact divergence, order, V, loss, n, scale, gamma), V and tau as large as random neighbors allow."""
+    """(exact divergence, order, V, loss, n, scale, gamma), V and tau as large as random neighbors
+    allow.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(count):
         loss = squared_loss(int(rng.integers(1, 4)), float(rng.choice([1.0, 0.5, 3.0])), 2.0)
@@ -95,7 +107,9 @@ def attacks(count, seed=3):
 
 
 def one_dimensional_pairs(count, seed=8):
-    """(loss, first, second, V): neighbors with one parameter, the same weights and a flipped response."""
+    """(loss, first, second, V): neighbors with one parameter, the same weights and a flipped
+    response.
+    """
     rng = np.random.default_rng(seed)
     loss = squared_loss(1, 1.0, 2.0)
     for _ in range(count):
@@ -115,8 +129,13 @@ def one_dimensional_pairs(count, seed=8):
 
 
 def losses(first, second, gamma, scale, points=18_001):
-    """Probabilities and privacy losses of a one-dimensional release, on a grid over nine deviations."""
-    ((mean,), ((var,),)), ((mean_new,), ((var_new,),)) = first.law(gamma, scale), second.law(gamma, scale)
+    """Probabilities and privacy losses of a one-dimensional release, on a grid over nine
+    deviations.
+    """
+    ((mean,), ((var,),)), ((mean_new,), ((var_new,),)) = (
+        first.law(gamma, scale),
+        second.law(gamma, scale),
+    )
     sd = math.sqrt(var)
     steps = np.linspace(-9, 9, points)
     t = mean + sd * steps

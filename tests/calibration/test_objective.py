@@ -1,4 +1,6 @@
-"""Guarantees of calibrations in exact arithmetic, the paper's formulas and utility, the split, the choice."""
+"""Guarantees of calibrations in exact arithmetic, the paper's formulas and utility, the split, the
+choice.
+"""
 
 import math
 from dataclasses import replace
@@ -61,10 +63,13 @@ def declarations(count, least=1e-6):
 
 
 def sharp(noise):
-    return lambda objective, budget, split=None: calibrate(objective, budget, noise=noise, split=split)
+    return lambda objective, budget, split=None: calibrate(
+        objective, budget, noise=noise, split=split
+    )
 
 
-#: How noise is calibrated: the call, how many declarations it is tried at, and how much less noise breaks it.
+#: How noise is calibrated: the call, how many declarations it is tried at, and how much less noise
+#: breaks it.
 WAYS = {
     "gamma": (sharp("gamma"), 60, 1 + 1e-6),
     "box": (sharp("box"), 20, 1 + 1e-6),
@@ -72,7 +77,9 @@ WAYS = {
     "renyi": (lambda objective, budget, _: calibrate_renyi(objective, budget), 60, 1.01),
     "paper": (lambda objective, budget, _: calibrate_paper(objective, budget), 60, None),
     "paper, gaussian": (
-        lambda objective, budget, _: calibrate_paper(objective, budget, noise="gaussian", corrected=True),
+        lambda objective, budget, _: calibrate_paper(
+            objective, budget, noise="gaussian", corrected=True
+        ),
         *(15, None),
     ),
 }
@@ -80,7 +87,9 @@ WAYS = {
 
 def spent(calibration, objective, **changes):
     """What it spends at an epsilon, in 30 digits."""
-    return spent_delta(replace(calibration, **changes), objective.loss, objective.n_samples, objective.bound)
+    return spent_delta(
+        replace(calibration, **changes), objective.loss, objective.n_samples, objective.bound
+    )
 
 
 @pytest.mark.one_row_in(2)
@@ -113,11 +122,16 @@ def test_planted_bugs_are_caught(way):
         response_bound=3.0,
         box=RowBox((1.0,) * 4, 14.0),
     )
-    right, small = (Objective(printed_of(V, W1=V, W2=V), loss, 400) for V in (5.0, 5.0 / math.sqrt(400)))
+    right, small = (
+        Objective(printed_of(V, W1=V, W2=V), loss, 400) for V in (5.0, 5.0 / math.sqrt(400))
+    )
     budget = Budget(1.0, 1e-5)
     result, by_root_n = (WAYS[way][0](objective, budget, 0.7) for objective in (right, small))
     assert spent(result, right) <= result.delta
-    half, flat = replace(result, scale=result.scale / 2.1), replace(result, gamma=result.gamma * 1e-3)
+    half, flat = (
+        replace(result, scale=result.scale / 2.1),
+        replace(result, gamma=result.gamma * 1e-3),
+    )
     for wrong in (half, flat, by_root_n):
         assert spent(wrong, right) > result.delta
     # the library's own evaluation sees the first two as well (it takes V from the calibration)
@@ -127,15 +141,21 @@ def test_planted_bugs_are_caught(way):
 
 def test_privacy_loss_at_other_epsilons():
     objective = Objective(bound_of(5.0), LossConstants(3, 14.0, 2.0, 0.1, 2.0, 1.0), 400)
-    gaussian, gamma = (calibrate(objective, Budget(1.0, 1e-5), noise=law) for law in ("gaussian", "gamma"))
+    gaussian, gamma = (
+        calibrate(objective, Budget(1.0, 1e-5), noise=law) for law in ("gaussian", "gamma")
+    )
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         exact = float(spent(gaussian, objective, epsilon=epsilon or 1e-30))
         assert exact <= privacy_loss(gaussian, objective.loss, 400, epsilon) <= exact * 1.003
-    assert privacy_loss(gamma, objective.loss, 400, 0.4) == pytest.approx(1 - math.exp(-0.6), rel=1e-6)
+    assert privacy_loss(gamma, objective.loss, 400, 0.4) == pytest.approx(
+        1 - math.exp(-0.6), rel=1e-6
+    )
 
 
 def predicted(objective, calibration):
-    """``rho/2`` times the squared distance by the noise and by the pull on a theta of usual size."""
+    """``rho/2`` times the squared distance by the noise and by the pull on a theta of usual
+    size.
+    """
     loss, n = objective.loss, objective.n_samples
     rho = loss.strong_convexity + loss.hessian_trace / loss.n_parameters
     usual = loss.outcome_bound * math.sqrt(2 / loss.hessian_trace) / 8
@@ -144,7 +164,9 @@ def predicted(objective, calibration):
 
 
 @pytest.mark.parametrize("noise", Noise)
-@pytest.mark.parametrize(("n", "epsilon", "mu"), [(400, 1.0, 0.3), (10_000, 0.1, 0.0), (50, 20.0, 0.0)])
+@pytest.mark.parametrize(
+    ("n", "epsilon", "mu"), [(400, 1.0, 0.3), (10_000, 0.1, 0.0), (50, 20.0, 0.0)]
+)
 @pytest.mark.parametrize("size", [0.05, None])
 def test_default_is_the_best_share_of_the_grid(noise, mu, n, epsilon, size):
     box = RowBox((1.0, 0.5, 0.5, 0.5, 0.2), 7.0)
@@ -156,13 +178,17 @@ def test_default_is_the_best_share_of_the_grid(noise, mu, n, epsilon, size):
     assert chosen <= min(costs) * 1.001
 
 
-LOSS = LossConstants(5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_bound=1.0, response_bound=2.0)
+LOSS = LossConstants(
+    5, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0, covariate_bound=1.0, response_bound=2.0
+)
 BUDGET = Budget(1.0, 1e-4)
 
 
 @pytest.mark.parametrize("size", [None, 0.05, 7.0])
 def test_predicted_error_is_at_least_the_excess_of_a_quadratic_objective(size):
-    """``h/2 |theta - t|^2``, its minimizer moved by noise that is orthogonal to t and by the ridge."""
+    """``h/2 |theta - t|^2``, its minimizer moved by noise that is orthogonal to t and by the
+    ridge.
+    """
     loss = replace(LOSS, theta_bound=size, strong_convexity=0.1)
     h, t = 0.1 + 2.0 / 5, np.array([min(size or 0.125, 0.125), 0.0])
     for n in (400, 10**8):
@@ -171,7 +197,9 @@ def test_predicted_error_is_at_least_the_excess_of_a_quadratic_objective(size):
         theta = (h * t - noise) / (h + result.gamma)
         excess = h / 2 * np.sum((theta - t) ** 2)
         predicted = predicted_error(result, loss, n)
-        assert excess * (1 - 1e-12) <= predicted <= excess * (1 + result.gamma / h) ** 2 * (1 + 1e-12)
+        assert (
+            excess * (1 - 1e-12) <= predicted <= excess * (1 + result.gamma / h) ** 2 * (1 + 1e-12)
+        )
     assert predicted == pytest.approx(excess, rel=1e-4)
 
 
@@ -213,7 +241,9 @@ def test_too_little_epsilon_is_told_with_what_is_needed(columns):
     def calibrated(epsilon):
         return calibrate_ranges(1000, [435] * columns, Budget(epsilon))
 
-    with pytest.raises(CalibrationError, match=r"need an epsilon of [0-9.e+-]+ at n_samples = 1000") as told:
+    with pytest.raises(
+        CalibrationError, match=r"need an epsilon of [0-9.e+-]+ at n_samples = 1000"
+    ) as told:
         calibrated(1e-3)
     needed = float(str(told.value).split("epsilon of ")[1].split()[0])
     assert calibrated(needed * 1.01).levels[0] <= 0.25
@@ -240,11 +270,15 @@ def test_noise_is_the_stated_formula(p, epsilon):
     budget = Budget(epsilon, 1e-4)
     for corrected, part in ((False, "(ii), as printed"), (True, "(ii), corrected")):
         result = calibrate_paper(objective, budget, noise="gaussian", corrected=corrected)
-        assert result.scale == pytest.approx(9.0 * printed(7.0, epsilon, 1e-4, p, corrected), rel=1e-9)
+        assert result.scale == pytest.approx(
+            9.0 * printed(7.0, epsilon, 1e-4, p, corrected), rel=1e-9
+        )
         assert result.private
         assert result.delta == 1e-4
         assert result.theorem.endswith(part)
-    assert calibrate_paper(objective, budget).scale == pytest.approx(9.0 * 7.0 * 2 / epsilon, rel=1e-9)
+    assert calibrate_paper(objective, budget).scale == pytest.approx(
+        9.0 * 7.0 * 2 / epsilon, rel=1e-9
+    )
 
 
 def test_printed_gaussian_is_refused_where_it_is_not_private():
@@ -273,8 +307,9 @@ def test_bound_is_attained(strong_convexity):
     loss = LossConstants(1, 5.0, 2.0, 0.0, 2.0, 1.0)
     calibration = calibrate(Objective(bound_of(3.0), loss, N_RECORDS), Budget(2.0))
     gamma, rho, b = calibration.gamma, strong_convexity, 40.0
-    # Minimize L(t) = rho (t - 1)^2 / 2 + slope |t - 1| with optimum 1; the perturbed minimizer is pulled to
-    # t, and the largest linear excess for that pull has slope = b/n + gamma - (rho + gamma) d at distance d.
+    # Minimize L(t) = rho (t - 1)^2 / 2 + slope |t - 1| with optimum 1; the perturbed minimizer is
+    # pulled to t, and the largest linear excess for that pull has slope = b/n + gamma - (rho +
+    # gamma) d at distance d.
     pull = b / N_RECORDS + gamma
     distance = pull / (rho + 2 * gamma)
     slope = pull - (rho + gamma) * distance
@@ -282,14 +317,19 @@ def test_bound_is_attained(strong_convexity):
     excess = rho * distance**2 / 2 + slope * distance
     grid = np.linspace(1 - 3 * distance, 2, 400_001)
     objective = (
-        rho * (grid - 1) ** 2 / 2 + slope * np.abs(grid - 1) + gamma * grid**2 / 2 + b * grid / N_RECORDS
+        rho * (grid - 1) ** 2 / 2
+        + slope * np.abs(grid - 1)
+        + gamma * grid**2 / 2
+        + b * grid / N_RECORDS
     )
     assert grid[np.argmin(objective)] == pytest.approx(1 - distance, abs=1e-3 * distance)
     assert utility_bound(b, N_RECORDS, calibration, 1.0, rho) == pytest.approx(excess, rel=1e-9)
 
 
 def calibration_of(noise=Noise.GAMMA, p=3, scale=5.0, gamma=0.2):
-    return Calibration(noise, scale, gamma, 0.5, p, 2.0, 1.0, 1.0, 0.0, "a test", box=box_of(noise, p))
+    return Calibration(
+        noise, scale, gamma, 0.5, p, 2.0, 1.0, 1.0, 0.0, "a test", box=box_of(noise, p)
+    )
 
 
 def test_constants_and_tails_as_printed():
@@ -323,7 +363,10 @@ def test_the_printed_utility_is_never_below_the_sharp_one(noise, p, scale, gamma
     level = constants.noise_level(t)
     assert constants.A * level**2 + constants.B * level + constants.C == pytest.approx(t, rel=1e-9)
     assert utility_bound(N_RECORDS * level, N_RECORDS, calibration, a, rho) <= t * (1 + 1e-9)
-    tail, printed = noise_tail(calibration, N_RECORDS * level), constants.tail(t, N_RECORDS, calibration)
+    tail, printed = (
+        noise_tail(calibration, N_RECORDS * level),
+        constants.tail(t, N_RECORDS, calibration),
+    )
     assert tail <= printed * (1 + 1e-8) or tail <= 5e-324
     if noise is Noise.GAUSSIAN:
         without_factor = math.exp(-(max(N_RECORDS * level / scale - math.sqrt(p), 0.0) ** 2) / 2)

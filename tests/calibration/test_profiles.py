@@ -1,4 +1,6 @@
-"""Profiles of Gaussian noise: Theorems 2 and 16 and one delta for several steps, against quadrature."""
+"""Profiles of Gaussian noise: Theorems 2 and 16 and one delta for several steps, against
+quadrature.
+"""
 
 import math
 from dataclasses import replace
@@ -60,12 +62,16 @@ def test_bound_is_above_the_closed_form_on_every_grid(s, left, cells):
 def test_the_inverse_returns_the_private_end(epsilon, delta, p):
     """Of Theorem 2 at p parameters, and of Theorem 16."""
     s = float(private_ratio(epsilon, p, delta))
-    one, other = (gaussian_delta(x, epsilon, p) if p else margin_delta(x, epsilon) for x in (s, 1.00001 * s))
+    one, other = (
+        gaussian_delta(x, epsilon, p) if p else margin_delta(x, epsilon) for x in (s, 1.00001 * s)
+    )
     assert 0 < float(one) <= delta < float(other)
 
 
 def least_delta(s, epsilon, K):
-    """The bound of Theorem 16 at its best x without K, in 30 digits; a grid finds nothing better."""
+    """The bound of Theorem 16 at its best x without K, in 30 digits; a grid finds nothing
+    better.
+    """
     with mpmath.workdps(30):
         result = margin_delta_at(mpmath.mpf(s), mpmath.mpf(epsilon), mpmath.mpf(K))
         x = y = mpmath.mpf(0)
@@ -76,13 +82,23 @@ def least_delta(s, epsilon, K):
             y = result(x, 0) * mpmath.exp(x) / mpmath.erfc(max(c, 0) / mpmath.sqrt(2))
         best = result(x, K)
         high = mpmath.sqrt(2 * epsilon) * mpmath.mpf("0.7")
-        assert K or best <= min(result(high * k / 40, K) for k in range(41)) * (1 + mpmath.mpf("1e-20"))
+        assert K or best <= min(result(high * k / 40, K) for k in range(41)) * (
+            1 + mpmath.mpf("1e-20")
+        )
         return float(best)
 
 
 @pytest.mark.parametrize(
     ("s", "epsilon", "K"),
-    [(1e-6, 1e-5, 0), (0.1, 0.5, 0), (0.2, 0.5, 0.4), (0.2, 0.5, 0.9), (1, 3, 2), (5, 30, 0), (0.05, 1.5, 0)],
+    [
+        (1e-6, 1e-5, 0),
+        (0.1, 0.5, 0),
+        (0.2, 0.5, 0.4),
+        (0.2, 0.5, 0.9),
+        (1, 3, 2),
+        (5, 30, 0),
+        (0.05, 1.5, 0),
+    ],
 )
 def test_the_profile_is_above_the_least_bound_and_near_it(s, epsilon, K):
     exact, result = least_delta(s, epsilon, K), float(margin_delta(s, epsilon, K))
@@ -118,7 +134,9 @@ BOUND = StabilityBound(2 * W_MAX, "a trial", (), frozenset(Neighboring), W_MAX)
 SLOPE = 0.5
 SHAPED = Saturation(BOUNDED_INFLUENCE["1 - u"][0](SLOPE, 1.0), 1.0)
 LOSSES = {
-    "extremal": LossConstants(1, SLOPE, 1.0, 0.0, None, 1.0, SLOPE, is_margin=True, saturation=SHAPED),
+    "extremal": LossConstants(
+        1, SLOPE, 1.0, 0.0, None, 1.0, SLOPE, is_margin=True, saturation=SHAPED
+    ),
     "huber": LossConstants(1, 2 * SLOPE, 2.0, 0.0, None, 1.0, 2 * SLOPE, is_margin=True),
     # log(1 + exp(-s)), whose gradients at one theta lie in an interval of length 1: Theorem 2
     "logistic": LossConstants(1, 0.5, 0.25, 0.0, None, 1.0),
@@ -190,7 +208,9 @@ def test_the_whole_epsilon_buys_noise_where_the_loss_saturates():
     assert privacy_loss(result, loss, N, EPSILON) <= DELTA
     assert privacy_loss(replace(result, scale=result.scale / 1.001), loss, N, EPSILON) > DELTA
     assert privacy_loss(replace(result, gamma=result.gamma / 1.2), loss, N, EPSILON) > DELTA
-    split = calibrate(Objective(BOUND, loss, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.9)
+    split = calibrate(
+        Objective(BOUND, loss, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.9
+    )
     assert split.scale > 1.05 * result.scale
     # several releases by the curve cost less than by epsilon and delta, one costs more
     curve = result.curve()
@@ -218,7 +238,9 @@ def test_the_smaller_of_two_theorems_is_taken():
 
 
 def excess(law, t):
-    """``E(X - t)_+`` for every t, X the loss of one step, by the partial moments of a normal variable."""
+    """``E(X - t)_+`` for every t, X the loss of one step, by the partial moments of a normal
+    variable.
+    """
 
     def plain(t):
         s = law.ratio
@@ -258,7 +280,13 @@ def test_two_steps_against_quadrature(first, second):
 
 def test_one_law_is_that_of_the_theorem():
     # the last ones have a delta of 2e-18, far below the roundoff of epsilon
-    for law in (LossLaw(0.3), LossLaw(0.3, 0.9), LossLaw(1.5, 0.2), LossLaw(0.12), LossLaw(0.12, 0.5)):
+    for law in (
+        LossLaw(0.3),
+        LossLaw(0.3, 0.9),
+        LossLaw(1.5, 0.2),
+        LossLaw(0.12),
+        LossLaw(0.12, 0.5),
+    ):
         alone = float(margin_delta(law.ratio, 1.0, law.curvature))
         assert 0.999 * alone <= joint_delta([law], 1.0) <= 1.05 * alone
 

@@ -1,4 +1,6 @@
-"""Every refusal of a calibration, once: a call that works, what is changed of it, and the one line."""
+"""Every refusal of a calibration, once: a call that works, what is changed of it, and the one
+line.
+"""
 
 import math
 from dataclasses import replace
@@ -33,7 +35,9 @@ from tests.helpers import BOUNDED_INFLUENCE
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 LOSS = LossConstants(5, 6.0, 2.0, 0.0, 2.0, 1.0, gradient_bound=9.0)
 SQUARED = LossConstants(5, math.inf, 2.0, 0.0, None, 2.0, covariate_bound=1.0, response_bound=2.0)
-MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, covariate_bound=1.0, response_bound=6.0, is_mean=True)
+MEAN = LossConstants(
+    1, 4.0, 2.0, 0.0, None, 1.0, covariate_bound=1.0, response_bound=6.0, is_mean=True
+)
 SHAPE = Saturation(BOUNDED_INFLUENCE["1 - u"][0](0.5, 1.0), 2.0)
 BENT = LossConstants(5, 1.0, 4.0, 0.0, None, 1.0, saturation=SHAPE)
 LOSSES = {"renyi": SQUARED, "output": MEAN, "saturating": BENT}
@@ -41,7 +45,12 @@ LOSSES |= dict.fromkeys(("sharp", "paper", "multinomial"), LOSS)
 
 
 def bound_of(V=6.0, kind=PrintedBound, **changes):
-    facts = {"theorem": "Theorem X", "assumptions": (), "relations": frozenset(Neighboring), "w_max": 3.0}
+    facts = {
+        "theorem": "Theorem X",
+        "assumptions": (),
+        "relations": frozenset(Neighboring),
+        "w_max": 3.0,
+    }
     if kind is PrintedBound:
         facts |= {"W1": V, "W2": V}
     return kind(V=V, **(facts | changes))
@@ -128,8 +137,10 @@ UNCALIBRATED = [
 ]
 #: Orders and divergences that are no curve.
 CURVES = [
-    ((), (), "orders"), ((2.0,), (1.0, 2.0), "one divergence per order: 1, 2"), ((1.0,), (1.0,), "= 1.0"),
-    ((math.nan,), (1.0,), "finite"), ((3.0, 2.0), (1.0, 1.0), "increase"), ((2.0,), (-1e-300,), "divergence"),
+    ((), (), "orders"), ((2.0,), (1.0, 2.0), "one divergence per order: 1, 2"), ((1.0,), (1.0,),
+    "= 1.0"),
+    ((math.nan,), (1.0,), "finite"), ((3.0, 2.0), (1.0, 1.0), "increase"), ((2.0,), (-1e-300,),
+    "divergence"),
     ((2.0,), (math.nan,), "finite"), ((2.0,), ("much",), "number"), ((2.0,), (10**400,), "number"),
     (2.0, (1.0,), "list"), (tuple(range(2, 10_100)), (1.0,) * 10_098, "10000"),
 ]  # fmt: skip
@@ -139,7 +150,8 @@ CONSTANTS = {
     "sharp": {"n_parameters": (0, 1.5), "gradient_radius": (0.0,), "hessian_trace": (0.0,),
               "strong_convexity": (-1.0,), "theta_bound": (0.0,), "outcome_bound": (math.nan,)},
     "paper": {"gradient_bound": (math.inf,), "hessian_trace": (0.0,)},
-    "renyi": {"theta_bound": (-1.0,), "n_parameters": (0,), "covariate_bound": (0,), "response_bound": (0,)},
+    "renyi": {"theta_bound": (-1.0,), "n_parameters": (0,), "covariate_bound": (0,),
+    "response_bound": (0,)},
     "output": {"response_bound": (0.0,)},
 }  # fmt: skip
 SIZES = {"noise_norm": 1.0, "theta_norm": 1.0, "n_samples": 400, "calibration": SHARP}
@@ -190,7 +202,9 @@ UNDECLARED = [
     (lambda: CURVE.at(1.0), "order"),
     (lambda: RenyiCurve.pure(1.0, (0.5, 2.0)), "order"),
 ]
-REFUSED = [(CalibrationError, *r) for r in UNCALIBRATED] + [(DeclarationError, *r) for r in UNDECLARED]
+REFUSED = [(CalibrationError, *r) for r in UNCALIBRATED] + [
+    (DeclarationError, *r) for r in UNDECLARED
+]
 
 
 @pytest.mark.parametrize(("error", "call", "message"), REFUSED)
@@ -204,4 +218,9 @@ def test_other_neighbors_are_covered_where_they_are_declared():
     weaker = bound_of(relations=frozenset([KEEP]))
     assert calibrate(Objective(weaker, LOSS, 400, KEEP), Budget(1.0)).scale > 0
     assert {one.name for one in CALIBRATORS} >= {"sharp", "paper", "renyi", "output"}
-    assert calibrator("sharp").calibrate(Objective(bound_of(), LOSS, 400), Budget(1.0), Noise.GAMMA).scale > 0
+    assert (
+        calibrator("sharp")
+        .calibrate(Objective(bound_of(), LOSS, 400), Budget(1.0), Noise.GAMMA)
+        .scale
+        > 0
+    )

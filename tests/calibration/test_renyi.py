@@ -45,7 +45,8 @@ def test_the_bound_is_above_the_exact_divergence_and_planted_ones_are_not():
 
 
 def test_the_size_of_theta_counts_in_the_movement_of_the_gradient():
-    # 20,000 aligned records pull theta to its largest norm Z / sqrt(2 gamma) = 10 Z; then one vanishes
+    # 20,000 aligned records pull theta to its largest norm Z / sqrt(2 gamma) = 10 Z; then one
+    # vanishes
     n, gamma, Z, V = 20_000, 0.005, 2.0, 2.0
     rest, z = np.full((n - 1, 1), math.sqrt(gamma / 2)), np.append(-Z, np.full(n - 1, Z))
     first, second = (Side(np.vstack([[[x]], rest]), z, np.ones(n)) for x in (1.0, 0.0))
@@ -61,7 +62,10 @@ def test_the_size_of_theta_counts_in_the_movement_of_the_gradient():
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_scale_is_within_a_thousandth_of_the_best_order(tau, epsilon):
     V, n, delta = 8.0, 1000, 1e-3
-    objective, top = objective_of(V, squared_loss(5, 1.0, 2.0), n), math.log(0.9999 / (tau * (2 + tau)))
+    objective, top = (
+        objective_of(V, squared_loss(5, 1.0, 2.0), n),
+        math.log(0.9999 / (tau * (2 + tau))),
+    )
 
     def unit(log_k):
         k = math.exp(log_k)
@@ -99,7 +103,8 @@ def test_the_curve_of_a_calibration_is_its_theorem():
     np.testing.assert_allclose(curve.divergences, stated, rtol=1e-9)
     assert math.isinf(curve.divergences[-1])
     assert curve.divergences[0] < 0.1
-    # the order that gave the scale is among them, so that one release costs what it was calibrated to
+    # the order that gave the scale is among them, so that one release costs what it was calibrated
+    # to
     assert renyi_epsilon(curve.orders, curve.divergences, 1e-6) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -114,7 +119,9 @@ def test_composed_curves_are_above_the_exact_divergence():
         together = calibrations[0].curve().plus(calibrations[1].curve())
         for order in (1.3, 3.0, 5.0):
             for pair in ((first, second), (second, first)):
-                exact = sum(exact_divergence(*pair, order, one.gamma, one.scale) for one in calibrations)
+                exact = sum(
+                    exact_divergence(*pair, order, one.gamma, one.scale) for one in calibrations
+                )
                 assert exact <= together.at(order) * (1 + 1e-9)
                 closest = max(closest, exact / together.at(order))
     assert closest > 0.3
@@ -129,10 +136,16 @@ def test_curves_are_added_at_equal_orders():
         assert 2.5 * order <= together.at(order) < 2.5 * order * 1.2
     assert together.at(1e6) == math.inf
     # planted: the bounds are added by their places in the two grids
-    planted = [one + other for one, other in zip(coarse.divergences, fine.divergences, strict=False)]
-    assert sum(bound < 2.5 * order for order, bound in zip(coarse.orders, planted, strict=True)) > 50
+    planted = [
+        one + other for one, other in zip(coarse.divergences, fine.divergences, strict=False)
+    ]
+    assert (
+        sum(bound < 2.5 * order for order, bound in zip(coarse.orders, planted, strict=True)) > 50
+    )
     # three curves are three releases
-    np.testing.assert_allclose(coarse.plus(coarse, coarse).divergences, 1.5 * ORDERS[::3], rtol=1e-12)
+    np.testing.assert_allclose(
+        coarse.plus(coarse, coarse).divergences, 1.5 * ORDERS[::3], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 8.0])
@@ -199,7 +212,14 @@ def test_rounding_is_never_down():
 def test_what_is_not_proven_is_infinite():
     assert set(RenyiCurve.pure(0.0).divergences) == {0.0}
     known = RenyiCurve((2.0, 4.0), (0.5, math.inf))
-    assert (known.at(1.5), known.at(2.0), known.at(2.1), known.at(5.0)) == (0.5, 0.5, math.inf, math.inf)
-    assert known.plus(RenyiCurve((3.0,), (1e308,)), RenyiCurve((3.0,), (1e308,))).at(1.5) == math.inf
+    assert (known.at(1.5), known.at(2.0), known.at(2.1), known.at(5.0)) == (
+        0.5,
+        0.5,
+        math.inf,
+        math.inf,
+    )
+    assert (
+        known.plus(RenyiCurve((3.0,), (1e308,)), RenyiCurve((3.0,), (1e308,))).at(1.5) == math.inf
+    )
     for _, order, V, loss, n, scale, gamma in attacks(20):
         assert renyi_divergence(order, V, loss, n, scale * 1e290, gamma) < math.inf

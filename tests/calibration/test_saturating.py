@@ -1,4 +1,6 @@
-"""Losses of bounded influence, in a ball and in a box: what is guaranteed, evaluated again, and refused."""
+"""Losses of bounded influence, in a ball and in a box: what is guaranteed, evaluated again, and
+refused.
+"""
 
 import math
 from dataclasses import replace
@@ -35,7 +37,9 @@ from tests.plugins.literature import hinge_rule
 
 def loss_of(shape="1 - u", slope=0.5, curvature=1.0, M=2.0, p=5, mu=0.0, box=None):
     saturation = Saturation(BOUNDED_INFLUENCE[shape][0](slope, curvature), M)
-    return LossConstants(p, M * slope, curvature * M**2, mu, None, 1.0, saturation=saturation, box=box)
+    return LossConstants(
+        p, M * slope, curvature * M**2, mu, None, 1.0, saturation=saturation, box=box
+    )
 
 
 def in_a_box(*widths, slope=0.7):
@@ -74,11 +78,17 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
         objective, epsilon = random_objective(rng, shape), float(10 ** rng.uniform(-3, 1.5))
         loss, n = objective.loss, objective.n_samples
         result = calibrate_saturating(objective, Budget(epsilon))
-        gamma, scale = result.gamma * 10 ** rng.uniform(-2, 1), result.scale * 10 ** rng.uniform(-1, 1)
+        gamma, scale = (
+            result.gamma * 10 ** rng.uniform(-2, 1),
+            result.scale * 10 ** rng.uniform(-1, 1),
+        )
         spent = []
         for changes in ({}, {"gamma": 0.99 * result.gamma}, {"gamma": gamma, "scale": scale}):
             changed = replace(result, **changes)
-            exact, stated = exact_epsilon(changed, loss, n, shape), saturating_epsilon(changed, loss, n)
+            exact, stated = (
+                exact_epsilon(changed, loss, n, shape),
+                saturating_epsilon(changed, loss, n),
+            )
             assert exact * (1 - 1e-15) <= stated <= exact * (1 + 3e-9)
             spent.append((exact, stated))
         assert epsilon * (1 - 1e-9) <= spent[0][0] <= epsilon
@@ -93,14 +103,22 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
 def in_a_ball(rho, M=2.0):
     shape, radius = Saturation(LOGISTIC, M, ball=rho), M * logistic_diameter(rho) / 2
     box = RowBox((M / math.sqrt(5.0),) * 5, 1.0)
-    return objective_of(LossConstants(5, radius, M**2 / 4, 0.0, rho / M, 1.0, saturation=shape, box=box))
+    return objective_of(
+        LossConstants(5, radius, M**2 / 4, 0.0, rho / M, 1.0, saturation=shape, box=box)
+    )
 
 
 @pytest.mark.parametrize(
     ("theorem", "objective", "epsilon", "law", "exceeded"),
     [
         ("Theorem 15 (saturating loss)", objective_of(loss_of()), 1.0, "gamma", 1.4),
-        ("Theorem 15 (saturating loss, box noise)", objective_of(in_a_box(1.0, 0.4), n=12), 1.0, "box", 1.4),
+        (
+            "Theorem 15 (saturating loss, box noise)",
+            objective_of(in_a_box(1.0, 0.4), n=12),
+            1.0,
+            "box",
+            1.4,
+        ),
         ("Theorem 19 (in a ball)", in_a_ball(3.3), 0.1, "gamma", 1.1),
         ("Theorem 19 (in a ball, box noise)", in_a_ball(3.3), 0.1, "box", 1.1),
     ],
@@ -119,7 +137,8 @@ def test_planted_errors_exceed_what_is_promised(theorem, objective, epsilon, law
 
 
 def test_sharp_takes_the_smaller_noise():
-    # zeta_c = M S: the whole of epsilon against a share of it; a small Theta may leave gradients far from it
+    # zeta_c = M S: the whole of epsilon against a share of it; a small Theta may leave gradients
+    # far from it
     free = objective_of(loss_of())
     near = objective_of(replace(free.loss, gradient_radius=0.2, theta_bound=0.1))
     budget, ways = Budget(1.0), (calibrate_saturating, calibrate)
@@ -141,18 +160,21 @@ def test_a_ball_is_calibrated_by_the_least_of_three_theorems():
     unbound = replace(objective.loss, saturation=replace(objective.loss.saturation, ball=math.inf))
     assert result.scale < 0.8 * calibrate_saturating(objective_of(unbound), budget).scale
     assert saturating_epsilon(result, unbound, 400) > 0.12
-    # a declared split fixes gamma, and where it leaves too little to the noise Theorem 1 stands alone
+    # a declared split fixes gamma, and where it leaves too little to the noise Theorem 1 stands
+    # alone
     split = sharp.calibrate(objective, budget, "gamma", 0.85)
     assert split.gamma == calibrate(objective, budget, split=0.85).gamma
     assert split.theorem.startswith("Theorem 19")
-    assert sharp.calibrate(objective, budget, "gamma", 0.2) == calibrate(objective, budget, split=0.2)
+    assert sharp.calibrate(objective, budget, "gamma", 0.2) == calibrate(
+        objective, budget, split=0.2
+    )
 
 
 def exact_loss(attack, result, rho, n=400):
     """Log ratio of densities of two coefficients at a point of the ball, for one record replaced.
 
-    All other n - 1 records are alike; the ``attack`` holds the point, the angles of the three rows, and how
-    many of the others have a row that is not 0.
+    All other n - 1 records are alike; the ``attack`` holds the point, the angles of the three rows,
+    and how many of the others have a row that is not 0.
     """
     x, y, *angles, others = attack
     point = np.array([x, y]) * min(1.0, 0.9999 * rho / math.hypot(x, y))
@@ -186,7 +208,9 @@ def test_pairs_in_a_ball_come_near_epsilon_and_wrong_constants_exceed_it():
 
 
 def test_rounding_of_a_tiny_epsilon_leaves_no_curvature_uncovered():
-    """Where nothing is left for the curvature, gaussian noise has no gamma, and none at its floor."""
+    """Where nothing is left for the curvature, gaussian noise has no gamma, and none at its
+    floor.
+    """
     objective = objective_of(loss_of())
     for epsilon in (1e-90, 1e-15):
         with pytest.raises(CalibrationError, match="gamma = inf"):
@@ -200,7 +224,9 @@ def test_rounding_of_a_tiny_epsilon_leaves_no_curvature_uncovered():
 def test_mean_length_of_any_box(widths):
     inside = np.random.default_rng(0).uniform(-1, 1, (100_000, len(widths))) * widths
     exact = np.mean(np.linalg.norm(inside, axis=1))
-    assert mean_norm(Noise.BOX, len(widths), widths) / (len(widths) + 1) == pytest.approx(exact, rel=8e-3)
+    assert mean_norm(Noise.BOX, len(widths), widths) / (len(widths) + 1) == pytest.approx(
+        exact, rel=8e-3
+    )
 
 
 def test_theorem_17_is_theorem_1_in_another_norm():
@@ -236,7 +262,13 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
             without = program().resolve(plain.domain.space).loss_constants(plain)
             assert without == replace(resolved.loss_constants(universe), box=None)
     rules = ["itr", "itr_huber", "itr_logistic", "itr_saturating"]
-    assert stating == ["ipw_private", *rules, "overlap_private", "regression", "saturating_regression"]
+    assert stating == [
+        "ipw_private",
+        *rules,
+        "overlap_private",
+        "regression",
+        "saturating_regression",
+    ]
     several = replace(BINARY, coordinate_bound=[0.1 * k for k in range(1, 11)])
     chosen = itr(features=(3, 0)).loss_constants(Universe(several, 400, 10))
     assert chosen.box.widths == (1.0, 0.4, 0.1)

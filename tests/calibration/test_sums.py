@@ -1,4 +1,6 @@
-"""Private sums: what one unit moves every law by, and the tails of noise on numbers in many digits."""
+"""Private sums: what one unit moves every law by, and the tails of noise on numbers in many
+digits.
+"""
 
 import itertools
 import math
@@ -21,7 +23,10 @@ PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-6)
 
 def movement(points, kind):
     """The largest distance of two of these rows, in the norm of the noise."""
-    points, order = np.unique(np.array(points, dtype=float), axis=0), 1 if kind is Noise.GAMMA else 2
+    points, order = (
+        np.unique(np.array(points, dtype=float), axis=0),
+        1 if kind is Noise.GAMMA else 2,
+    )
     return max(float(np.linalg.norm(points - point, order, axis=1).max()) for point in points)
 
 
@@ -32,7 +37,10 @@ def test_the_grid_holds_the_bound_and_the_sums(bound, n):
         noise = calibrate_sums(SumLaw.SCORE, bound, n, budget, kind)
         assert Fraction(noise.bound) == noise.largest * Fraction(2) ** noise.step_exponent
         assert bound <= noise.bound <= bound * (1 + 2.0**-14 if n > 1_300_000 else 1 + 2.0**-19)
-        assert max(noise.multipliers[0], noise.multipliers[1] * noise.largest) * n * noise.largest <= 2**62
+        assert (
+            max(noise.multipliers[0], noise.multipliers[1] * noise.largest) * n * noise.largest
+            <= 2**62
+        )
         assert 60 * noise.scale < 2**62
         assert noise.sensitivity == 4 * noise.largest**2
 
@@ -40,7 +48,9 @@ def test_the_grid_holds_the_bound_and_the_sums(bound, n):
 def of_one_record(noise, n_groups, shares):
     """The released sums of tables of one record, by the code that adds them up."""
     rows = [np.zeros(3 * n_groups, dtype=object)]
-    for place, share, part in itertools.product(range(n_groups), shares, np.linspace(-1.3, 1.3, 27)):
+    for place, share, part in itertools.product(
+        range(n_groups), shares, np.linspace(-1.3, 1.3, 27)
+    ):
         row = np.zeros(3 * n_groups, dtype=object)
         row[3 * place : 3 * place + 3] = noise.totals([part * noise.bound], [share])
         rows.append(row)
@@ -68,16 +78,28 @@ def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
 @pytest.mark.parametrize(("largest", "other"), [(1, 1), (6, 1), (6, 2), (8, 1), (7, 5), (6, 6)])
 @pytest.mark.parametrize("law", [SumLaw.ARMS, SumLaw.COUNTED_ARMS])
 def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
-    """All records, as the code adds them up; where arms are counted, means of several and silent ones too."""
+    """All records, as the code adds them up; where arms are counted, means of several and silent
+    ones too.
+    """
     pure = kind is Noise.GAMMA
-    grid = {"law": law, "step_exponent": 0, "largest": largest, "largest_other": other, "n_samples": 2}
+    grid = {
+        "law": law,
+        "step_exponent": 0,
+        "largest": largest,
+        "largest_other": other,
+        "n_samples": 2,
+    }
     noise = GridSums(**vars(calibrate_integers(1, APPROXIMATE, kind)), **grid)
     stated, m = _ROWS[law].moved(largest, other, pure), noise.multipliers
     scores, counted = range(-largest, largest + 1), law is SumLaw.COUNTED_ARMS
     marks = [(0.0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.0, 0.0)] if counted else [(0.0,), (1.0,)]
-    closed = 2 * (largest + other) * (19 * largest - other) if pure else 32 * largest * (largest + other)
+    closed = (
+        2 * (largest + other) * (19 * largest - other) if pure else 32 * largest * (largest + other)
+    )
     # edges of the octagon reach beyond its corners
-    assert stated == closed + (max(7 * largest - 9 * other, 0) ** 2 // 16 + 1 if pure and counted else 0)
+    assert stated == closed + (
+        max(7 * largest - 9 * other, 0) ** 2 // 16 + 1 if pure and counted else 0
+    )
     points = {
         noise.totals([k], [j], *([one] for one in mark))
         for k, j, mark in itertools.product(scores, scores, marks)
@@ -89,7 +111,8 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
         assert 2 * (largest + other) * m[0] >= stated / 1.06
     else:
         real = [
-            calibrate_sums(one, 1.5, 1000, APPROXIMATE, kind, other_bound=0.5) for one in (SumLaw.ARMS, law)
+            calibrate_sums(one, 1.5, 1000, APPROXIMATE, kind, other_bound=0.5)
+            for one in (SumLaw.ARMS, law)
         ]
         assert real[0].sensitivity <= real[1].sensitivity < 1.03 * real[0].sensitivity
         assert noise.totals([3.0, 3.0], [1.0, 1.0], [1, 0], [0.0, 0.0]) == (0,) * 6
@@ -107,7 +130,8 @@ def test_shares_are_clipped_to_one_half_and_summed_exactly():
     assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
 
 
-#: Scores in units of their bound and marks of one record; few for persons, whose records are averaged.
+#: Scores in units of their bound and marks of one record; few for persons, whose records are
+#: averaged.
 SCORES, FEW = (-1.3, -1.0, -0.5, -0.1, 0.0, 0.3, 0.5, 1.0, 1.3), (-1.0, -0.5, 0.0, 0.5, 1.0)
 MARKS = {
     "arm": (0.0, 0.3, 0.7, 1.0),
@@ -117,8 +141,11 @@ MARKS = {
     "counts": (0.0, 0.4, 1.0),
 }
 FEW_MARKS = {"arm": (0.0, 1.0), "share": (0.0, 0.25, 0.5), "whole": (0.5,), "counts": (1.0,)}
-#: Those of persons: ARMS are of single records, COUNTED_ARMS of means, and who is treated is no mean.
-OF_PERSONS = [law for law in SumLaw if law not in (SumLaw.ARMS, SumLaw.TREATED, SumLaw.WHOLE_GROUPS)]
+#: Those of persons: ARMS are of single records, COUNTED_ARMS of means, and who is treated is no
+#: mean.
+OF_PERSONS = [
+    law for law in SumLaw if law not in (SumLaw.ARMS, SumLaw.TREATED, SumLaw.WHOLE_GROUPS)
+]
 BOTH = [Noise.GAMMA, Noise.GAUSSIAN]
 
 
@@ -155,7 +182,9 @@ def added(noise, units):
     units = np.array(units)
     units[:, :, :scores] *= noise.bound
     if law is SumLaw.DISJOINT:  # one count for all groups
-        return np.array([noise.totals(*one[:, :1], [one[:, 1].sum()]) for one in units], dtype=np.float64)
+        return np.array(
+            [noise.totals(*one[:, :1], [one[:, 1].sum()]) for one in units], dtype=np.float64
+        )
     if _ROWS[law].groups:  # of several groups together at most one half
         units[:, :, 1] = np.floor(units[:, :, 1] * 2**SHARE_BITS) / 2**SHARE_BITS
     sums = [[noise.totals(*own[:, None]) for own in one] for one in units]
@@ -172,7 +201,8 @@ def test_no_unit_moves_a_law_of_sums_by_more_than_is_stated(law, persons, kind):
     if persons:
         units = means(records(law, FEW, FEW_MARKS, 3 if law is SumLaw.DISJOINT else 2), 3)
     stated = noise.sensitivity
-    # in the l2 norm what is stated of both arms is rounded up, and few shares of persons miss the largest
+    # in the l2 norm what is stated of both arms is rounded up, and few shares of persons miss the
+    # largest
     least = 0.85 if law.of_arms and kind is Noise.GAUSSIAN else 0.985 - 0.085 * persons
     assert least * stated < movement(added(noise, units), kind) <= stated
     # planted: scores of up to twice their bound, at the factors of the noise
@@ -203,8 +233,12 @@ def tail_by_quadrature(x, s, b):
             return mp.exp(-y / b) / 2 if y > 0 else 1 - mp.exp(y / b) / 2
 
         # the tilted normal peaks at s^2 / b as well
-        cuts = sorted({x, mp.mpf(0), min(s * s / b, x), *(k * s for k in (-12, -4, 4, 12)), x - b, x + b})
-        return mp.quad(lambda t: mp.npdf(t, 0, s) * laplace_tail(x - t), [-40 * s, *cuts, cuts[-1] + 40 * s])
+        cuts = sorted(
+            {x, mp.mpf(0), min(s * s / b, x), *(k * s for k in (-12, -4, 4, 12)), x - b, x + b}
+        )
+        return mp.quad(
+            lambda t: mp.npdf(t, 0, s) * laplace_tail(x - t), [-40 * s, *cuts, cuts[-1] + 40 * s]
+        )
 
 
 @pytest.mark.one_row_in(2)
@@ -249,7 +283,9 @@ def test_two_laplace_variables(b, c):
             other = sum_tail(LAPLACE, x - y, s, b) if y < x else 1 - sum_tail(LAPLACE, y - x, s, b)
             return other * math.exp(-abs(y) / c) / (2 * c)
 
-        expected = sum(quad(density, *ends, epsabs=1e-13, limit=200)[0] for ends in itertools.pairwise(cuts))
+        expected = sum(
+            quad(density, *ends, epsabs=1e-13, limit=200)[0] for ends in itertools.pairwise(cuts)
+        )
         # scales that are nearly equal are enlarged by 1/500
         slack = 0.01 if abs(b - c) < 0.002 else 1e-7
         assert expected * (1 - 1e-7) <= sum_tail(LAPLACE, x, s, b, c) <= expected * (1 + slack)
@@ -299,7 +335,9 @@ def test_many_noises_are_the_law_of_two_where_others_are_next_to_nothing(deviati
 def test_many_noises_by_their_kurtosis_and_by_draws():
     scales, deviation = (1.0, 1.0, 1.0, 0.5), 0.7
     rng = np.random.default_rng(2)
-    drawn = rng.laplace(size=(400_000, 4)) @ np.array(scales) + deviation * rng.standard_normal(400_000)
+    drawn = rng.laplace(size=(400_000, 4)) @ np.array(scales) + deviation * rng.standard_normal(
+        400_000
+    )
     for x in (1.0, 3.0, 6.0):
         tail = sum_tail(Noise.GAMMA, x, deviation, *scales)
         assert abs(np.mean(drawn > x) - tail) < 6.0 * np.sqrt(tail / len(drawn))

@@ -1,4 +1,6 @@
-"""Sixteen studies with committed plans and seeded numbers: those of the commands that once asked the same."""
+"""Sixteen studies with committed plans and seeded numbers: those of the commands that once asked
+the same.
+"""
 
 import json
 from pathlib import Path
@@ -37,4 +39,6 @@ def test_a_study_has_the_plan_and_the_numbers_that_it_had(name):
     assert plan["predicted"] == pytest.approx(known["plan"]["predicted"], rel=1e-9)
     release = facts("run", "study.toml", known["data"], "--seed", "1", "--yes")
     # a processor may round the sums of solvers otherwise
-    np.testing.assert_allclose(release.get("released") or release["theta"], known["numbers"], rtol=1e-7)
+    np.testing.assert_allclose(
+        release.get("released") or release["theta"], known["numbers"], rtol=1e-7
+    )

@@ -11,7 +11,12 @@ from dp2erm_cvx.data.counts import Unit
 from tests.audit.bugs import whole
 from tests.command_line import done, facts, refused, run, sets, shown
 
-MMD = ["audit", "--program", "mmd", *sets("cap=4", "ridge=100", "covariate_bound=1", "arm_floor=25")]
+MMD = [
+    "audit",
+    "--program",
+    "mmd",
+    *sets("cap=4", "ridge=100", "covariate_bound=1", "arm_floor=25"),
+]
 MMD += ["--n", "100", "--solves", "1500"]
 IPW = ["audit", "--program", "ipw_logistic", *sets("ridge=1", "covariate_bound=1"), "--n", "40"]
 
@@ -47,7 +52,9 @@ def test_a_search_repeats_in_json_and_on_a_page(folder):
 
 
 def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.audit.audit_stability", lambda *_, **__: pytest.fail("was searched"))
+    monkeypatch.setattr(
+        "dp2erm_cvx.audit.audit_stability", lambda *_, **__: pytest.fail("was searched")
+    )
     Path("taken/audit.html").mkdir(parents=True)
     for words in (["--output-dir", "taken"], ["--save", "output/audit"]):
         assert "audit." in refused(*IPW, "--solves", "60", *words)
@@ -58,7 +65,16 @@ def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeyp
 
 
 def test_data_are_read_and_it_says_so(folder):
-    words = ["audit", "data.csv", "--program", "ipw_logistic", "--study", "domain.toml", "--solves", "100"]
+    words = [
+        "audit",
+        "data.csv",
+        "--program",
+        "ipw_logistic",
+        "--study",
+        "domain.toml",
+        "--solves",
+        "100",
+    ]
     result = done(*words, "--json")
     assert "NOT PRIVATE" in result.stderr
     plain = json.loads(result.stdout)
@@ -67,7 +83,8 @@ def test_data_are_read_and_it_says_so(folder):
 
 def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypatch):
     Path("persons.toml").write_text(
-        'outcome_column = "y"\noutcome_bound = 2\n[treatment]\ncolumn = "arm"\n[unit]\ncolumn = "id"\n'
+        'outcome_column = "y"\noutcome_bound = 2\n[treatment]\ncolumn = "arm"\n[unit]\ncolumn = '
+        '"id"\n'
         "number = 8\n[ranges]\nx = [-1, 1]\n"
     )
     words = ("audit", "--study", "persons.toml", "--solves", "120")
@@ -84,7 +101,16 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
 
 
 def test_a_planted_error_says_what_a_search_is_worth(folder):
-    words = ("audit", "--program", "overlap", *sets("covariate_bound=1"), "--n", "40", "--solves", "300")
+    words = (
+        "audit",
+        "--program",
+        "overlap",
+        *sets("covariate_bound=1"),
+        "--n",
+        "40",
+        "--solves",
+        "300",
+    )
     words = (*words, "--no-page")
     caught = done(*words, "--plant", "2").stdout
     assert "planted: V / 2: refuted" in caught

@@ -106,13 +106,24 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
 
 def test_a_study_says_which_first_stage_and_which_loss_are_bounded(folder):
     asked = (
-        '[[two_stage]]\nfirst_stage = { name = "ipw_logistic", ridge = 0.5 }\nsecond_stage = "arm_means"\n'
+        '[[two_stage]]\nfirst_stage = { name = "ipw_logistic", ridge = 0.5 }\nsecond_stage = '
+        '"arm_means"\n'
     )
     Path("study.toml").write_text(study_of(asked))
     own = table("bounds", "--study", "study.toml", "--n", "200")
-    named = ["bounds", "--study", "domain.toml", "--program", "ipw_logistic", "--second-stage", "arm_means"]
+    named = [
+        "bounds",
+        "--study",
+        "domain.toml",
+        "--program",
+        "ipw_logistic",
+        "--second-stage",
+        "arm_means",
+    ]
     assert own == table(*named, *sets("ridge=0.5"), "--n", "200")
-    wider = table("bounds", "--study", "study.toml", "--n", "200", *sets("two_stage.first_stage.ridge=0.2"))
+    wider = table(
+        "bounds", "--study", "study.toml", "--n", "200", *sets("two_stage.first_stage.ridge=0.2")
+    )
     assert wider[SHARP]["V"] > own[SHARP]["V"]
     assert "asks 2 two-stage questions (one, two): give --program" in refused(
         *("bounds", "--study", two_questions(asked))
@@ -121,7 +132,9 @@ def test_a_study_says_which_first_stage_and_which_loss_are_bounded(folder):
 
 
 def two_questions(asked):
-    named = (asked.replace("[[two_stage]]", f'[[two_stage]]\nname = "{name}"') for name in ("one", "two"))
+    named = (
+        asked.replace("[[two_stage]]", f'[[two_stage]]\nname = "{name}"') for name in ("one", "two")
+    )
     Path("both.toml").write_text(study_of("".join(named)))
     return "both.toml"
 

@@ -1,4 +1,6 @@
-"""From a messy table to a private effect: ``dp2erm check``, its draft, and what reads raw tables."""
+"""From a messy table to a private effect: ``dp2erm check``, its draft, and what reads raw
+tables.
+"""
 
 import json
 import re
@@ -88,7 +90,9 @@ def test_a_messy_table_is_read_by_every_command_as_its_draft_says(folder):
     asked = study[: study.index("[[effect]]")]
     Path("rule.toml").write_text(f"{asked}[[rule]]\n", encoding="utf-8")
     done("run", "rule.toml", *COMMON[2:], "--output", "rule.json")
-    stages = 'first_stage = "uniform"\nsecond_stage = { name = "itr", features = ["Region", "Alter"] }\n'
+    stages = (
+        'first_stage = "uniform"\nsecond_stage = { name = "itr", features = ["Region", "Alter"] }\n'
+    )
     Path("fit.toml").write_text(f"{asked}[[two_stage]]\n{stages}", encoding="utf-8")
     fitted = facts("run", "fit.toml", *COMMON[2:], "--output", "fit.json")
     regions = [f"Region={level}" for level in LEVELS]
@@ -103,7 +107,9 @@ def test_a_messy_table_is_read_by_every_command_as_its_draft_says(folder):
     # no row is refused, or moves another
     answers = []
     for row in ("40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf", ";;55;5;Nord;ja;keiner;60"):
-        Path("registry.csv").write_text("\n".join([*lines[:7], row, *lines[8:]]), encoding="latin-1")
+        Path("registry.csv").write_text(
+            "\n".join([*lines[:7], row, *lines[8:]]), encoding="latin-1"
+        )
         answers.append(facts(*COMMON))
     assert answers[0] == answers[1] == answers[2]
 
@@ -124,15 +130,19 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
         '[csv]\nseparator = ";"\nencoding = "latin-1"\ndecimal = ","\n'
     )
     told = shown("check", "survey.csv", "--study", "study.toml", env={"COLUMNS": "140"})
-    for phrase in ("wt sampling weight numbers and text 15 15 30", "wt: 'keine' (15): no number: counts as 0",
-                   "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2.",
-                   "60 records without treatment do not count in an effect or a rule."):  # fmt: skip
+    for phrase in (
+        "wt sampling weight numbers and text 15 15 30",
+        "wt: 'keine' (15): no number: counts as 0",
+        "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2.",
+        "60 records without treatment do not count in an effect or a rule.",
+    ):
         assert phrase in told
     records = Path("study.toml").read_text(encoding="utf-8")
     for name, question in ASKED.items():
         Path(f"{name}.toml").write_text(study_of(question, records, 4), encoding="utf-8")
     told = shown(
-        *("run", "effect.toml", "survey.csv", "--output", "effect.json"), *sets("effect.residual_scale=2")
+        *("run", "effect.toml", "survey.csv", "--output", "effect.json"),
+        *sets("effect.residual_scale=2"),
     )
     assert "stand for by the weights in wt" in told
     assert "keine" not in told
@@ -157,7 +167,9 @@ def test_a_file_is_guessed_for_its_holder_alone(folder):
     Path("a.csv").write_text("x;y\n1.234,5;ja\n1.5;nein\n2,5;\n")
     held = [one["holds"] for one in TableCells.of(read_csv("a.csv", german)).report()]
     assert held == ["numbers and text", "2 texts"]  # a point separates thousands there
-    told = shown("check", "b.csv", *sets('csv.separator="\\t"', "ranges.x=[0, 1]", "outcome_bound=1"))
+    told = shown(
+        "check", "b.csv", *sets('csv.separator="\\t"', "ranges.x=[0, 1]", "outcome_bound=1")
+    )
     assert "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding." in told
 
 
@@ -168,12 +180,21 @@ def reported(columns, book=None, ranges=None):
 def test_a_report_of_a_frame():
     frame = {"age": [20, 99, None], "text": ["a", "b", "b"], "on": [True, False, True]}
     age, text, on = reported(frame, None, {"age": (18, 90)})
-    assert [age[name] for name in ("declared", "holds", "missing", "outside")] == ["number", "numbers", 1, 1]
-    assert text["notes"] == ['if a codebook lists its levels, declare under [levels]: text = ["a", "b"]']
+    assert [age[name] for name in ("declared", "holds", "missing", "outside")] == [
+        "number",
+        "numbers",
+        1,
+        1,
+    ]
+    assert text["notes"] == [
+        'if a codebook lists its levels, declare under [levels]: text = ["a", "b"]'
+    ]
     assert on["holds"] == "0 and 1"
     rng = np.random.default_rng(1)
     dose, age = rng.lognormal(0, 1, 500), rng.normal(60, 10, 500)
-    first, second = reported({"dose": dose, "age": age}, None, {"dose": (0.01, 100), "age": (18, 90)})
+    first, second = reported(
+        {"dose": dose, "age": age}, None, {"dose": (0.01, 100), "age": (18, 90)}
+    )
     (note,) = first["notes"]
     assert 'its logarithm is not: log = ["dose"] adjusts' in note
     assert not second["notes"]
@@ -183,7 +204,9 @@ def test_a_report_of_a_frame():
     assert logged["outside"] == np.sum((dose < 0.01) | (dose > 2.0)) > 0
     numbers, book = [None, *np.linspace(1234567.5, 2e6, 9)], Codebook(missing={"d": 1.5e6})
     (gaps,) = reported({"d": numbers}, book, {"d": (1234567.5, 2e6)})
-    assert "eligible = ['d >= 1234567.5']" in gaps["notes"][0]  # a rounded end would leave records out
+    assert (
+        "eligible = ['d >= 1234567.5']" in gaps["notes"][0]
+    )  # a rounded end would leave records out
 
 
 @pytest.mark.parametrize(
@@ -197,10 +220,14 @@ def test_a_report_of_a_frame():
         (-5, range(100), False),
     ],
 )
-def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_says(code, plain, hinted):
+def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_says(
+    code, plain, hinted
+):
     column, ranges = {"age": [*map(str, [*plain] * 2), *[str(code)] * 6]}, {"age": (0, 100)}
     (age,) = reported(column, None, ranges)
-    assert [f"{code} (6): far from the other numbers" in note for note in age["notes"]] == [True] * hinted
+    assert [f"{code} (6): far from the other numbers" in note for note in age["notes"]] == [
+        True
+    ] * hinted
     assert hinted is (f"[cells] age = {{ missing_codes = [{code}] }}" in " ".join(age["notes"]))
     book = Codebook(cells={"age": {"missing_codes": [code]}})
     cells = book.read(read_frame(pd.DataFrame(column)))("age")
@@ -210,14 +237,17 @@ def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_s
 
 
 def test_a_decimal_sign_that_is_not_read_and_a_further_spelling_are_no_levels(folder):
-    rows = [f"P{k // 2};{k % 9}.5;{k % 30},{k % 7};{('a', 'b', 'B2')[k % 3]};1.5" for k in range(90)]
+    rows = [
+        f"P{k // 2};{k % 9}.5;{k % 30},{k % 7};{('a', 'b', 'B2')[k % 3]};1.5" for k in range(90)
+    ]
     Path("mixed.csv").write_text("\n".join(["pid;u;bmi;arm;y", *rows]))
     domain = 'outcome_bound = 9\noutcome_column = "y"\n[treatment]\ncolumn = "arm"\ntreated = "b"\n'
     layout = 'control = "a"\n[ranges]\nu = [0, 9]\nbmi = [0, 30]\n[csv]\nseparator = ";"\n'
     Path("mixed.toml").write_text(domain + layout)
     signs = [
         'most of them hold a decimal comma: [cells] bmi = { decimal = "," } reads them',
-        "a separator of thousands, that [csv] does not declare: declare it there for all columns, or under",
+        "a separator of thousands, that [csv] does not declare: declare it there for all columns, "
+        "or under",
     ]
     for flags, sign in zip(
         (["--study", "mixed.toml"], ["--treatment", "arm", "--outcome", "y"]), signs, strict=True
@@ -238,7 +268,9 @@ def test_a_warning_says_what_raw_columns_become(folder):
     assert "\nwarning: no ranges are declared: raw columns are shrunk together" in result.stderr
     ranged = done(*words, *sets("ranges.x=[0, 1]", "ranges.income=[0, 50000]"), "--json")
     assert "warning" not in ranged.stderr
-    assert read_release(ranged.stdout, EffectRelease).domain["covariate_bound"] == pytest.approx(2**0.5)
+    assert read_release(ranged.stdout, EffectRelease).domain["covariate_bound"] == pytest.approx(
+        2**0.5
+    )
 
 
 LABELS = """outcome_column = "pressure"
@@ -278,14 +310,22 @@ def write_wards(study=LABELS, **columns):
 OTHERS = {"drug": ["vasopressor", "none"] * 200, "ward": ["north", "South", "South", "South"] * 100}
 
 
-@pytest.mark.parametrize("words", [WARDS, ["rule_wards.toml", *BLOCKS[1:]], ["fit_wards.toml", *WARDS[1:]]])
+@pytest.mark.parametrize(
+    "words", [WARDS, ["rule_wards.toml", *BLOCKS[1:]], ["fit_wards.toml", *WARDS[1:]]]
+)
 def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, words):
     write_wards(**OTHERS)
     checked = shown("check", words[1], "--study", "wards.toml")
     assert "'Vasopressor' is declared: did you mean 'vasopressor'?" in checked
     assert "'North' is declared: did you mean 'north'?" in checked
     done("ledger", "b.db", "--dataset", "wards", "--declare-epsilon", "3")
-    release = ["run", *words, "--output", "out.json", *sets("ledger.file=b.db", "ledger.dataset=wards")]
+    release = [
+        "run",
+        *words,
+        "--output",
+        "out.json",
+        *sets("ledger.file=b.db", "ledger.dataset=wards"),
+    ]
     line = refused(*release)
     assert "treated; drug: 'Vasopressor' is declared: did you mean 'vasopressor'?" in line
     assert "nothing was charged; --yes releases all the same" in line
@@ -314,13 +354,28 @@ GAP = LABELS.replace("[levels]", "[missing]\nage = 50\n[levels]")
 #: A study, a column and its cells, and what stops a release; a few cells do not.
 UNREADABLE = (
     # a blank and the case alone
-    (LABELS, "ward", ["South", " NORTH"] * 200, "'North' is declared: did you mean 'NORTH'? [cells] ward = "),
+    (
+        LABELS,
+        "ward",
+        ["South", " NORTH"] * 200,
+        "'North' is declared: did you mean 'NORTH'? [cells] ward = ",
+    ),
     (LABELS, "age", ["?"] * 201 + ["50"] * 199, "201 of 400 cells hold nothing declared; "),
     (GAP, "age", ["?"] * 201 + ["50"] * 199, ""),  # a text is no missing number
     (LABELS, "age", [""] * 201 + ["50"] * 199, ""),
     (GAP, "age", [""] * 201 + ["50"] * 199, None),
-    (LABELS, "age", ["900"] * 101 + ["50"] * 299, "101 of 400 values are beyond the declared range; "),
-    (LABELS, "pressure", ["high"] * 201 + ["90"] * 199, f"201 of 400 cells hold nothing declared; {TEXTS}"),
+    (
+        LABELS,
+        "age",
+        ["900"] * 101 + ["50"] * 299,
+        "101 of 400 values are beyond the declared range; ",
+    ),
+    (
+        LABELS,
+        "pressure",
+        ["high"] * 201 + ["90"] * 199,
+        f"201 of 400 cells hold nothing declared; {TEXTS}",
+    ),
 )
 
 
@@ -332,7 +387,10 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder, study, colum
     else:
         assert refused("run", *WARDS).startswith(f"error: {column}: {told}")
     if column == "pressure":
-        public, table = load_domain("wards.toml"), pd.read_csv("wards.csv", dtype=str, keep_default_na=False)
+        public, table = (
+            load_domain("wards.toml"),
+            pd.read_csv("wards.csv", dtype=str, keep_default_na=False),
+        )
         half = "pressure: 201 of 400 cells hold nothing declared"
         with pytest.warns(UserWarning, match=half):
             PrivateEffect(public, Budget(1.0), seed=1).fit(table, table["drug"], table["pressure"])
@@ -342,14 +400,21 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder, study, colum
 @pytest.mark.parametrize("words", [WARDS, BLOCKS])
 def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     rng = np.random.default_rng(3)
-    study = LABELS.replace("outcome_center = 90", "outcome_center = 0.5").replace("bound = 50", "bound = 0.5")
-    write_wards(study, pressure=rng.permutation([0, 1] * 200), days=rng.uniform(0, 20, 400).round(1))
+    study = LABELS.replace("outcome_center = 90", "outcome_center = 0.5").replace(
+        "bound = 50", "bound = 0.5"
+    )
+    write_wards(
+        study, pressure=rng.permutation([0, 1] * 200), days=rng.uniform(0, 20, 400).round(1)
+    )
     message = "error: the outcome is 0 or 1, nothing else: declare binary_outcome = true"
     assert refused("run", *words).startswith(message)
     done("run", *words, *sets("effect.estimand=risks"))
     done("run", *words, "--yes")
     done("run", "rule_wards.toml", *words[1:])  # a rule has no use for it
-    days = "[[effect]]\nname = 'days'\noutcome_column = 'days'\noutcome_center = 10.0\noutcome_bound = 10.0\n"
+    days = (
+        "[[effect]]\nname = 'days'\noutcome_column = 'days'\noutcome_center = 10.0\noutcome_bound "
+        "= 10.0\n"
+    )
     both = f"[budget]\nepsilon = 2\n[[effect]]\nname = 'event'\n{days}"
     asked = ["run", "wards.toml", *words[1:]]
     Path("wards.toml").write_text(study + both)
@@ -358,14 +423,20 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     done(*asked)  # the other outcome is of more values
     for text in (both, "[budget]\nepsilon = 2\n" + days.replace("[[effect]]", "[effect]")):
         Path("wards.toml").write_text(study + text)
-        assert re.search(r"^days +outcome ", done("check", words[1], "--study", "wards.toml").stdout, re.M)
+        assert re.search(
+            r"^days +outcome ", done("check", words[1], "--study", "wards.toml").stdout, re.M
+        )
 
 
 def test_an_event_of_two_texts_is_read_as_the_hint_says(folder):
-    bare = LABELS.replace("outcome_center = 90", "").replace("outcome_bound = 50", "binary_outcome = true")
+    bare = LABELS.replace("outcome_center = 90", "").replace(
+        "outcome_bound = 50", "binary_outcome = true"
+    )
     write_wards(bare, pressure=np.random.default_rng(3).choice(["yes", "no"], 400, p=[0.3, 0.7]))
     # an event is 0 or 1: neither center nor bound is asked for
-    assert load_domain("wards.toml").outcome_bound == load_domain("wards.toml").outcome_center == 0.5
+    assert (
+        load_domain("wards.toml").outcome_bound == load_domain("wards.toml").outcome_center == 0.5
+    )
     assert TEXTS in shown("check", "wards.csv", "--study", "wards.toml")
     assert "hold nothing declared" in refused("run", *WARDS)
     table = TEXTS.removesuffix(" reads texts as numbers").replace("[cells]", "[cells]\n")
@@ -392,7 +463,10 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
     drafts = []
     for number in (20, 21):
         table = {"place": [f"place {k}" for k in range(number)] * 2, "a": 1, "y": 2, "died": 0}
-        table |= {"shock": ["no", "yes"] * number, "patient": [*range(number + 1), *range(number - 1)]}
+        table |= {
+            "shock": ["no", "yes"] * number,
+            "patient": [*range(number + 1), *range(number - 1)],
+        }
         pd.DataFrame(table).to_csv("p.csv", index=False)
         draft = Path(f"draft{number}.toml")
         told = shown("check", "p.csv", "--treatment", "a", "--outcome", "y", "--draft", draft)
@@ -417,5 +491,7 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
 def test_names_of_columns_are_no_cells(folder):
     write_wards()
     model, frame = PrivateEffect(load_domain("wards.toml"), Budget(2.0)), pd.read_csv("wards.csv")
-    with pytest.raises(DataError, match=r"give their cells, by fit\(X, X\['drug'\], X\['pressure'\]\)"):
+    with pytest.raises(
+        DataError, match=r"give their cells, by fit\(X, X\['drug'\], X\['pressure'\]\)"
+    ):
         model.fit(frame, "drug", "pressure")

@@ -28,7 +28,11 @@ DECLARED = Domain(
 )
 BINARY = {"outcome_center": 0.5, "outcome_bound": 0.5}
 WORTH = {"propensity": 0.5, "value_share": 0.2}
-WEIGHTS = {"first_stage": ipw_private(ridge=2.0), "second_stage": "plug_in_ate", "arithmetic": "assumed"}
+WEIGHTS = {
+    "first_stage": ipw_private(ridge=2.0),
+    "second_stage": "plug_in_ate",
+    "arithmetic": "assumed",
+}
 #: The estimator in Python with its options, and the question of a study file.
 RELEASES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "effect": (PrivateEffect, {"residual_scale": 1.0}, "[[effect]]\nresidual_scale = 1"),
@@ -42,7 +46,8 @@ RELEASES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "weights": (PrivateTwoStageERM, {}, "[[two_stage]]"),
     "plug_in_ate": (
         *(PrivateTwoStageERM, WEIGHTS),
-        '[[two_stage]]\nfirst_stage = { name = "ipw_private", ridge = 2.0 }\nsecond_stage = "plug_in_ate"\n'
+        '[[two_stage]]\nfirst_stage = { name = "ipw_private", ridge = 2.0 }\nsecond_stage = '
+        '"plug_in_ate"\n'
         'arithmetic = "assumed"',
     ),
 }
@@ -56,7 +61,9 @@ def without_study(release):
 @pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("kind", slow_rows(RELEASES, "att", "value", "weights"))
 def test_every_door_releases_the_same(folder, monkeypatch, kind):
-    monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
+    monkeypatch.delenv(
+        "COLUMNS", raising=False
+    )  # a screen of another width fills its lines otherwise
     estimator, options, question = RELEASES[kind]
     account = '[ledger]\nfile = "book.db"\ndataset = "trial"\n'
     Path("study.toml").write_text(study_of(f"{account}{question}\n"))
@@ -66,7 +73,10 @@ def test_every_door_releases_the_same(folder, monkeypatch, kind):
     release = facts(*words, "--seed", "1")
     assert not Path("book.db").exists()  # what is seeded is charged to nobody
     assert release == json.loads(Path("r.json").read_bytes())
-    assert estimator is PrivateTwoStageERM or [*release][:2] == ["private", "standing"]  # to be relied on
+    assert estimator is PrivateTwoStageERM or [*release][:2] == [
+        "private",
+        "standing",
+    ]  # to be relied on
     frame = pd.read_csv("data.csv", float_precision="round_trip")
     domain = replace(DECLARED, **BINARY) if kind == "risks" else DECLARED
     model = estimator(domain, Budget(1.0), seed=1, **options)
@@ -79,21 +89,33 @@ def test_every_door_releases_the_same(folder, monkeypatch, kind):
     for k in range(2):
         frame[100 * k : 100 * k + 100].to_parquet(f"many/{k}.parquet")
     always = ["--blocks", "always"]
-    for name, *more in (["data.csv", *always], ["data.parquet", *always], ["many"], ["many/*.parquet"]):
+    for name, *more in (
+        ["data.csv", *always],
+        ["data.parquet", *always],
+        ["many"],
+        ["many/*.parquet"],
+    ):
         assert facts(*words[:2], name, *words[3:], *more, "--seed", "1") == release
     # what reads it: a summary knows the file alone, so no number of it was not released
     told = done(*words, "--seed", "1").stdout
     read = read_release_file("r.json")
-    assert "\n".join(line.rstrip() for line in told.splitlines()).startswith(f"{read.summary()}\nstudy ")
+    assert "\n".join(line.rstrip() for line in told.splitlines()).startswith(
+        f"{read.summary()}\nstudy "
+    )
     assert told.startswith(done("show", "r.json").stdout)
     about = [] if kind == "risks" else ["--domain", "domain.toml", "--study", "study.toml"]
     verified = done("verify", "r.json", *about)
-    assert (verified.stdout.splitlines()[0], "NOT PRIVATE: SEEDED" in verified.stderr) == ("Verified", True)
+    assert (verified.stdout.splitlines()[0], "NOT PRIVATE: SEEDED" in verified.stderr) == (
+        "Verified",
+        True,
+    )
     assert done("report", "r.json").stdout == "wrote r.html\n"
     assert Path("r.html").read_text(encoding="utf-8") == release_page(read, source="r.json")
     if hasattr(model, "predict_effect"):
         rows = list(csv.DictReader(done("predict", "r.json", "data.csv").stdout.splitlines()))
-        assert [float(row["effect"]) for row in rows] == list(model.predict_effect(frame[list(COLUMNS)]))
+        assert [float(row["effect"]) for row in rows] == list(
+            model.predict_effect(frame[list(COLUMNS)])
+        )
         assert [int(row["treatment"]) for row in rows] == list(model.predict(frame[list(COLUMNS)]))
     # and the plan that it followed
     planned, known = facts(*words, "--plan", "200")["steps"], ("step", "theorem", "scale")

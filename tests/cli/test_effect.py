@@ -1,4 +1,6 @@
-"""Effects and rules on the command line: one summary, checks before the data, no neighbor that is refused."""
+"""Effects and rules on the command line: one summary, checks before the data, no neighbor that is
+refused.
+"""
 
 import csv
 import json
@@ -12,7 +14,8 @@ from dp2erm_cvx import Budget, EffectRelease, Ledger, read_release
 from dp2erm_cvx.cli import main
 from tests.command_line import EFFECT, FIT, RULE, done, facts, refused, run, sets, shown
 
-#: Where the covariates lie, released first where there are records enough, and what a rule is worth.
+#: Where the covariates lie, released first where there are records enough, and what a rule is
+#: worth.
 CORRECTED = ["mean", "spread", "center", "propensity", "rule"]
 WORTH = ["sides", "arms", "value"]
 SETTING = "rule.settings"
@@ -54,7 +57,11 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
         (["budget.epsilon=0.5"], "half of the records are treated", ["rule"]),
         (["budget.epsilon=1"], "of the outcome on covariates", ["center", "rule"]),
         (["budget.epsilon=50"], "or the released propensity, is right", CORRECTED),
-        ([f"{SETTING}.propensity=0.5", "treatment_cost=1"], "public probability", ["center", "rule"]),
+        (
+            [f"{SETTING}.propensity=0.5", "treatment_cost=1"],
+            "public probability",
+            ["center", "rule"],
+        ),
         (
             ["budget.epsilon=0.5", 'rule.expected=["main effect"]'],
             *("regression of the outcome", ["center", "rule"]),
@@ -64,7 +71,11 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
             [f"{SETTING}.propensity=0.5", f"{SETTING}.value_share=0.2"],
             *("cut of so few records", ["rule", *WORTH]),
         ),
-        (["budget.epsilon=50", f"{SETTING}.value_share=0.2"], "treating everybody", [*CORRECTED, *WORTH]),
+        (
+            ["budget.epsilon=50", f"{SETTING}.value_share=0.2"],
+            "treating everybody",
+            [*CORRECTED, *WORTH],
+        ),
         (
             ["rule.noise=gaussian", "budget.delta=1e-6", "rule.outcome_scale=3"],
             *("is right", ["center", "rule"]),
@@ -73,7 +84,9 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     ],
 )
 def test_the_text_says_what_the_rule_is_and_is_not(folder, monkeypatch, more, said, steps):
-    monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
+    monkeypatch.delenv(
+        "COLUMNS", raising=False
+    )  # a screen of another width fills its lines otherwise
     text = shown(*RULE, *sets(*more), "--seed", "1", "--output", "rule.json")
     release = json.loads(Path("rule.json").read_bytes())
     assert [step["step"] for step in release["steps"]] == steps
@@ -89,7 +102,10 @@ def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
     text = shown(*FIT, *sets(*changes), "--output", "weak.json")
     assert "epsilon = 11, above 10, hardly limits what is learned of a record" in text
     assert "delta = 0.006, above 1/n = 0.005, would allow to publish a whole record" in text
-    assert json.loads(Path("weak.json").read_text())["caveats"][:2] == ["weak-epsilon", "weak-delta"]
+    assert json.loads(Path("weak.json").read_text())["caveats"][:2] == [
+        "weak-epsilon",
+        "weak-delta",
+    ]
     done("verify", "weak.json")
     for command, epsilon, weak in ((EFFECT, 10, False), (RULE, 10.5, True), (FIT, 10, False)):
         words = [*command, *sets(f"budget.epsilon={epsilon}")]
@@ -145,7 +161,8 @@ def test_words_that_were_commands_say_where_their_question_is_asked(folder):
         (lambda k, row: {"x1": 0.0, "x2": 0.0, "x3": 0.0}, []),
         (lambda k, row: {"x1": 1e308, "a": int(float(row["x1"]) > 0)}, ATT),
     ],
-    ids=["all treated", "none treated", "all but one treated", "one treated", "constant outcome", "outliers",
+    ids=["all treated", "none treated", "all but one treated", "one treated", "constant outcome",
+    "outliers",
          "constant covariates", "separable"],
 )  # fmt: skip
 def test_no_data_are_refused_to_a_person_who_says_so(folder, change, more):
@@ -159,7 +176,8 @@ def test_no_data_are_refused_to_a_person_who_says_so(folder, change, more):
 
 def test_groups_are_asked_for_by_a_question(folder):
     Path("groups.toml").write_text(
-        'outcome_bound = 40.0\noutcome_column = "y"\n[treatment]\ncolumn = "a"\n[ranges]\nx = [-3, 3]\n'
+        'outcome_bound = 40.0\noutcome_column = "y"\n[treatment]\ncolumn = "a"\n[ranges]\nx = [-3, '
+        "3]\n"
         '[levels]\nward = ["A", "B"]\nsex = ["F", "M"]\n[budget]\nepsilon = 4\n'
         '[[effect]]\nresidual_scale = 1\nby = "ward"\nwhere = { sex = "F" }\n'
     )

@@ -34,7 +34,16 @@ def test_a_stream_without_unicode_is_no_error(folder):
 
 
 #: Of every heavy package something that only its own import brings.
-HEAVY = ("cvxpy.atoms", "pandas.core", "sklearn.base", "numpy", "scipy", "rich", "pydantic", "matplotlib")
+HEAVY = (
+    "cvxpy.atoms",
+    "pandas.core",
+    "sklearn.base",
+    "numpy",
+    "scipy",
+    "rich",
+    "pydantic",
+    "matplotlib",
+)
 
 HELP = f"""
 import sys

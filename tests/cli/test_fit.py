@@ -1,4 +1,6 @@
-"""Two-stage releases on the command line: what is declared, how noise is calibrated, what is shown."""
+"""Two-stage releases on the command line: what is declared, how noise is calibrated, what is
+shown.
+"""
 
 import json
 import re
@@ -11,7 +13,18 @@ import pytest
 from dp2erm_cvx import Release, read_release
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.program import registry
-from tests.command_line import FIT, QUESTIONS, RECORDS, done, facts, refused, run, sets, shown, study_of
+from tests.command_line import (
+    FIT,
+    QUESTIONS,
+    RECORDS,
+    done,
+    facts,
+    refused,
+    run,
+    sets,
+    shown,
+    study_of,
+)
 
 BARE = ("covariate_bound=1.5", "outcome_bound=8")
 FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"
@@ -35,7 +48,12 @@ STATED = [
     (
         *("fit", RECORDS),
         (
-            *(f"{FIRST}=ipw_logistic", f"{FIRST}.ridge=2", f"{FIRST}.trim=4", f"{FIRST}.radius=inf"),
+            *(
+                f"{FIRST}=ipw_logistic",
+                f"{FIRST}.ridge=2",
+                f"{FIRST}.trim=4",
+                f"{FIRST}.radius=inf",
+            ),
             *("two_stage.noise=gaussian", "budget.delta=1e-6", "two_stage.split=0.5"),
             *(f"{SECOND}.theta_set=l2:3", f"{SECOND}.l1=0.1", f"{SECOND}.l2=0.2"),
             *(f'{SECOND}.features=["x2"]', f"{SECOND}.features_bound=0.5"),
@@ -66,7 +84,11 @@ STATED = [
         {"declared.first.settings.alpha": 1, "declared.first.settings.cap": 50},
     ),
     (
-        *("effect", PLAIN, (*BARE, 'covariates=["x1", "x2", "x3"]', 'effect.prognostic=["x3", "x1"]')),
+        *(
+            "effect",
+            PLAIN,
+            (*BARE, 'covariates=["x1", "x2", "x3"]', 'effect.prognostic=["x3", "x1"]'),
+        ),
         {"columns": ["x3", "x1"]},
     ),
     (
@@ -96,7 +118,10 @@ CALIBRATIONS = {
     "output": (SCALAR, ("Theorem 8", "Laplace")),
     "auto": (SCALAR, ("Theorem 8", "predicted error")),
     "paper": (IPW, ("universal corollary", "DP_guarnatee (i)")),
-    "paper-corrected": ((*IPW, "two_stage.noise=gaussian", "budget.delta=1e-6"), ("(ii), corrected",)),
+    "paper-corrected": (
+        (*IPW, "two_stage.noise=gaussian", "budget.delta=1e-6"),
+        ("(ii), corrected",),
+    ),
     "sharp": (("budget.delta=1e-6",), ("private",)),
 }
 
@@ -191,7 +216,9 @@ def test_weights_of_another_solver_are_certified(folder):
     assert found["total"] == len(frame)
     assert 0.0 < found["distance"] < found["radius"] <= found["distance"] + 1e-6
     pd.DataFrame({"w": np.ones(len(frame)) / 7}).to_csv("weights.csv", index=False)
-    assert "multiply those of the file" in " ".join(shown(*words, "--weights", "weights.csv").split())
+    assert "multiply those of the file" in " ".join(
+        shown(*words, "--weights", "weights.csv").split()
+    )
 
 
 @pytest.mark.parametrize(

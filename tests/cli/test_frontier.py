@@ -1,4 +1,6 @@
-"""``dp2erm frontier``: a table, JSON, a study, a figure, files of schemes, and refusals in one line."""
+"""``dp2erm frontier``: a table, JSON, a study, a figure, files of schemes, and refusals in one
+line.
+"""
 
 import json
 import tomllib
@@ -34,16 +36,32 @@ def matching(s):
 @pytest.mark.slow
 def test_json_has_every_number_and_the_study():
     found = facts(*FEW)
-    assert {"n_samples", "n_features", "epsilon", "treated", "distance", "rows", "proposed", "study"} <= set(
-        found
-    )
+    assert {
+        "n_samples",
+        "n_features",
+        "epsilon",
+        "treated",
+        "distance",
+        "rows",
+        "proposed",
+        "study",
+    } <= set(found)
     assert [row["settings"] for row in found["rows"]] == [
         {"treated": 0.4, "ridge": 1, "cap": 2},
         {"treated": 0.4, "ridge": 0.1, "cap": 2},
     ]
     for row in found["rows"]:
         assert row["refusal"] == ""
-        numbers = ("V", "left", "effective", "largest", "treated", "moved", "half_width", "effect_V")
+        numbers = (
+            "V",
+            "left",
+            "effective",
+            "largest",
+            "treated",
+            "moved",
+            "half_width",
+            "effect_V",
+        )
         assert all(row[name] > 0 for name in numbers)
         assert row["theorem"].startswith("Theorem A")
     best = found["rows"][found["proposed"]]
@@ -55,7 +73,9 @@ def test_json_has_every_number_and_the_study():
 
 def test_the_study_that_is_printed_is_read_as_one(folder):
     study = facts(*FEW)["study"]
-    Path("study.toml").write_text(Path("domain.toml").read_text() + "[budget]\nepsilon = 1\n" + study)
+    Path("study.toml").write_text(
+        Path("domain.toml").read_text() + "[budget]\nepsilon = 1\n" + study
+    )
     (model,) = read_study("study.toml").models().values()
     assert model.weights.name == "entropy_balancing"
     assert model.weights.value("cap") == 2
@@ -89,7 +109,13 @@ def test_files_of_schemes_and_their_names(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_settings_that_are_texts(folder):
     found = facts(
-        "frontier", "entropy_balancing", "--n", "40", *sets("balance=1,2", "ridge=1"), "--study", "fit.toml"
+        "frontier",
+        "entropy_balancing",
+        "--n",
+        "40",
+        *sets("balance=1,2", "ridge=1"),
+        "--study",
+        "fit.toml",
     )
     assert found["n_features"] == 3
     assert len(found["rows"]) == 2

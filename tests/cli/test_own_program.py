@@ -1,4 +1,6 @@
-"""Programs of the user's own: files that are written and checked, used as they stand, or installed."""
+"""Programs of the user's own: files that are written and checked, used as they stand, or
+installed.
+"""
 
 import hashlib
 import io
@@ -25,14 +27,20 @@ FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"
 def files(folder):
     weights = program_template("my_weights", "exponential")
     second = weights[weights.index("@scheme") :].replace("my_weights", "another")
-    texts = {"weights": weights, "loss": program_template("my_loss", "loss"), "two": f"{weights}\n\n{second}"}
+    texts = {
+        "weights": weights,
+        "loss": program_template("my_loss", "loss"),
+        "two": f"{weights}\n\n{second}",
+    }
     for name, text in texts.items():
         Path(f"{name}.py").write_text(text, encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_a_release_by_programs_of_two_files(tmp_path):
-    stages = sets(f"{FIRST}=weights.py", f"{FIRST}.radius=2", f"{FIRST}.ridge=0.3", f"{SECOND}=loss.py")
+    stages = sets(
+        f"{FIRST}=weights.py", f"{FIRST}.radius=2", f"{FIRST}.ridge=0.3", f"{SECOND}=loss.py"
+    )
     written = done(*FIT, *stages, "--json", "--output", "release.json").stdout
     release = json.loads(written)
     assert release["private"]
@@ -49,7 +57,8 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     assert dict(available()) == programs()
     files = ("--program", "weights.py", "--program", "loss.py")
     digests = {
-        name: hashlib.sha256(Path(f"{name}.py").read_bytes()).hexdigest() for name in ("weights", "loss")
+        name: hashlib.sha256(Path(f"{name}.py").read_bytes()).hexdigest()
+        for name in ("weights", "loss")
     }
     readers = {
         "show": ("show", "release.json"),
@@ -58,7 +67,8 @@ def test_a_release_by_programs_of_two_files(tmp_path):
         "verify": ("verify", "release.json"),
     }
     for reader in readers.values():
-        # every reader names the file that is missing, by the program in it and its digest, in one line
+        # every reader names the file that is missing, by the program in it and its digest, in one
+        # line
         for given, name in ((files[2:], "weights"), (files[:2], "loss")):
             told = run(*reader, *given).stderr
             assert f"the program 'my_{name}' is not known here: give its file, of SHA-256" in told
@@ -73,13 +83,17 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     Path("weights.py").write_text(changed, encoding="utf-8")
     for reader in readers.values():
         told = run(*reader, *files).stderr
-        assert f"is that of a file of SHA-256 {digests['weights']!r}, and the one known here is of" in told
+        assert (
+            f"is that of a file of SHA-256 {digests['weights']!r}, and the one known here is of"
+            in told
+        )
 
 
 def test_a_plan_and_the_bounds_of_a_file():
     Path("study.toml").write_text(
         'covariate_bound = 2\noutcome_bound = 2\ncovariates = ["x1", "x2"]\n[budget]\nepsilon = 1\n'
-        '[[two_stage]]\nfirst_stage = { name = "weights.py", ridge = 0.5 }\nsecond_stage = "loss.py"\n'
+        '[[two_stage]]\nfirst_stage = { name = "weights.py", ridge = 0.5 }\nsecond_stage = '
+        '"loss.py"\n'
     )
     words = ("run", "study.toml", "--plan", "100")
     tight, wide = (facts(*words, *sets(f"{FIRST}.ridge={r}"))["predicted"]["V"] for r in (0.5, 1))
@@ -94,7 +108,8 @@ def test_a_plan_and_the_bounds_of_a_file():
 
 
 def test_an_audit_of_a_file_and_its_worst_pair():
-    done("audit", *OWN, *sets("ridge=0.2"), "--n", "40", "--solves", "100", "--no-page", "--save", "pair",
+    done("audit", *OWN, *sets("ridge=0.2"), "--n", "40", "--solves", "100", "--no-page", "--save",
+    "pair",
          "--workers", "2")  # fmt: skip
     assert "unknown program 'my_weights'" in run("audit", "--replay", "pair").stderr
     assert "not violated" in shown("audit", "--replay", "pair", "--program", "weights.py")
@@ -116,7 +131,10 @@ def installed(monkeypatch):
 
 @pytest.mark.filterwarnings("default")
 def test_a_broken_distribution_does_not_stop_the_others(installed):
-    entries = [*entry_points(group=registry.GROUP), EntryPoint("absent", "absent_module", registry.GROUP)]
+    entries = [
+        *entry_points(group=registry.GROUP),
+        EntryPoint("absent", "absent_module", registry.GROUP),
+    ]
     installed.setattr(registry, "entry_points", lambda group: entries)
     fine = done(*FIT, *sets(f"{FIRST}=uniform"))
     assert fine.stderr.startswith("warning: left out: entry point absent = absent_module")
@@ -126,19 +144,27 @@ def test_a_broken_distribution_does_not_stop_the_others(installed):
         assert "entry point absent = absent_module cannot be imported" in result.stderr
 
 
-def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_audited(tmp_path, installed):
+def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_audited(
+    tmp_path, installed
+):
     metadata = tmp_path / "site" / "matching_weights-1.0.dist-info"
     metadata.mkdir(parents=True)
     Path("site/matching_weights.py").write_text(program_template("matching_plugin", "exponential"))
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: matching-weights\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[dp2erm_cvx.problems]\nmatching = matching_weights\n")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: matching-weights\nVersion: 1.0\n"
+    )
+    (metadata / "entry_points.txt").write_text(
+        "[dp2erm_cvx.problems]\nmatching = matching_weights\n"
+    )
     installed.syspath_prepend(tmp_path / "site")
     installed.setitem(sys.modules, "matching_weights", None)  # which is forgotten afterwards
     del sys.modules["matching_weights"]
     options = ["--program", "matching_plugin", *sets("ridge=0.1", "covariate_bound=1")]
     listed = {row["name"]: row for row in facts("programs")}
     assert listed["matching_plugin"]["stage"] == "first"
-    assert shown("check-program", "matching_plugin", "--solves", "20").count("all checks passed") == 1
+    assert (
+        shown("check-program", "matching_plugin", "--solves", "20").count("all checks passed") == 1
+    )
     audited = facts("audit", *options, "--n", "60", "--solves", "100", "--no-page")
     assert audited["resolved"] > 0
     assert not any(verdict["violated"] for verdict in audited["verdicts"])
@@ -153,7 +179,9 @@ def test_the_commands_write_and_check(monkeypatch):
     assert text.index("declaration") < text.index("other settings") < text.index("mine (")
     # a declaration has nothing to state wrong but a bound
     text = program_template("mine", "direct").replace("import scheme", "import Bound, scheme")
-    text = text.replace("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) + 1e-6 * cp.norm(w - 1)")
+    text = text.replace(
+        "cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) + 1e-6 * cp.norm(w - 1)"
+    )
     text += "\n\n@mine.bound\ndef _(n):\n    return Bound.from_l2(0.01, w_max=1.001)\n"
     Path("mine.py").write_text(text, encoding="utf-8")
     result = run("check-program", "mine.py", "--solves", "20", "--json")
@@ -192,9 +220,9 @@ def test_a_scheme_is_a_release_after_two_commands():
     filled = Path("study.toml").read_text(encoding="utf-8")
     assert "# Program of the weights" in filled
     assert "EDIT" not in filled.partition("\n\n")[2]
-    assert facts("run", "study.toml", "data.csv", "--seed", "1", "--force") | {"study": ""} == release | {
+    assert facts("run", "study.toml", "data.csv", "--seed", "1", "--force") | {
         "study": ""
-    }
+    } == release | {"study": ""}
 
 
 def test_a_draft_asks_with_a_program_that_is_found_from_its_folder(folder):
@@ -205,7 +233,9 @@ def test_a_draft_asks_with_a_program_that_is_found_from_its_folder(folder):
     done("check", "data.csv", "--draft", "loss.toml", "--program", "loss.py")
     assert 'second_stage = { name = "loss.py" }' in Path("loss.toml").read_text(encoding="utf-8")
     done("check", "data.csv", "--draft", "known.toml", "--program", "ipw_logistic")
-    assert 'first_stage = { name = "ipw_logistic" }' in Path("known.toml").read_text(encoding="utf-8")
+    assert 'first_stage = { name = "ipw_logistic" }' in Path("known.toml").read_text(
+        encoding="utf-8"
+    )
     new = ("check", "data.csv", "--draft", "new.toml")
     assert "name the draft as well" in refused("check", "data.csv", "--program", "weights.py")
     assert "choose one of two.py:another" in refused(*new, "--program", "two.py")

@@ -1,4 +1,6 @@
-"""``--plan N`` of the commands that release: the plan of the release that follows, without its data."""
+"""``--plan N`` of the commands that release: the plan of the release that follows, without its
+data.
+"""
 
 import pytest
 
@@ -16,7 +18,8 @@ FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"
 def bare(folder):
     """A study of one covariate without ranges."""
     (folder / "bare.toml").write_text(
-        'covariate_bound = 2\noutcome_bound = 10\ncovariates = ["x1"]\n[budget]\nepsilon = 2\n[[two_stage]]\n'
+        'covariate_bound = 2\noutcome_bound = 10\ncovariates = ["x1"]\n[budget]\nepsilon = '
+        "2\n[[two_stage]]\n"
     )
     return ["run", "bare.toml"]
 
@@ -25,7 +28,9 @@ def test_a_plan_is_what_the_estimator_plans(bare):
     changes = sets(f"{FIRST}=ipw_logistic", f"{FIRST}.ridge=0.5", f"{SECOND}=arm_means")
     told = facts(*bare, "--plan", "900", *changes)
     domain = Domain(2.0, 10.0)
-    plan = PrivateTwoStageERM(domain, Budget(2.0), ipw_logistic(ridge=0.5), "arm_means").plan(900, 1)
+    plan = PrivateTwoStageERM(domain, Budget(2.0), ipw_logistic(ridge=0.5), "arm_means").plan(
+        900, 1
+    )
     assert (told["n_samples"], told["predicted"]["V"]) == (900, plan.bound.V)
     second = second_stages()["arm_means"]().resolve(domain.space)
     moved = noise_range(second, Universe(domain, 900, 1), plan.main.calibration)
@@ -60,7 +65,9 @@ def test_a_plan_for_any_number_of_records_stores_none_of_them(bare):
 
 
 def test_a_conditional_run_stops_without_a_consent_of_its_own(folder):
-    """``--yes`` is for findings on data: it consents to nothing that follows from the declaration."""
+    """``--yes`` is for findings on data: it consents to nothing that follows from the
+    declaration.
+    """
     (folder / "kinked.py").write_text(
         "import cvxpy as cp\nfrom dp2erm_cvx.program import scheme\n\n\n"
         "@scheme(cap=3.0)\ndef kinked(w, records, cap):\n"

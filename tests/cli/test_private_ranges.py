@@ -1,4 +1,6 @@
-"""The question that releases ranges: before all others, charged with all, and the domain of the rest."""
+"""The question that releases ranges: before all others, charged with all, and the domain of the
+rest.
+"""
 
 import json
 from pathlib import Path
@@ -73,7 +75,9 @@ def study(folder):
         ("[18, 99]", "[180, 990]", "age: 6,000 of 6,000 values are beyond the declared range"),
     ],
 )
-def test_wide_bounds_that_hold_hardly_a_value_stop_a_run_before_it_is_charged(study, right, wrong, told):
+def test_wide_bounds_that_hold_hardly_a_value_stop_a_run_before_it_is_charged(
+    study, right, wrong, told
+):
     text = study.read_text()
     study.write_text(text.replace(right, wrong))
     stopped = run("run", "study.toml", "messy.csv")
@@ -106,7 +110,9 @@ def test_a_messy_table_is_answered_in_released_ranges(study):
     assert spent == pytest.approx({"ranges": 0.6, "average": 0.9, "stay": 0.9, "rule": 0.6})
     assert sum(spent.values()) <= 3.0
     for name in told:
-        assert shown("verify", f"releases/{name}.json", "--study", "study.toml").startswith("Verified")
+        assert shown("verify", f"releases/{name}.json", "--study", "study.toml").startswith(
+            "Verified"
+        )
         assert shown("show", f"releases/{name}.json")
     done("report", "releases/ranges.json")
     page = done("report", *(f"releases/{name}.json" for name in told), "--output", "all.html")
@@ -124,11 +130,15 @@ def test_a_pair_that_does_not_belong_together_is_refuted(study):
     assert other.exit_code == 1
     assert "domain.released.digest" in " ".join(other.stdout.split())
     assert "is no release of ranges" in refused(*words, "two/average.json")
-    assert "leave --ranges out" in refused("verify", "one/ranges.json", "--ranges", "two/ranges.json")
+    assert "leave --ranges out" in refused(
+        "verify", "one/ranges.json", "--ranges", "two/ranges.json"
+    )
     Path("one/ranges.json").rename("moved.json")
     alone = done("verify", "one/average.json")
     assert "rests on released ranges" in alone.stderr
-    assert "give their release by --ranges" in refused("verify", "one/average.json", "--study", "study.toml")
+    assert "give their release by --ranges" in refused(
+        "verify", "one/average.json", "--study", "study.toml"
+    )
     both = ["--study", "study.toml", "--ranges", "moved.json"]
     assert shown("verify", "one/average.json", *both).startswith("Verified")
     # the same release, said to be of other ranges
@@ -170,12 +180,17 @@ def test_a_question_that_released_ranges_do_not_allow_keeps_the_charge(study, mo
     Path("study.toml").write_text(HEAD + LEDGER + AVERAGE + STAY + RANGES)
     result = run("run", "study.toml", "messy.csv")
     assert result.exit_code == 2
-    assert "average: no theorem covers that (ranges are released, and the charge stays)" in result.stderr
+    assert (
+        "average: no theorem covers that (ranges are released, and the charge stays)"
+        in result.stderr
+    )
     assert "ranges, stay released, 1 of 3 not; the charge stays" in result.stderr
     assert Ledger("book.db").account("trial").spent.epsilon == pytest.approx(3.0)
     assert sorted(path.name for path in Path("releases").iterdir()) == ["ranges.json", "stay.json"]
     for name in ("ranges", "stay"):
-        assert shown("verify", f"releases/{name}.json", "--study", "study.toml").startswith("Verified")
+        assert shown("verify", f"releases/{name}.json", "--study", "study.toml").startswith(
+            "Verified"
+        )
 
 
 def test_nothing_of_the_records_decides_on_the_plan_or_on_a_refusal(folder):
@@ -212,7 +227,9 @@ def test_a_study_in_python_answers_as_the_command_does(study):
     ):
         registered.models()["average"].fit(table, table["drug"], table["sbp"])
     models = registered.at(ranges).models(seed=1)
-    assert models["average"].fit(table, table["drug"], table["sbp"]).release_.released == own.released
+    assert (
+        models["average"].fit(table, table["drug"], table["sbp"]).release_.released == own.released
+    )
 
 
 def test_a_plan_is_made_of_what_is_known_and_says_so(study):
@@ -225,8 +242,12 @@ def test_a_plan_is_made_of_what_is_known_and_says_so(study):
     assert plain["ranges"]["guarantee"]["epsilon"] == pytest.approx(0.6)
     assert "foreseen" not in plain["ranges"]
     assert plain["stay"]["predicted"]["half_width"] < 0.1
-    wider = facts("run", "study.toml", "--plan", str(N), *sets("ranges.outcomes.sbp.within=[0, 800]"))
-    ratio = wider["average"]["predicted"]["half_width"] / plain["average"]["predicted"]["half_width"]
+    wider = facts(
+        "run", "study.toml", "--plan", str(N), *sets("ranges.outcomes.sbp.within=[0, 800]")
+    )
+    ratio = (
+        wider["average"]["predicted"]["half_width"] / plain["average"]["predicted"]["half_width"]
+    )
     assert ratio == pytest.approx(2.0, rel=0.1)
     # the first question, wherever it stands, and its plan are in the digest
     one, other = read_study("study.toml"), read_study("study.toml", ["ranges.share=0.3"])
@@ -241,7 +262,16 @@ def test_delta_is_charged_whole_for_what_is_planned_later(study):
         )
     )
     Path("book.db").unlink()
-    words = ["ledger", "book.db", "--dataset", "trial", "--declare-epsilon", "5", "--declare-delta", "1e-5"]
+    words = [
+        "ledger",
+        "book.db",
+        "--dataset",
+        "trial",
+        "--declare-epsilon",
+        "5",
+        "--declare-delta",
+        "1e-5",
+    ]
     done(*words)
     told = facts("run", "study.toml", "messy.csv")
     (receipt,) = Ledger("book.db").account("trial").receipts
@@ -295,12 +325,20 @@ def test_bins_logarithms_and_crosses_go_with_declared_ranges(study):
 )
 def test_arms_persons_and_weights_go_with_released_ranges(folder, change):
     rng, table = np.random.default_rng(1), messy()
-    table.assign(id=rng.integers(0, 2500, N), wt=rng.uniform(0.5, 2, N)).to_csv("messy.csv", index=False)
+    table.assign(id=rng.integers(0, 2500, N), wt=rng.uniform(0.5, 2, N)).to_csv(
+        "messy.csv", index=False
+    )
     head = HEAD if "treatment" not in change else HEAD.replace(HEAD.splitlines()[1] + "\n", "")
-    Path("study.toml").write_text(head.replace("epsilon = 3", "epsilon = 9") + change + AVERAGE + RANGES)
+    Path("study.toml").write_text(
+        head.replace("epsilon = 3", "epsilon = 9") + change + AVERAGE + RANGES
+    )
     told = facts("run", "study.toml", "messy.csv", "--seed", "1", "--yes")
     assert told["average"]["domain"]["released"]["digest"] == told["ranges"]["digest"]
-    assert told["ranges"]["n_samples"] == told["average"]["n_samples"] == (3000 if "unit" in change else N)
+    assert (
+        told["ranges"]["n_samples"]
+        == told["average"]["n_samples"]
+        == (3000 if "unit" in change else N)
+    )
     for name in told:
         assert "Verified" in shown("verify", f"releases/{name}.json", "--study", "study.toml")
 
@@ -309,7 +347,15 @@ def test_arms_persons_and_weights_go_with_released_ranges(folder, change):
 def test_blocks_release_what_memory_releases(study):
     one = facts("run", "study.toml", "messy.csv", "--seed", "1", "--output-dir", "memory")
     other = facts(
-        "run", "study.toml", "messy.csv", "--seed", "1", "--output-dir", "blocks", "--blocks", "always"
+        "run",
+        "study.toml",
+        "messy.csv",
+        "--seed",
+        "1",
+        "--output-dir",
+        "blocks",
+        "--blocks",
+        "always",
     )
     assert one["ranges"] == other["ranges"]
     assert one["average"]["released"] == other["average"]["released"]
@@ -326,24 +372,40 @@ def test_blocks_release_what_memory_releases(study):
             "ranges: unknown name 'shares'; did you mean share?",
         ),
         ("share = 0.2\ncolumns", "share = 2\ncolumns", "share: 2.2 of the budget is asked for"),
-        ("age = [18, 99]", "age = [18]", "age = [18]: must be [low, high], { within = [low, high] } or"),
+        (
+            "age = [18, 99]",
+            "age = [18]",
+            "age = [18]: must be [low, high], { within = [low, high] } or",
+        ),
         ("age = [18, 99]", 'age = "private"', 'or "release"'),
         ("age = [18, 99]", "age = [99, 18]", "ranges: age: (99, 18): low must be below high"),
         ("within = [0, 1e6]", "inside = [0, 1e6]", "must be [low, high]"),
         ("within = [0, 1e6]", "within = [1e6, 0]", "low must be below high"),
         ("{ sbp = ", "{ pulse = ", "ranges: outcomes: 'pulse' is asked about nowhere; known: sbp"),
-        ("[levels]", "outcome_bound = 300\n[levels]", "'sbp' has an outcome_bound: declare one of both"),
+        (
+            "[levels]",
+            "outcome_bound = 300\n[levels]",
+            "'sbp' has an outcome_bound: declare one of both",
+        ),
         ('outcome_column = "sbp"\n', "", "the column of the outcome is not declared"),
         (
             "[levels]",
             "outcome_center = 9\n[levels]",
             "average: sbp: its range is released: declare its outcome_bound",
         ),
-        ("[levels]", "center = { income = 3e4 }\n[levels]", "center: 'income': its range is released"),
+        (
+            "[levels]",
+            "center = { income = 3e4 }\n[levels]",
+            "center: 'income': its range is released",
+        ),
         ("[levels]", "intercepts = 1\n[levels]", "unknown name 'intercepts'"),
         ("[levels]", 'log = ["income"]\n[levels]', "log: 'income': declare its range"),
         ("[levels]", "bins = { income = [3e4] }\n[levels]", "bins: 'income': declare its range"),
-        (AVERAGE, AVERAGE + 'estimand = "risks"\n', "the range of sbp is released: declare outcome_bound"),
+        (
+            AVERAGE,
+            AVERAGE + 'estimand = "risks"\n',
+            "the range of sbp is released: declare outcome_bound",
+        ),
         (AVERAGE, AVERAGE + "private_ranges = 0.1\n", "average: unknown name 'private_ranges'"),
         ('name = "average"', 'name = "ranges"', "is taken: choose another"),
         ("{ within = [0, 400] }", '"release"\nx = 1'.replace("\nx = 1", ""), None),
@@ -355,7 +417,9 @@ def test_a_wrong_file_is_told_in_one_line(folder, old, new, told):
     assert text.count(old) == 1
     Path("study.toml").write_text(text.replace(old, new))
     if told is None:
-        assert "Nothing is known of the range of sbp" in shown("run", "study.toml", "--plan", str(N))
+        assert "Nothing is known of the range of sbp" in shown(
+            "run", "study.toml", "--plan", str(N)
+        )
         return
     assert told in refused("run", "study.toml", "--plan", str(N))
 
@@ -393,7 +457,9 @@ def test_other_commands_say_what_they_need(study):
     Path("only.toml").write_text("[ranges]\nage = [18, 99]\n")  # a domain that asks nothing
     assert "a design needs declared ranges" in refused("design", "study.toml", "--n", "500")
     assert "outcome_bound" in refused("design", "only.toml", "--n", "500", "--epsilon", "1")
-    with pytest.raises(DeclarationError, match="leaves ranges to be released: this needs declared ranges"):
+    with pytest.raises(
+        DeclarationError, match="leaves ranges to be released: this needs declared ranges"
+    ):
         load_domain("study.toml")
     told = shown("check", "messy.csv", "--study", "study.toml")
     assert "6,000 records" in told
@@ -401,7 +467,9 @@ def test_other_commands_say_what_they_need(study):
 
 def test_a_plot_of_balance_is_of_the_questions_that_adjust(study):
     Path("study.toml").write_text(HEAD + AVERAGE + RANGES)
-    result = done("run", "study.toml", "messy.csv", "--seed", "1", "--love-plot", "balance.png", "--balance")
+    result = done(
+        "run", "study.toml", "messy.csv", "--seed", "1", "--love-plot", "balance.png", "--balance"
+    )
     assert "love plot written to balance.png" in result.stderr
     assert Path("balance.png").exists()
 
@@ -419,19 +487,38 @@ def test_a_draft_proposes_the_question_for_what_is_not_declared(study):
     gone = ("age = [", "income = [", "outcome_center", "outcome_bound", "days", "[missing]")
     filled = "\n".join(line for line in filled.splitlines() if not line.startswith(gone))
     Path("filled.toml").write_text(filled)
-    changes = ["treatment.treated=yes", "treatment.control=no", 'levels.sex=["F", "M"]', "budget.epsilon=3"]
+    changes = [
+        "treatment.treated=yes",
+        "treatment.control=no",
+        'levels.sex=["F", "M"]',
+        "budget.epsilon=3",
+    ]
     told = facts("run", "filled.toml", "messy.csv", "--seed", "1", "--yes", *sets(*changes))
-    assert [one["column"] for one in told["ranges"]["ranges"] if one["chosen"]] == ["age", "income", "sbp"]
+    assert [one["column"] for one in told["ranges"]["ranges"] if one["chosen"]] == [
+        "age",
+        "income",
+        "sbp",
+    ]
     known = sets("ranges.age=[18, 99]", "ranges.income=[0, 1e6]")
-    done("check", "messy.csv", "--draft", "known.toml", *known, "--treatment", "drug", "--outcome", "sbp")
+    done(
+        "check",
+        "messy.csv",
+        "--draft",
+        "known.toml",
+        *known,
+        "--treatment",
+        "drug",
+        "--outcome",
+        "sbp",
+    )
     assert "# [[ranges]]" not in Path("known.toml").read_text()
 
 
 def test_the_settings_of_the_question_are_told():
     told = shown("settings", "ranges")
     assert (
-        'columns: default released; by column: must be [low, high], { within = [low, high] } or "release"'
-        in told
+        "columns: default released; by column: must be [low, high], { within = [low, high] } or "
+        '"release"' in told
     )
     assert [one["name"] for one in facts("settings", "ranges")] == ["share", "columns", "outcomes"]
     assert "no setting 'private_ranges'" in refused("settings", "effect", "private_ranges")

@@ -64,7 +64,9 @@ def frame_of(n=400, seed=0):
     X = rng.uniform(-1, 1, (n, 2))
     a = rng.binomial(1, 1 / (1 + np.exp(-X[:, 0])))
     frame = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "a": a, "g": np.resize(["a", "b"], n)})
-    return frame.assign(y=a + X[:, 0] + 0.5 * rng.standard_normal(n)).assign(z=lambda f: 10 + 2 * f["y"])
+    return frame.assign(y=a + X[:, 0] + 0.5 * rng.standard_normal(n)).assign(
+        z=lambda f: 10 + 2 * f["y"]
+    )
 
 
 @pytest.fixture
@@ -108,10 +110,14 @@ def test_questions_of_several_outcomes_are_one_study_and_one_charge(folder):
     assert (len(charged()), [*Path("more").iterdir()]) == (1, [])
     assert result.stderr.count("NOT PRIVATE, for the data holder only: 400 records") == 2
     assert "Effect of a on z: " in result.stdout
-    Path("own.toml").write_text(DOMAIN.replace('"y"', '"z"').replace("= 4.0", "= 6.0\noutcome_center = 9.0"))
+    Path("own.toml").write_text(
+        DOMAIN.replace('"y"', '"z"').replace("= 4.0", "= 6.0\noutcome_center = 9.0")
+    )
     late = read_study("study.toml").models(seed=5)["late"]
     alone = PrivateEffect(load_domain("own.toml"), late.budget, residual_scale=1.0, seed=late.seed)
-    late, alone = (one.fit(frame_of(), frame_of()["a"], frame_of()["z"]).release_ for one in (late, alone))
+    late, alone = (
+        one.fit(frame_of(), frame_of()["a"], frame_of()["z"]).release_ for one in (late, alone)
+    )
     assert (late.released, late.domain) == (alone.released, alone.domain)
     done("verify", "releases/late.json", "--study", "study.toml")
     Path("study.toml").write_text(STUDY + OTHER.replace("outcome_bound = 6.0\n", ""))
@@ -169,8 +175,12 @@ def test_a_plan_reads_no_data_and_spends_nothing(folder):
     assert told.endswith(f"study {read_study('study.toml').digest}\n")
     assert not (folder / "releases").exists()
     planned = facts("run", "study.toml", "--plan", "400")
-    assert [one["guarantee"]["epsilon"] for one in planned.values()] == pytest.approx([1.5, 0.75, 0.75])
-    weak = shown("run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12")  # of 6, 3 and 3
+    assert [one["guarantee"]["epsilon"] for one in planned.values()] == pytest.approx(
+        [1.5, 0.75, 0.75]
+    )
+    weak = shown(
+        "run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12"
+    )  # of 6, 3 and 3
     assert weak.count("The guarantee is weak: epsilon = 12, above 10") == 1
 
 
@@ -185,7 +195,12 @@ def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):
         Path("study.toml").write_text(STUDY.replace(old, new))
         assert (read_study("study.toml").digest == digest) is same, new
     Path("study.toml").write_text(STUDY)
-    for change in ("budget.epsilon=2", "average.residual_scale=0.6", "rule.share=0.2", "average.level=0.9"):
+    for change in (
+        "budget.epsilon=2",
+        "average.residual_scale=0.6",
+        "rule.share=0.2",
+        "average.level=0.9",
+    ):
         assert read_study("study.toml", [change]).digest != digest, change
 
 
@@ -213,7 +228,9 @@ def test_what_is_wrong_is_one_line_with_its_place(folder, old, new, told):
     assert not (folder / "releases").exists()
 
 
-NOTHING = 'epsilon=2 budget.epsilon nobody.level=0.9 budget.=2 average.name="../x" rule.kind="effect"'
+NOTHING = (
+    'epsilon=2 budget.epsilon nobody.level=0.9 budget.=2 average.name="../x" rule.kind="effect"'
+)
 
 
 @pytest.mark.parametrize("change", NOTHING.split())
@@ -223,12 +240,26 @@ def test_a_change_of_nothing_is_refused(folder, change):
 
 
 def mutated(rng):
-    """A good file with another line in it: a value of a wrong kind, a typo, half a line, or it twice."""
+    """A good file with another line in it: a value of a wrong kind, a typo, half a line, or it
+    twice.
+    """
     lines = (STUDY + OTHER + WEIGHTS).splitlines()
     place = rng.choice([k for k, line in enumerate(lines) if line])
     name, equals, value = lines[place].partition(" = ")
     at = rng.randrange(len(name))
-    wrong = ["-1", "true", '"x"', "[]", "{}", "nan", "1e400", '""', "[1, 2, 3]", '"no/where"', f"[{value}]"]
+    wrong = [
+        "-1",
+        "true",
+        '"x"',
+        "[]",
+        "{}",
+        "nan",
+        "1e400",
+        '""',
+        "[1, 2, 3]",
+        '"no/where"',
+        f"[{value}]",
+    ]
     lines[place] = rng.choice(
         [
             f"{name} = {rng.choice(wrong)}" if equals else f"[{name}",
@@ -277,8 +308,13 @@ def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
     Path("study.toml").write_text(SHARED)
     done(*RUN)
     (receipt,) = charged()
-    made = {k: json.loads(Path(f"releases/{k}.json").read_text()) for k in ("average", "treated", "late")}
-    steps = {one: {part["step"]: part["coefficient"] for part in made[one]["nuisances"]} for one in made}
+    made = {
+        k: json.loads(Path(f"releases/{k}.json").read_text())
+        for k in ("average", "treated", "late")
+    }
+    steps = {
+        one: {part["step"]: part["coefficient"] for part in made[one]["nuisances"]} for one in made
+    }
     spent = {one: {part["step"]: part["epsilon"] for part in made[one]["steps"]} for one in made}
     total, shared = sum(spent["average"].values()), {"rate", "mean", "spread"}
     for name, taken in (("treated", {*shared, "propensity"}), ("late", shared)):
@@ -289,14 +325,18 @@ def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
         assert steps[name]["center"] != steps["average"]["center"]
         own = sum(cost for step, cost in spent[name].items() if step not in taken)
         # by itself it says all that is in it
-        assert made[name]["guarantee"]["epsilon"] >= own + sum(spent["average"][one] for one in taken)
+        assert made[name]["guarantee"]["epsilon"] >= own + sum(
+            spent["average"][one] for one in taken
+        )
         total += own
     assert 3.0 * (1 - 1e-4) < total <= receipt.budget.epsilon <= 3.0
     # a step of the outcome cannot be said to be taken over
     of_outcome = {"of": "average", "epsilon": spent["treated"]["score"], "budget": 1.5}
     before = {**made["treated"]["declared"]["before"], "score": of_outcome}
     forged = made["treated"] | {"declared": made["treated"]["declared"] | {"before": before}}
-    assert "score is of the outcome" in " ".join(verify(parsed(json.dumps(forged), EffectRelease)).refuted)
+    assert "score is of the outcome" in " ".join(
+        verify(parsed(json.dumps(forged), EffectRelease)).refuted
+    )
     late = ("verify", "releases/late.json", "--study", "study.toml")
     assert done(*late).stderr == ""
     # the release of another run, whose shared steps were drawn and paid for elsewhere
@@ -330,7 +370,9 @@ def test_a_plan_is_run_on_as_many_records_as_it_is_for(folder):
     models, plans = planned(SHARED)
     table = frame_of(300)
     data = Dataset.coded(models["average"].domain, table, table["a"], table["y"])
-    with pytest.raises(DeclarationError, match="for 400 records of 2 covariates, and these are 300 of 2"):
+    with pytest.raises(
+        DeclarationError, match="for 400 records of 2 covariates, and these are 300 of 2"
+    ):
         models["average"].run_plan(plans["average"], data)
 
 
@@ -391,7 +433,9 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
         alone = replace(plan, study=replace(plan.study, before={}))
         shared, own = plan.run(data, execution, first.steps), alone.run(data, execution)
         assert all(np.array_equal(shared.released[one], own.released[one]) for one in own.released)
-        assert plan.guarantee.epsilon == pytest.approx(sum(one.guarantee.epsilon for one in plan.steps))
+        assert plan.guarantee.epsilon == pytest.approx(
+            sum(one.guarantee.epsilon for one in plan.steps)
+        )
 
 
 @pytest.mark.one_row_in(4)
@@ -408,7 +452,9 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
     ],
 )
 def test_a_question_of_other_records_or_another_map_releases_its_own(folder, old, new, name, kept):
-    text = SHARED.replace("epsilon = 3", "epsilon = 3\ndelta = 1e-6") if "gaussian" in new else SHARED
+    text = (
+        SHARED.replace("epsilon = 3", "epsilon = 3\ndelta = 1e-6") if "gaussian" in new else SHARED
+    )
     _, plans = planned(text.replace(old, new))
     (other,) = {"late", "treated"} - {name}
     assert bool(plans[name].study.before) is kept

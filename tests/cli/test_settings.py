@@ -45,12 +45,16 @@ def test_a_setting_says_what_it_accepts():
         "name": "collinearity",
         "default": "1.0",
         "wanted": "must be a number, above 0, at most 1",
-        "text": "Public guess: the least variance of a combination of standardized covariates, 1 where they "
-        "are independent. Less makes the interval wider.",
+        "text": "Public guess: the least variance of a combination of standardized covariates, 1 "
+        "where they are independent. Less makes the interval wider.",
     }
-    assert by_name("itr", "theta_set")["theta_set"]["wanted"].endswith("l1:RADIUS, l2:RADIUS, box:BOUND")
+    assert by_name("itr", "theta_set")["theta_set"]["wanted"].endswith(
+        "l1:RADIUS, l2:RADIUS, box:BOUND"
+    )
     assert by_name("ipw_known")["coefficient"]["default"] is None
-    assert shown("settings", "budget", "epsilon").startswith("epsilon: required; must be a number, above 0")
+    assert shown("settings", "budget", "epsilon").startswith(
+        "epsilon: required; must be a number, above 0"
+    )
     assert shown("settings", "uniform") == "uniform has no settings"
 
 
@@ -67,7 +71,12 @@ def test_unknown_names_are_refused_in_one_line(folder):
     assert "residual_scale" in refused("settings", "effect", "residual_scal")
     assert "known: effect, rule" in refused("settings", "nothing")
     assert "base_measure = 3: must have one entry per record" in refused(
-        *("bounds", "--program", "paper_entropy_balancing", *sets("covariate_bound=1", "base_measure=3"))
+        *(
+            "bounds",
+            "--program",
+            "paper_entropy_balancing",
+            *sets("covariate_bound=1", "base_measure=3"),
+        )
     )
 
 

@@ -1,4 +1,6 @@
-"""What a study file can say: programs in files, covariates, ``--set`` for every name, and one answer."""
+"""What a study file can say: programs in files, covariates, ``--set`` for every name, and one
+answer.
+"""
 
 import json
 from pathlib import Path
@@ -39,7 +41,9 @@ def folder(tmp_path, monkeypatch):
     frame().to_csv(home / "data.csv", index=False)
     weights = program_template("my_weights", "exponential")
     (home / "programs" / "weights.py").write_text(weights, encoding="utf-8")
-    (home / "programs" / "loss.py").write_text(program_template("my_loss", "loss"), encoding="utf-8")
+    (home / "programs" / "loss.py").write_text(
+        program_template("my_loss", "loss"), encoding="utf-8"
+    )
     (home / "study.toml").write_text(HEAD + RANGES + BUDGET + EFFECT)
     (tmp_path / "else").mkdir()
     monkeypatch.chdir(tmp_path / "else")
@@ -60,7 +64,9 @@ def test_programs_in_files_are_found_beside_the_study_and_in_its_digest(folder):
     first = program_of_file(folder / "programs" / "weights.py", None)(ridge=0.3)
     second = program_of_file(folder / "programs" / "loss.py", None)()
     study = read_study(folder / "study.toml")
-    model = PrivateTwoStageERM(study.domain, study.budget, first_stage=first, second_stage=second, seed=3)
+    model = PrivateTwoStageERM(
+        study.domain, study.budget, first_stage=first, second_stage=second, seed=3
+    )
     table = pd.read_csv(folder / "data.csv", float_precision="round_trip")
     assert list(model.fit(table, table["a"], table["y"]).release_.theta) == release["theta"]
     # the study names the files of its programs, whoever verifies with it
@@ -116,7 +122,9 @@ def test_covariates_are_a_choice_of_the_study_or_of_a_question(folder, ranges):
         spent = {step["step"]: step["epsilon"] for step in released[name]["steps"]}
         assert {step["step"]: step["epsilon"] for step in planned[name]["steps"]} == spent
     assert Domain.from_dict(released["rule"]["domain"]).columns == (("x2",) if ranges else None)
-    assert ("no ranges are declared" in run(*words, "--force", "--seed", "2").stderr) is (ranges == "")
+    assert ("no ranges are declared" in run(*words, "--force", "--seed", "2").stderr) is (
+        ranges == ""
+    )
 
 
 def test_a_plan_without_covariates_is_refused_and_the_data_have_them_all_otherwise(folder):
@@ -129,7 +137,10 @@ def test_a_plan_without_covariates_is_refused_and_the_data_have_them_all_otherwi
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('covariates = ["x1", "x9"]\n', "covariates: 'x9' has no public range: declare it in [ranges]"),
+        (
+            'covariates = ["x1", "x9"]\n',
+            "covariates: 'x9' has no public range: declare it in [ranges]",
+        ),
         ('covariates = ["x1", "x1"]\n', "covariates: 'x1' stands there twice"),
         ("covariates = []\n", "covariates = []: name at least one column"),
         ('covariates = "x1"\n', "covariates = 'x1': must be a list"),
@@ -175,7 +186,10 @@ def test_a_change_reaches_every_name_and_fills_the_gaps_of_a_draft(folder):
     study = read_study(folder / "study.toml", changes)
     assert study.budget.epsilon == 2
     assert study.domain.ranges == {"x1": (-0.5, 0.5), "x2": (0.0, 1.0), "x3": (-1.0, 1.0)}
-    assert (study.domain.codebook.treatment.column, study.domain.codebook.treatment.treated) == ("a", "1")
+    assert (study.domain.codebook.treatment.column, study.domain.codebook.treatment.treated) == (
+        "a",
+        "1",
+    )
     effect, stages = study.questions
     assert effect.settings["settings"] == {"propensity": 0.5}
     assert effect.settings["estimand"] == "att"
@@ -215,19 +229,30 @@ def test_one_question_is_answered_flat_and_into_a_file_that_is_named(folder):
     assert "asks 2 questions: give --output-dir" in refused(*several, "--output", "r.json")
     assert [*facts(*several, "--seed", "1")] == ["average", "rule"]
     for used in ("study.toml", "data.csv"):
-        told = refused(*asked(folder, HEAD + RANGES + BUDGET + EFFECT), "--force", "--output", folder / used)
+        told = refused(
+            *asked(folder, HEAD + RANGES + BUDGET + EFFECT), "--force", "--output", folder / used
+        )
         assert "is used by this command already" in told
 
 
 def test_balance_and_plots_are_of_every_question_and_not_private(folder):
-    words = asked(folder, HEAD + RANGES + BUDGET + EFFECT + '[[two_stage]]\nsecond_stage = "arm_means"\n')
+    words = asked(
+        folder, HEAD + RANGES + BUDGET + EFFECT + '[[two_stage]]\nsecond_stage = "arm_means"\n'
+    )
     result = done(*words, "--balance", "--love-plot", "love.png", "--overlap-plot", "overlap.svg")
     assert result.stderr.count("SMD before") == 2
     assert "SMD before" not in result.stdout
-    for name in ("love-average.png", "love-two_stage.png", "overlap-average.svg", "overlap-two_stage.svg"):
+    for name in (
+        "love-average.png",
+        "love-two_stage.png",
+        "overlap-average.svg",
+        "overlap-two_stage.svg",
+    ):
         assert Path(name).stat().st_size > 0
         assert f"NOT PRIVATE: {name.split('-')[0]} plot written to {name}" in result.stderr
-    assert "love-average.png: exists" in refused(*words, "--output-dir", "more", "--love-plot", "love.png")
+    assert "love-average.png: exists" in refused(
+        *words, "--output-dir", "more", "--love-plot", "love.png"
+    )
     assert "figures are .png" in refused(*words, "--output-dir", "more", "--love-plot", "love.txt")
     one = asked(folder, HEAD + RANGES + BUDGET + EFFECT)
     done(*one, "--output-dir", "more", "--love-plot", "alone.png")
@@ -248,7 +273,9 @@ def test_a_program_that_raises_is_one_line_with_its_place(folder):
     told = refused(*asked(folder, HEAD + RANGES + BUDGET + FILES))
     assert "loss.py, line 2: ZeroDivisionError" in told
     (folder / "programs" / "loss.py").unlink()
-    assert "programs/loss.py: cannot be read" in refused(*asked(folder, HEAD + RANGES + BUDGET + FILES))
+    assert "programs/loss.py: cannot be read" in refused(
+        *asked(folder, HEAD + RANGES + BUDGET + FILES)
+    )
     with pytest.raises(DeclarationError, match="cannot be read"):
         read_study(folder / "study.toml")
 

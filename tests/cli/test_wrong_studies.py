@@ -1,4 +1,6 @@
-"""Study files that are wrong: each is refused in one line that names the place, and nothing is charged."""
+"""Study files that are wrong: each is refused in one line that names the place, and nothing is
+charged.
+"""
 
 from pathlib import Path
 
@@ -69,13 +71,16 @@ WRONG = [
     ("residual_scale = 1.0", "where = 3", "average: where"),
     ("residual_scale = 1.0", 'prognostic = ["x9"]', "average: prognostic: unknown"),
     ("residual_scale = 1.0", "level = 2", "average: level = 2"),
-    ("residual_scale = 1.0", 'covariates = ["x9"]', "average: covariates: 'x9' has no public range"),
+    ("residual_scale = 1.0", 'covariates = ["x9"]',
+    "average: covariates: 'x9' has no public range"),
     ("ridge = 0.3", 'ridge = "much"', "two_stage: first_stage: ridge = 'much'"),
     ('second_stage = "arm_means"', "second_stage = 3", "two_stage: second_stage: needs a name"),
-    ('first_stage = { name = "own.py", ridge = 0.3 }', "first_stage = { ridge = 0.3 }", "needs a name"),
+    ('first_stage = { name = "own.py", ridge = 0.3 }', "first_stage = { ridge = 0.3 }",
+    "needs a name"),
     # paths that are not there
     ('"own.py"', '"absent.py"', "two_stage: absent.py: cannot be read"),
-    ('"own.py", ridge = 0.3', '"kernel_mean_matching", target = "no.csv"', "no.csv: cannot be read"),
+    ('"own.py", ridge = 0.3', '"kernel_mean_matching", target = "no.csv"',
+    "no.csv: cannot be read"),
     # a program that raises, holds nothing, or is of the other stage
     ('"own.py"', '"raises.py"', "raises.py, line 2: ZeroDivisionError"),
     ('"own.py"', '"empty.py"', "empty.py: holds no program"),
@@ -88,8 +93,10 @@ WRONG = [
     # nothing to pay with, and a gap
     ("[budget]\nepsilon = 1.0", "", "no [budget] is declared"),
     ("epsilon = 1.0", 'epsilon = "EDIT"', 'budget: epsilon still says "EDIT"'),
-    ("residual_scale = 1.0", 'residual_scale = "EDIT"', 'average: residual_scale still says "EDIT"'),
-    ("outcome_column = \"y\"", "", "the column of the outcome is not declared: give outcome_column"),
+    ("residual_scale = 1.0", 'residual_scale = "EDIT"',
+    'average: residual_scale still says "EDIT"'),
+    ("outcome_column = \"y\"", "",
+    "the column of the outcome is not declared: give outcome_column"),
 ]  # fmt: skip
 
 

@@ -19,7 +19,13 @@ from dp2erm_cvx.conformance import (
     program_template,
     run,
 )
-from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit, stated_gradient
+from dp2erm_cvx.conformance.checks import (
+    Subject,
+    balance,
+    other_settings,
+    short_audit,
+    stated_gradient,
+)
 from dp2erm_cvx.conformance.gradients import largest_gradient_movement
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
 from dp2erm_cvx.problems.known_weights import Uniform
@@ -47,7 +53,9 @@ def reports_of(path: Path, text: str) -> list[ConformanceReport]:
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_passes_the_checks_of_its_kind(name):
     cls = programs()[name]
-    assert all(str(getattr(cls, fact)).strip() for fact in ("name", "formula", "citation", "theorem"))
+    assert all(
+        str(getattr(cls, fact)).strip() for fact in ("name", "formula", "citation", "theorem")
+    )
     program = cls(**cls.examples[-1])
     for what, check in checks_of(cls).items():
         outcome = outcome_of(what, check, Subject(program, LEAST, larger=(101,)))
@@ -76,7 +84,9 @@ def test_nothing_is_searched_for_where_all_is_derived(name, tmp_path, monkeypatc
         cls = program_of(tmp_path / "mine.py", program_template("mine", name))
     for searched in ("audit_stability", "next_pair"):
         monkeypatch.setattr(checks, searched, None)  # a call fails its check
-    monkeypatch.setattr(checks, "solve", lambda *told, **more: solves.append(told) or solve(*told, **more))
+    monkeypatch.setattr(
+        checks, "solve", lambda *told, **more: solves.append(told) or solve(*told, **more)
+    )
     report = next(check_program(cls))
     assert report.passed, str(report)
     assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
@@ -98,7 +108,7 @@ STATED = '''
 
 @mine.bound
 def _(n, M, ridge, cap):
-    """The gradient moves by 2 M^2 / ridge at one record, by 2 M^2 cap / (ridge sqrt(n)) at the others."""
+    """The gradient moves by 2 M^2 / ridge at one record, 2 M^2 cap / (ridge sqrt(n)) at others."""
     moved = 2 / ridge * M * M * (1 + cap / n**0.5)
     return Bound.from_gradient(moved, w_max=cap)
 '''
@@ -123,7 +133,9 @@ def stated(*changes: tuple[str, str]) -> str:
     [
         pytest.param("cap", None, id="right", marks=pytest.mark.slow),
         pytest.param("1.01", "movement", id="exceeded"),
-        pytest.param("1.5", "other settings", id="that of the default only", marks=pytest.mark.slow),
+        pytest.param(
+            "1.5", "other settings", id="that of the default only", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_wrong_bound_is_refuted(largest, refuted, tmp_path):
@@ -148,7 +160,8 @@ def soft(w, records, cap, rho):
     """Weights near 1, and the squared imbalance of rows."""
     rows = records.rows("rows", lambda x, a, y: (2 * a - 1) * np.asarray(x) * LENGTH, Ball(10.0))
     imbalance = cp.sum_squares(rows.T @ w)
-    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho / (2 * records.n) * imbalance), [w <= cap])
+    objective = cp.sum_squares(w - 1) + rho / (2 * records.n) * imbalance
+    return cp.Problem(cp.Minimize(objective), [w <= cap])
 
 
 @soft.bound
@@ -166,9 +179,13 @@ def soft(path: Path, length: str = "1.0", part: str = "1.0") -> Subject:
 @pytest.mark.parametrize(
     ("length", "part", "place"),
     [
-        pytest.param("1.0", "max(rho, 1.0)", "n = 40, rho = 2: ", id="default", marks=pytest.mark.slow),
+        pytest.param(
+            "1.0", "max(rho, 1.0)", "n = 40, rho = 2: ", id="default", marks=pytest.mark.slow
+        ),
         pytest.param("(10.0 if x[0] > 0.4 else 1.0)", "1.0", "n = 40: ", id="half space"),
-        pytest.param("(10.0 if a and x[0] < -0.7 else 1.0)", "1.0", "n = 40, no intercept: ", id="arm"),
+        pytest.param(
+            "(10.0 if a and x[0] < -0.7 else 1.0)", "1.0", "n = 40, no intercept: ", id="arm"
+        ),
     ],
 )
 def test_a_wrong_movement_of_the_gradient_is_refuted_without_a_solve(
@@ -237,7 +254,8 @@ def test_weights_of_the_wrong_sign_are_noted(tmp_path):
 )
 def test_a_note_is_no_pass(judged, conclusion):
     outcomes = tuple(
-        CheckOutcome(name, CheckStatus(status), "") for name, status in zip("ab", judged, strict=False)
+        CheckOutcome(name, CheckStatus(status), "")
+        for name, status in zip("ab", judged, strict=False)
     )
     report = ConformanceReport("mine", {"trim": 2.0, "cap": None}, "direct", "", outcomes)
     assert report.conclusion == report.to_dict()["conclusion"] == conclusion
@@ -245,9 +263,12 @@ def test_a_note_is_no_pass(judged, conclusion):
 
 
 def test_numbers_are_multiplied_one_at_a_time_and_an_infinite_one_replaced():
-    result = outcome_of("", other_settings, Subject(PaperEntropyBalancing(ridge=2.0, constant=1.0), LEAST))
+    result = outcome_of(
+        "", other_settings, Subject(PaperEntropyBalancing(ridge=2.0, constant=1.0), LEAST)
+    )
     expected = (
-        "constant = 0.5, 2, 0.1, 10, 0.01, 100; ridge = 1, 4, 0.2, 20, 0.02, 200; radius = 1.5: nothing found"
+        "constant = 0.5, 2, 0.1, 10, 0.01, 100; ridge = 1, 4, 0.2, 20, 0.02, 200; radius = 1.5: "
+        "nothing found"
     )
     assert result.detail.startswith(expected), result
     result = outcome_of("", other_settings, Subject(Uniform(), LEAST))
@@ -257,7 +278,9 @@ def test_numbers_are_multiplied_one_at_a_time_and_an_infinite_one_replaced():
 def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
     worst = []
     monkeypatch.setattr(
-        checks, "audit_stability", lambda *a, **k: worst.append(audit_stability(*a, **k)) or worst[0]
+        checks,
+        "audit_stability",
+        lambda *a, **k: worst.append(audit_stability(*a, **k)) or worst[0],
     )
     result = outcome_of("", short_audit, Subject(PaperEntropyBalancing(ridge=0.5), FEW)).detail
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}

@@ -24,7 +24,8 @@ from dp2erm_cvx.solve import solve
 from tests.helpers import penalized_rule
 
 _CLASS = (
-    "from dp2erm_cvx.problems.known_weights import Uniform\n\n\nclass Mine(Uniform):\n    name = 'mine'\n"
+    "from dp2erm_cvx.problems.known_weights import Uniform\n\n\nclass Mine(Uniform):\n    name = "
+    "'mine'\n"
 )
 
 
@@ -32,7 +33,10 @@ _CLASS = (
     ("text", "message"),
     [
         ("x = 1\n", "holds no program"),
-        ("import cvxpy as cp\nw = cp.Variable(3)\n", "pass one that makes your problem for n records"),
+        (
+            "import cvxpy as cp\nw = cp.Variable(3)\n",
+            "pass one that makes your problem for n records",
+        ),
         ("def broken(:\n", "line 1: SyntaxError"),
         ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError"),
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
@@ -50,7 +54,9 @@ def test_files_without_a_program_say_why(text, message, tmp_path):
 def test_classes_of_ones_own_make_no_program(base):
     """What sets noise is derived: a class could state another thing than it solves."""
     with pytest.raises(DeclarationError, match="classes of programs are the library's"):
-        types.new_class("Mine", (base,), {}, lambda own: own.update(name="mine", __module__=__name__))()
+        types.new_class(
+            "Mine", (base,), {}, lambda own: own.update(name="mine", __module__=__name__)
+        )()
 
 
 def test_a_file_that_is_edited_is_read_again(tmp_path):
@@ -169,7 +175,9 @@ def test_moments_of_a_function_are_those_of_stable_balancing():
 @second_stage(treats=lambda effect, x: effect > 0.3 and x[0] < 0.5)
 def cautious(theta, records):
     """The linear rule, for records that gain much and are no risk."""
-    return cp.Problem(cp.Minimize(cp.sum_squares(records.x @ theta - records.y)), [cp.norm(theta) <= 1])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(records.x @ theta - records.y)), [cp.norm(theta) <= 1]
+    )
 
 
 def test_choices_are_positive_effects_or_the_authors_own():
@@ -183,7 +191,9 @@ def test_choices_are_positive_effects_or_the_authors_own():
 
 
 def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_all_weights(tmp_path):
-    """V = 2n covers whatever the solver returns; a second stage judged by its gap is not covered by it."""
+    """V = 2n covers whatever the solver returns; a second stage judged by its gap is not covered by
+    it.
+    """
     data = simulate("linear", 60, rng=0).dataset
     path = tmp_path / "mine.py"
     other = "cp.sum_squares(w - 1) / 2 + 1e-6 * cp.norm(w - 1)"

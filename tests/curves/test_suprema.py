@@ -24,7 +24,9 @@ PINBALL = Curve((Part(0.5, atom("logistic"), -2.0), Part(0.2, atom("logistic"), 
 
 
 def squared_radius(reach, response):
-    """Half the diameter of ``{2 (<x, v> - z) x}`` in closed form: the extreme gradients trace a limacon."""
+    """Half the diameter of ``{2 (<x, v> - z) x}`` in closed form: the extreme gradients trace a
+    limacon.
+    """
     A, B = 2 * reach, 2 * response
     cosine = 2 * A / (B + math.hypot(B, math.sqrt(8) * A))
     return math.sqrt(1 - cosine**2) * (A * cosine + B)
@@ -44,7 +46,13 @@ def test_diameters_of_the_logistic_loss_and_of_least_squares_are_those_of_their_
 WIDE = Curve((Part(1.0, atom("huber", 1e3)),))
 CASES = {
     "Huber": (HUBER, 1.0, (-2.0, 2.0), (1.0, 1.0), (0.0, 0.0)),
-    "a small Huber": (Curve((Part(1.0, atom("huber", 3.0)),)), 1.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
+    "a small Huber": (
+        Curve((Part(1.0, atom("huber", 3.0)),)),
+        1.0,
+        (-1.0, 1.0),
+        (1.0, 1.0),
+        (0.0, 0.0),
+    ),
     "bounded influence": (BOUNDED, 2.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
     "squared hinge": (HINGE, 1.5, (0.0, 0.0), (0.5, 2.0), (0.0, 0.0)),
     "Poisson": (POISSON, 1.0, (0.0, 0.0), (1.0, 1.0), (-4.0, 0.0)),
@@ -65,7 +73,12 @@ def gradients(case, v, rng, size):
 @pytest.mark.parametrize("case", CASES)
 def test_the_diameter_is_attained_and_never_exceeded(case):
     curve, reach, *numbers = CASES[case]
-    bound, rng, best, longest = gradient_diameter(curve, reach, *numbers), np.random.default_rng(3), 0.0, 0.0
+    bound, rng, best, longest = (
+        gradient_diameter(curve, reach, *numbers),
+        np.random.default_rng(3),
+        0.0,
+        0.0,
+    )
     for length in reach * np.sqrt(np.linspace(0.02, 1.0, 60)):
         result = gradients(case, np.array([length, 0.0]), rng, 600)
         squared = np.sum(result**2, axis=1)
@@ -112,7 +125,10 @@ WEIGHTS = {
         LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", number=0.0))),
         lambda s: np.minimum(-s, 0.0),
     ),
-    "bell": (LogWeight("atom", (LogWeight(),), atom=atom("square")).times(-0.5), lambda s: -s * s / 2),
+    "bell": (
+        LogWeight("atom", (LogWeight(),), atom=atom("square")).times(-0.5),
+        lambda s: -s * s / 2,
+    ),
     "log of a sum": (
         LogWeight("log", (LogWeight("sum", (GROWN, LogWeight("constant", number=0.5))),)),
         lambda s: np.log(np.exp(s) + 0.5),
@@ -164,11 +180,22 @@ def test_slope_and_curvature_of_a_loss_whose_shape_is_known(shape):
     for S, kappa in 10 ** rng.uniform(-2, 2, (3, 2)):
         loss = Saturation(curve(S, kappa), 3.0)
         q = {"1 - u": 1.0, "4 u (1 - u)": 4.0}[shape]
-        assert (loss.slope, loss.curvature, loss.steepness) == pytest.approx((S, kappa, q), rel=1e-14)
-        s = np.concatenate([-np.geomspace(1e-9, 40, 200), np.geomspace(1e-9, 40, 200)]) / loss.loss.bend
+        assert (loss.slope, loss.curvature, loss.steepness) == pytest.approx(
+            (S, kappa, q), rel=1e-14
+        )
+        s = (
+            np.concatenate([-np.geomspace(1e-9, 40, 200), np.geomspace(1e-9, 40, 200)])
+            / loss.loss.bend
+        )
         u = np.abs(loss.loss.slope(s)) / S
         np.testing.assert_allclose(loss.loss.curvature(s), kappa * h(u), atol=1e-14 * kappa)
-        for a, k in [*10 ** rng.uniform(-3, 3, (10, 2)), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (q, 1.0)]:
+        for a, k in [
+            *10 ** rng.uniform(-3, 3, (10, 2)),
+            (1.0, 0.0),
+            (0.0, 1.0),
+            (0.0, 0.0),
+            (q, 1.0),
+        ]:
             bound, on_grid = loss.largest(a, k) - a, float(np.max(a * U + k * h(U)))
             assert on_grid * (1 - 1e-12) - 1e-15 * a <= bound <= on_grid + 1e-8 * (a + k)
 
@@ -178,7 +205,9 @@ MIXTURES = {
     "two logistic losses": Curve((Part(1.0, LOG, -1.0), Part(2.0, LOG, -0.3))),
     "an even one": Curve((Part(1.0, LOG, 2.0), Part(-1.0, atom("line")))),
     "one that bends far away": Curve((Part(1.0, LOG, -1.0, 60.0), Part(0.05, LOG, -1.0))),
-    "bounded influence and logistic": Curve((Part(1.0, atom("saturating", 0.7)), Part(1.0, LOG, -1.0, 0.5))),
+    "bounded influence and logistic": Curve(
+        (Part(1.0, atom("saturating", 0.7)), Part(1.0, LOG, -1.0, 0.5))
+    ),
 }
 
 
@@ -191,9 +220,14 @@ def on_a_grid(loss, ball):
             g, other = (loss.loss.slope(one) / loss.slope for one in (length * s, s[:, None]))
             g = length * g
             steep = loss.loss.curvature(s)
-            assert np.all(steep <= loss.curvature * loss.steepness * (1 - np.abs(other[:, 0])) + 1e-14)
+            assert np.all(
+                steep <= loss.curvature * loss.steepness * (1 - np.abs(other[:, 0])) + 1e-14
+            )
             both = g * other
-            dot = both * np.sin(t) * np.sin(t)[:, None] - np.abs(both) * np.cos(t) * np.cos(t)[:, None]
+            dot = (
+                both * np.sin(t) * np.sin(t)[:, None]
+                - np.abs(both) * np.cos(t) * np.cos(t)[:, None]
+            )
             apart = np.sqrt(np.maximum(g**2 + other**2 - 2 * dot, 0.0))
             h = loss.loss.curvature(length * s) * length**2 / loss.curvature
             yield apart, np.abs(g) + np.abs(other), h
@@ -210,7 +244,9 @@ def on_a_grid(loss, ball):
     ],
 )
 def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball, box):
-    """Theorems 15 and 19, in a box as well: nearly met by a logistic loss, whose supremum is known."""
+    """Theorems 15 and 19, in a box as well: nearly met by a logistic loss, whose supremum is
+    known.
+    """
     loss = Saturation.of((MIXTURES | {"logistic": LOGISTIC})[name], 1.0, 1.0, ball)
     q, grid = loss.steepness, [(one[box], one[2]) for one in on_a_grid(loss, ball)]
     slack = 1.05 if name == "logistic" else 1.35
@@ -219,7 +255,11 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball, box):
         return max(float(np.max(a * distance + k * h)) for distance, h in grid)
 
     for a, k in ((1.0, 0.2 / q), (1.0, 1.0), (0.01, 0.1)):
-        assert reached(a, k) <= loss.largest(a, k, box=box) * (1 + 1e-12) <= slack * reached(a, k) + 1e-6
+        assert (
+            reached(a, k)
+            <= loss.largest(a, k, box=box) * (1 + 1e-12)
+            <= slack * reached(a, k) + 1e-6
+        )
     for k in (0.05, 0.4):
         a = loss.steepest(1.0, k, box=box)
         assert loss.largest(a, k, box=box) <= 1.0

@@ -63,7 +63,9 @@ def test_crossed_columns_have_a_covariate_for_every_pair_of_levels_alone():
     pairs = itertools.product(["below 30", "30 to below 50", "50 or more"], ["I", "II"])
     assert list(table) == ["dose", *(f"age x stage={age}, {stage}" for age, stage in pairs)]
     on = [name.partition("=")[2] for name in table.columns[1:]]
-    crossed = [[text for text, one in zip(on, row, strict=True) if one] for row in table.to_numpy()[:, 1:]]
+    crossed = [
+        [text for text, one in zip(on, row, strict=True) if one] for row in table.to_numpy()[:, 1:]
+    ]
     assert crossed == [
         ["below 30, I"],
         ["below 30, II"],
@@ -110,7 +112,9 @@ def test_no_cell_changes_another_record(place, cell):
     assert before.equals(coded(CROSSED, changed).drop(index=place))
 
 
-@pytest.mark.parametrize("declared", [DECLARED, CROSSED, CROSSED | {"missing": {"age": 20, "dose": 0.3}}])
+@pytest.mark.parametrize(
+    "declared", [DECLARED, CROSSED, CROSSED | {"missing": {"age": 20, "dose": 0.3}}]
+)
 def test_no_record_is_beyond_the_derived_norm(declared):
     domain = domain_of(declared)
     inside = Domain(1e6, 1.0, ranges=domain.ranges, codebook=domain.codebook)
@@ -163,7 +167,10 @@ def test_chosen_covariates_keep_their_bins_and_whole_crosses():
 
 
 WRONG = {
-    "a cut at an end": ({"bins": {"age": [18, 50]}}, "cut 18 is not inside of its range \\(18, 90\\)"),
+    "a cut at an end": (
+        {"bins": {"age": [18, 50]}},
+        "cut 18 is not inside of its range \\(18, 90\\)",
+    ),
     "a cut outside": ({"bins": {"age": [30, 95]}}, "cut 95"),
     "one bin": ({"bins": {"age": []}}, "at least one cut"),
     "cuts that fall": ({"bins": {"age": [50, 30]}}, "must increase"),
@@ -173,7 +180,10 @@ WRONG = {
     "levels": ({"bins": {"stage": [1]}}, "'stage' is declared otherwise as well"),
     "the outcome": ({"bins": {"y": [1]}}, "'y' is declared otherwise as well"),
     "no range": ({"bins": {"height": [1]}}, "'height' has no range"),
-    "a logarithm": ({"log": ["dose"], "bins": {"dose": [0.5]}, "ranges": {"dose": [0.1, 1]}}, "log: 'dose'"),
+    "a logarithm": (
+        {"log": ["dose"], "bins": {"dose": [0.5]}, "ranges": {"dose": [0.1, 1]}},
+        "log: 'dose'",
+    ),
     "too many": (
         {"bins": {"age": list(range(19, 89)), "dose": [0.2, 0.5]}, "cross": [["age", "dose"]]},
         "213 levels: at most 200",
@@ -183,8 +193,14 @@ WRONG = {
     "a column without levels": ({"cross": [["age", "dose"]]}, "'dose' has neither bins nor levels"),
     "an unknown column": ({"cross": [["age", "stages"]]}, "did you mean stage"),
     "a cross twice": ({"cross": [["age", "stage"], ["stage", "age"]]}, "stands there twice"),
-    "no tables": ({"bins": {"age": [30], "cross": [["age", "stage"]]}}, r"must be tables \[\[bins.cross\]\]"),
-    "another name": ({"bins": {"age": [30], "cross": [{"column": []}]}}, "must have the two columns alone"),
+    "no tables": (
+        {"bins": {"age": [30], "cross": [["age", "stage"]]}},
+        r"must be tables \[\[bins.cross\]\]",
+    ),
+    "another name": (
+        {"bins": {"age": [30], "cross": [{"column": []}]}},
+        "must have the two columns alone",
+    ),
 }
 
 
@@ -206,7 +222,9 @@ def test_cuts_of_no_number_are_refused():
 
 
 def drawn(n, seed=3):
-    """Records whose treatment and outcome follow steps of age within stages, and the mean effect."""
+    """Records whose treatment and outcome follow steps of age within stages, and the mean
+    effect.
+    """
     rng = np.random.default_rng(seed)
     age, stage = rng.uniform(18, 90, n), rng.choice(["I", "II"], n)
     step = np.select([age < 30, age < 50], [1.0, -0.5], 0.4) * np.where(stage == "I", 1.0, -1.0)
@@ -238,14 +256,17 @@ def test_blocks_give_the_release_of_memory(tmp_path):
     blocks = BlockedDataset.read(path, treatment="a", outcome="y")
     domain = domain_of(CROSSED | {"missing": {"age": 20}})
     releases = [
-        PrivateEffect(domain, Budget(4.0), seed=2).fit(*data).release_ for data in ((table, a, y), (blocks,))
+        PrivateEffect(domain, Budget(4.0), seed=2).fit(*data).release_
+        for data in ((table, a, y), (blocks,))
     ]
     assert releases[0].to_json() == releases[1].to_json()
 
 
 def test_a_rule_of_bins_reads_new_tables_and_names_its_parameters():
     table, a, y = drawn(2000)
-    model = PrivateRule(domain_of(DECLARED), Budget(5.0), outcome_scale=0.5, seed=1).fit(table, a, y)
+    model = PrivateRule(domain_of(DECLARED), Budget(5.0), outcome_scale=0.5, seed=1).fit(
+        table, a, y
+    )
     assert "age=30 to below 50" in model.release_.parameters
     new = pd.DataFrame({"age": [20, 40, None, 40], "stage": ["I"] * 4, "dose": [0.5] * 4})
     effects = model.decision_function(new)
@@ -259,7 +280,11 @@ def test_bins_are_groups_too():
     domain = domain_of(DECLARED)
     release = PrivateEffect(domain, Budget(20.0), by="age", seed=1).fit(table, a, y).release_
     assert [one.group for one in release.groups] == list(bin_levels([30, 50]))
-    young = PrivateEffect(domain, Budget(20.0), where={"age": "below 30"}, seed=1).fit(table, a, y).release_
+    young = (
+        PrivateEffect(domain, Budget(20.0), where={"age": "below 30"}, seed=1)
+        .fit(table, a, y)
+        .release_
+    )
     assert young.interval.low < 0.3 < young.interval.high
 
 

@@ -55,7 +55,10 @@ def written(folder: Path, table: dict[str, object]) -> Path:
 
 def book() -> Domain:
     codes = Codebook(
-        Treatment("arm", "yes", "no"), "y", levels={"region": ["N", "S", "other"]}, missing={"age": 50.0}
+        Treatment("arm", "yes", "no"),
+        "y",
+        levels={"region": ["N", "S", "other"]},
+        missing={"age": 50.0},
     )
     ranges = codes.ranges({"age": (0.0, 100.0), "count": (0.0, 40.0)})
     return Domain(2.0, 3.0, ranges=ranges, codebook=codes, intercept=1.0)
@@ -164,7 +167,9 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     path = written(tmp_path, raw())
     frame = parquet.read_table(path).to_pandas()
-    data = BlockedDataset.from_dask(dd.from_pandas(frame, npartitions=7), treatment="arm", outcome="y")
+    data = BlockedDataset.from_dask(
+        dd.from_pandas(frame, npartitions=7), treatment="arm", outcome="y"
+    )
     assert as_in_memory(data, path)
     with pytest.raises(DeclarationError, match="not a Dask data frame"):
         BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
@@ -173,7 +178,11 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("counted", [True, False])
 def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):
-    da, path, names = pytest.importorskip("dask.array"), written(tmp_path, raw()), ["age", "region", "count"]
+    da, path, names = (
+        pytest.importorskip("dask.array"),
+        written(tmp_path, raw()),
+        ["age", "region", "count"],
+    )
     frame = parquet.read_table(path).to_pandas()
     chunks = {"arm": (41,), "y": (500,)}
     X = da.from_array(frame[names].to_numpy(), chunks=((100, 150, 7, 243), width))
@@ -190,7 +199,11 @@ def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):
 def test_dask_arrays_without_names_are_those_of_memory():
     da = pytest.importorskip("dask.array")
     rng = np.random.default_rng(1)
-    X, a, y = rng.normal(size=(200, 3)).astype(np.float32), rng.random(200) < 0.5, rng.normal(size=200)
+    X, a, y = (
+        rng.normal(size=(200, 3)).astype(np.float32),
+        rng.random(200) < 0.5,
+        rng.normal(size=200),
+    )
     given = (da.from_array(one, chunks=33) for one in (X, a, y))
     data, known = BlockedDataset.from_dask_arrays(*given), Dataset.from_arrays(X, a, y)
     assert (data.columns, data.treatment, data.outcome) == (known.columns, "a", "y")
@@ -286,7 +299,9 @@ def test_totals_are_those_of_memory_to_the_bit(tmp_path, monkeypatch, n):
     memory, blocked = on_blocks(written(tmp_path, raw(n)))
     totals = [one.blocks.total(total_of, added) for one in (memory, blocked)]
     assert totals[0] == totals[1]
-    assert memory.blocks.total(total_of, blocks.tree_sum) == blocks.tree_sum(memory.blocks.map(total_of))
+    assert memory.blocks.total(total_of, blocks.tree_sum) == blocks.tree_sum(
+        memory.blocks.map(total_of)
+    )
 
 
 def total_of(block: Records) -> np.float64:

@@ -74,7 +74,11 @@ def dask_arrays(path: Path) -> BlockedDataset:
     frame = parquet.read_table(path).to_pandas()
     names = ["age", "bmi", "region", "counts"]
     X, a, y = frame[names].to_numpy(), frame["arm"].to_numpy(), frame["y"].to_numpy()
-    given = da.from_array(X, chunks=(53, 3)), da.from_array(a, chunks=97), da.from_array(y, chunks=600)
+    given = (
+        da.from_array(X, chunks=(53, 3)),
+        da.from_array(a, chunks=97),
+        da.from_array(y, chunks=600),
+    )
     return BlockedDataset.from_dask_arrays(*given, names)
 
 
@@ -130,7 +134,9 @@ def test_blocks_release_what_memory_releases(path, name):
 
 def of_persons(count: int, public: Any = PLAIN) -> Any:
     unit = {"column": "id", "number": PERSONS, "count": count}
-    return replace(public, codebook=declared(unit=unit, **(WEIGHTS if public is SURVEY else {})).codebook)
+    return replace(
+        public, codebook=declared(unit=unit, **(WEIGHTS if public is SURVEY else {})).codebook
+    )
 
 
 SCALED = {"residual_scale": 0.4, **SEEDED}
@@ -176,7 +182,9 @@ def test_persons_without_rows(path, tmp_path, rows):
 def test_kernel_weights_of_few_features(path, first):
     program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
     public = replace(PLAIN, arm_floor=100)
-    assert alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
+    assert alike(
+        *both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path)
+    )
     public = replace(PLAIN, arm_floor=500)
     with pytest.raises(DataError, match="an arm has fewer than the declared arm_floor"):
         PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(opened(path))
@@ -187,7 +195,9 @@ def test_kernel_weights_of_few_features(path, first):
 def test_stable_balancing(path, settings):
     program = build(first_stages(), "stable_balancing", **settings)
     public = replace(PLAIN, arm_floor=100)
-    assert alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
+    assert alike(
+        *both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path)
+    )
 
 
 @pytest.mark.parametrize("model", [PrivateEffect, PrivateTwoStageERM])
@@ -211,7 +221,9 @@ class Dies:
 
 
 @pytest.mark.slow
-def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced(path, tmp_path, monkeypatch):
+def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced(
+    path, tmp_path, monkeypatch
+):
     for module in (blocks, data_records):  # other processes know nothing of shorter ones
         monkeypatch.setattr(module, "VIEW", 2**13)
     distributed = pytest.importorskip("distributed")
@@ -220,7 +232,9 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
     model = PrivateEffect(PLAIN, Budget(4.0), seed=3)
     known = model.fit(opened(path)).release_
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster, timeout="1h"),
     ):
         assert alike(known, both(model, path)[1])
@@ -241,7 +255,9 @@ def test_programs_that_need_all_records_are_refused_before_anything_is_spent(pat
     book.declare("trial", Budget(1.0))
     data = opened(path)
     model = PrivateTwoStageERM(declared(), Budget(1.0), first, ledger=book, dataset="trial")
-    with pytest.raises(ProgramError, match=rf"{first} needs all records in memory at once, 0\.0288 MB"):
+    with pytest.raises(
+        ProgramError, match=rf"{first} needs all records in memory at once, 0\.0288 MB"
+    ):
         model.fit(data)
     with pytest.raises(ProgramError, match="clarabel needs all records"):
         PrivateTwoStageERM(declared(), Budget(1.0), "ipw_private", solver="clarabel").fit(data)

@@ -15,7 +15,17 @@ import pytest
 from dp2erm_cvx import Budget
 from dp2erm_cvx.cli.reading import _connect
 from dp2erm_cvx.data import cluster
-from dp2erm_cvx.data.cluster import Cluster, Refusal, Sent, Task, Wait, Work, results_of, versions, vetted
+from dp2erm_cvx.data.cluster import (
+    Cluster,
+    Refusal,
+    Sent,
+    Task,
+    Wait,
+    Work,
+    results_of,
+    versions,
+    vetted,
+)
 from dp2erm_cvx.errors import DataError, DeclarationError, FileError, WorkerError
 from dp2erm_cvx.estimators.fitting import telling_charge
 from dp2erm_cvx.ledger import Ledger
@@ -76,7 +86,9 @@ def test_a_worker_of_another_version_refuses_its_tasks(monkeypatch):
     other = {**versions(), "numpy": "1.0"}
     monkeypatch.setattr(cluster, "versions", lambda: other)
     for refusal in (arrived(2.0), vetted(arrived.work._sent.versions)):
-        with pytest.raises(WorkerError, match=f"has numpy 1.0, and the client has {np.__version__}"):
+        with pytest.raises(
+            WorkerError, match=f"has numpy 1.0, and the client has {np.__version__}"
+        ):
             results_of([refusal])
     monkeypatch.undo()
     assert vetted(versions()) is None
@@ -121,7 +133,9 @@ def test_a_module_that_is_sent_itself_is_not_looked_for(author):
 
 def test_a_file_out_of_reach_is_told_with_its_worker():
     refusal = Refusal(FileError("records.parquet: cannot be read"), "tcp://there:1")
-    with pytest.raises(FileError, match=r"worker tcp://there:1: records.*is its folder another one\?"):
+    with pytest.raises(
+        FileError, match=r"worker tcp://there:1: records.*is its folder another one\?"
+    ):
         results_of([refusal])
 
 
@@ -143,7 +157,10 @@ def waited(clock, workers, *seconds):
 
 @pytest.mark.parametrize(
     ("workers", "told", "ended"),
-    [([], "no workers: start some", "none came within 100 seconds"), (None, "not answer", "is gone")],
+    [
+        ([], "no workers: start some", "none came within 100 seconds"),
+        (None, "not answer", "is gone"),
+    ],
 )
 def test_a_wait_for_workers_is_told_once_and_ends(clock, workers, told, ended):
     with dask.config.set({"dp2erm.wait": 100}):

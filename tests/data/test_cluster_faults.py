@@ -1,4 +1,5 @@
-"""Faults of a cluster: the release is that of memory, to the bit, or one line says why there is none.
+"""Faults of a cluster: the release is that of memory, to the bit, or one line says why there is
+none.
 
 Whatever happens, the budget is charged once, and that is said.
 """
@@ -57,7 +58,13 @@ class Processes:
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def start(self, kind: str, *words: str, **env: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "distributed.cli.dask_" + kind, "--scheduler-file", str(self.file)]
+        command = [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_" + kind,
+            "--scheduler-file",
+            str(self.file),
+        ]
         quiet = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **env}
         with (self.folder / f"log{len(self.all)}").open("w") as log:
             made = subprocess.Popen(
@@ -71,7 +78,14 @@ class Processes:
         return made
 
     def worker(self, *words: str, **env: str) -> None:
-        words = ("--nthreads", "1", "--no-nanny", "--local-directory", str(self.folder / "spilled"), *words)
+        words = (
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--local-directory",
+            str(self.folder / "spilled"),
+            *words,
+        )
         self.workers.append(self.start("worker", *words, **env))
 
     @property
@@ -172,7 +186,9 @@ def test_workers_that_are_replaced_within_the_wait_change_nothing(processes, pat
     assert result == in_threads(path)
 
 
-def test_without_workers_a_run_ends_and_says_what_was_charged(processes, path, tmp_path, monkeypatch):
+def test_without_workers_a_run_ends_and_says_what_was_charged(
+    processes, path, tmp_path, monkeypatch
+):
     at_pass(monkeypatch, LATER, lambda: processes.kill(*processes.workers))
     message, charges = charged(path, tmp_path / "ledger.db")
     assert "no workers, and none came within 5 seconds" in message
@@ -276,7 +292,9 @@ def test_files_that_change_are_refused_before_the_charge_or_are_not_read_again(
     assert fitted(data) == known
 
 
-def test_a_file_that_changed_is_not_read_for_a_worker_that_died(processes, path, tmp_path, monkeypatch):
+def test_a_file_that_changed_is_not_read_for_a_worker_that_died(
+    processes, path, tmp_path, monkeypatch
+):
     def both() -> None:
         replaced(path)
         processes.kill(processes.workers[0])
@@ -318,7 +336,9 @@ def test_a_client_that_is_killed_is_charged_once(processes, path, tmp_path):
     address = distributed.get_client().scheduler.address
     words = ["run", "study.toml", path.name, "--blocks", "always", "--scheduler", address, "--yes"]
     call = "import sys; from dp2erm_cvx.cli import main; main(sys.argv[1:])"
-    run = subprocess.Popen([sys.executable, "-c", call, *words], cwd=tmp_path, stderr=subprocess.PIPE)
+    run = subprocess.Popen(
+        [sys.executable, "-c", call, *words], cwd=tmp_path, stderr=subprocess.PIPE
+    )
     while run.poll() is None and not book.account("trial").receipts:
         time.sleep(0.05)
     run.send_signal(signal.SIGKILL)

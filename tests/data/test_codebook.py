@@ -1,4 +1,6 @@
-"""The public rule that makes numbers of the cells of one record: spellings, units, dates, eligibility."""
+"""The public rule that makes numbers of the cells of one record: spellings, units, dates,
+eligibility.
+"""
 
 import datetime
 import json
@@ -41,7 +43,9 @@ CELLS = st.one_of(
     st.sampled_from(
         ["N", "S", "", " N ", "nan", "1", "2.50", "1,5", "yes", "no", "TRUE", "1e400", "é", "other"]
     ),
-    st.sampled_from([pd.NA, pd.NaT, b"N", np.float32(3), np.datetime64("2020-01-01"), 1j, object(), [1], ()]),
+    st.sampled_from(
+        [pd.NA, pd.NaT, b"N", np.float32(3), np.datetime64("2020-01-01"), 1j, object(), [1], ()]
+    ),
     st.text(max_size=3),
 )
 ROWS = st.lists(st.tuples(*[CELLS] * 7), min_size=2, max_size=5)
@@ -50,7 +54,9 @@ RAW = ("age", "severity", "region", "smoker", "grade")
 
 def coded(rows: list[tuple[Any, ...]], domain: Domain = DOMAIN) -> Dataset:
     columns = [pd.Series(list(column), dtype=object) for column in zip(*rows, strict=True)]
-    return Dataset.coded(domain, pd.DataFrame(dict(zip(RAW, columns, strict=False))), columns[5], columns[6])
+    return Dataset.coded(
+        domain, pd.DataFrame(dict(zip(RAW, columns, strict=False))), columns[5], columns[6]
+    )
 
 
 LOGS = {"log": ["age", "severity"], "ranges": {"age": [1, 100], "severity": [0.01, 100]}}
@@ -73,7 +79,9 @@ SAMPLED = domain_of({**DECLARED, "sampling_weights": WEIGHTS})
 def test_a_sampling_weight_is_a_number_within_its_bound(cell: Any, weight: float) -> None:
     column = pd.Series([cell, 1.0, 3.0], dtype=object)
     others = {"age": [40, 50, 60], "severity": 1, "region": "N", "smoker": True, "grade": 1}
-    data = Dataset.coded(SAMPLED, pd.DataFrame({**others, "wt": column}), ["yes", "no", "?"], [50, 51, 52])
+    data = Dataset.coded(
+        SAMPLED, pd.DataFrame({**others, "wt": column}), ["yes", "no", "?"], [50, 51, 52]
+    )
     assert data.sampling is not None
     # a record without treatment stands for nobody
     assert data.sampling.tolist() == [weight, 1.0, 0.0]
@@ -86,7 +94,9 @@ def test_a_sampling_weight_is_a_number_within_its_bound(cell: Any, weight: float
 
 @settings(max_examples=40)
 @given(ROWS, ROWS, st.sampled_from([DOMAIN, LOGGED]))
-def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(rows, others, domain) -> None:
+def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(
+    rows, others, domain
+) -> None:
     data = coded(rows, domain)
     records = domain.records(data.X, data.a, data.y)
     assert np.all(np.linalg.norm(records.X, axis=1) <= domain.covariate_bound)
@@ -112,7 +122,14 @@ def test_records_by_hand() -> None:
     ]
     data = coded(rows)
     names = ("age", "severity", "severity=missing", "region=N", "region=S", "region=other")
-    assert data.columns == (*names, "smoker=1", "smoker=0", "smoker=missing", "grade=1", "grade=2.5")
+    assert data.columns == (
+        *names,
+        "smoker=1",
+        "smoker=0",
+        "smoker=missing",
+        "grade=1",
+        "grade=2.5",
+    )
     lost = [55, 5, 0] + [0] * 8
     expected = [
         [55, 5, 0, 1, 0, 0, 1, 0, 0, 1, 0],
@@ -137,10 +154,13 @@ def test_records_by_hand() -> None:
 
 def test_a_logarithm_is_that_of_each_number_and_all_else_is_declared_in_its_own_units() -> None:
     ages, severities = [10, None, 0, -5, 1000, "x"], [1, "", 0.0001, 100, "10", None]
-    data = coded([(*pair, "N", True, 1, "yes", 60.0) for pair in zip(ages, severities, strict=True)], LOGGED)
+    data = coded(
+        [(*pair, "N", True, 1, "yes", 60.0) for pair in zip(ages, severities, strict=True)], LOGGED
+    )
     assert data.columns[:3] == ("log(age)", "log(severity)", "severity=missing")
     X = LOGGED.records(data.X, data.a, data.y).X
-    # [1, 100] maps to [-1, 1] by powers of ten, the middle is 10; a missing severity is 2.5 in [0.01, 100]
+    # [1, 100] maps to [-1, 1] by powers of ten, the middle is 10; a missing severity is 2.5 in
+    # [0.01, 100]
     np.testing.assert_allclose(X[:, 0], [0, 0, -1, -1, 1, 0], atol=1e-15)
     constant = math.log10(2.5) / 2
     np.testing.assert_allclose(X[:, 1], [0, constant, -1, 1, 0.5, constant], atol=1e-15)
@@ -153,7 +173,9 @@ def test_a_logarithm_is_that_of_each_number_and_all_else_is_declared_in_its_own_
     assert Domain.from_dict(json.loads(json.dumps(old.to_dict()))) == old
     assert old.codebook.expanded(["age"]) == ["log(age)"]
     assert "age counts by its natural logarithm" in old.codebook.in_words()
-    assert of_covariates({**DECLARED, **LOGS, "covariates": ["region", "severity"]})["log"] == ["severity"]
+    assert of_covariates({**DECLARED, **LOGS, "covariates": ["region", "severity"]})["log"] == [
+        "severity"
+    ]
 
 
 def test_levels_of_a_column_count_once_in_the_norm() -> None:
@@ -174,8 +196,12 @@ def test_levels_of_a_column_count_once_in_the_norm() -> None:
     assert norms.max() == pytest.approx(DOMAIN.covariate_bound, rel=1e-11)
     # nothing was shrunk
     low, high = np.array(list(DOMAIN.ranges.values())).T  # type: ignore[union-attr]
-    np.testing.assert_allclose(X, (coded(corners).X - (low + high) / 2) / ((high - low) / 2), atol=1e-11)
-    assert domain_of({**DECLARED, "intercept": 1.0}).features_bound == pytest.approx(DOMAIN.covariate_bound)
+    np.testing.assert_allclose(
+        X, (coded(corners).X - (low + high) / 2) / ((high - low) / 2), atol=1e-11
+    )
+    assert domain_of({**DECLARED, "intercept": 1.0}).features_bound == pytest.approx(
+        DOMAIN.covariate_bound
+    )
     chosen = [DOMAIN.columns.index(name) for name in ("age", "region=N", "region=S")]  # type: ignore[union-attr]
     assert DOMAIN.restricted(chosen).covariate_bound == pytest.approx(math.sqrt(2))
 
@@ -186,17 +212,28 @@ def test_a_column_of_which_another_row_holds_text_is_read_alike() -> None:
     texts = floats.astype({"age": object})
     texts.loc[4, "age"] = "text"
     words = floats.assign(age=[*map(repr, exact[:4]), "text"])
-    result = [Dataset.coded(DOMAIN, frame, ["yes"] * 5, [1.0] * 5).X[:4] for frame in (floats, texts, words)]
+    result = [
+        Dataset.coded(DOMAIN, frame, ["yes"] * 5, [1.0] * 5).X[:4]
+        for frame in (floats, texts, words)
+    ]
     assert result[0].tobytes() == result[1].tobytes() == result[2].tobytes()
     lists = floats.astype(object).to_numpy().tolist()
-    assert Dataset.coded(DOMAIN, lists, ["yes"] * 5, [1.0] * 5).X[:4].tobytes() == result[0].tobytes()
+    assert (
+        Dataset.coded(DOMAIN, lists, ["yes"] * 5, [1.0] * 5).X[:4].tobytes() == result[0].tobytes()
+    )
 
 
 def test_a_release_predicts_from_raw_tables_alone() -> None:
     rng = np.random.default_rng(0)
     n = 400
-    frame = pd.DataFrame({"who": "x", "age": rng.uniform(30, 80, n), "severity": rng.uniform(0, 10, n)})
-    for name, levels in {"region": ["N", "S", "Q"], "smoker": [True, False], "grade": [1, 2.5]}.items():
+    frame = pd.DataFrame(
+        {"who": "x", "age": rng.uniform(30, 80, n), "severity": rng.uniform(0, 10, n)}
+    )
+    for name, levels in {
+        "region": ["N", "S", "Q"],
+        "smoker": [True, False],
+        "grade": [1, 2.5],
+    }.items():
         frame[name] = rng.choice(levels, n)
     frame.loc[::7, "severity"] = np.nan
     arm = np.where(rng.random(n) < 0.5, "yes", "no")
@@ -216,7 +253,13 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
     np.testing.assert_array_equal(model.predict_effect(shuffled)[1:], expected[1:])
     one = PrivateEffect(DOMAIN, Budget(5.0), seed=1, prognostic=["severity", "region"])
     one.fit(frame, arm, score)
-    assert one.release_.columns == ("severity", "severity=missing", "region=N", "region=S", "region=other")
+    assert one.release_.columns == (
+        "severity",
+        "severity=missing",
+        "region=N",
+        "region=S",
+        "region=other",
+    )
     assert read.domain["codebook"]["levels"]["region"] == ["N", "S", "other"]
 
 
@@ -224,11 +267,17 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
     ("changed", "message"),
     [
         ({"treatment": 3}, r"treatment = 3: must be a table of names"),
-        ({"treatment": {"label": 1}}, "treatment: unknown name 'label'; known: column, treated, control"),
+        (
+            {"treatment": {"label": 1}},
+            "treatment: unknown name 'label'; known: column, treated, control",
+        ),
         ({"treatment": {"column": "a", "treated": "x", "control": " x "}}, "control are both 'x'"),
         ({"treatment": {"treated": True, "control": 1}}, "treated and control are both '1'"),
         ({"treatment": {"treated": ""}}, "treatment: treated is empty"),
-        ({"treatment": {"treated": [1]}}, r"treatment: treated = \[1\]: must be a text or a number"),
+        (
+            {"treatment": {"treated": [1]}},
+            r"treatment: treated = \[1\]: must be a text or a number",
+        ),
         ({"levels": ["N"]}, r"levels = \['N'\]: must have one entry per name"),
         ({"levels": {"region": "N"}}, r"levels\[region\] = 'N': must be a list"),
         ({"levels": {"region": []}}, r"levels\[region\]: must list levels"),
@@ -250,16 +299,25 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
         ({"sampling_weights": {"column": "wt"}}, "sampling_weights: largest is missing"),
         ({"sampling_weights": {**WEIGHTS, "largest": 0}}, "sampling_weights: largest = 0: must be"),
         ({"sampling_weights": {**WEIGHTS, "mean": 4}}, "mean = 4: must be at most largest = 3"),
-        ({"sampling_weights": {**WEIGHTS, "mean": 5e-324}}, "mean = 4.94066e-324: is nothing beside largest"),
+        (
+            {"sampling_weights": {**WEIGHTS, "mean": 5e-324}},
+            "mean = 4.94066e-324: is nothing beside largest",
+        ),
         ({"sampling_weights": {**WEIGHTS, "column": "score"}}, "'score' is declared otherwise"),
         ({"sampling_weights": {**WEIGHTS, "column": "severity"}}, "declare it as missing of"),
-        ({"sampling_weights": {**WEIGHTS, "column": "age"}}, "'age' is the column of sampling weights, of p"),
+        (
+            {"sampling_weights": {**WEIGHTS, "column": "age"}},
+            "'age' is the column of sampling weights, of p",
+        ),
         ({"log": "age"}, r"log = 'age': must be a list"),
         ({"log": ["region"]}, "log: 'region' is declared otherwise as well"),
         ({"log": ["age", "age"]}, "log: 'age' is declared otherwise as well"),
         ({"log": ["score"]}, "log: 'score' is declared otherwise as well"),
         ({"log": ["severity"]}, "log: severity = 0: a range and all else must be above 0"),
-        ({"log": ["age"], "center": {"age": 0}}, "log: age = 0: a range and all else must be above 0"),
+        (
+            {"log": ["age"], "center": {"age": 0}},
+            "log: age = 0: a range and all else must be above 0",
+        ),
         ({"log": ["height"]}, "log: 'height' has no range"),
         ({"lvels": {}}, r"unknown name 'lvels'; did you mean levels\?$"),
         ({"codebook": {}}, "unknown name 'codebook'"),
@@ -274,7 +332,10 @@ def test_what_is_declared_wrongly_is_named(changed: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[csv]\ndelimiter = ";"', "csv: unknown name 'delimiter'; known: separator, encoding, decimal"),
+        (
+            '[csv]\ndelimiter = ";"',
+            "csv: unknown name 'delimiter'; known: separator, encoding, decimal",
+        ),
         ('[csv]\nseparator = ";;"', "csv: separator = ';;': must be one character"),
         ('[csv]\nencoding = "latin-nine"', "csv: encoding = 'latin-nine': is not known"),
         ('[csv]\nencoding = "punycode"', "csv: encoding = 'punycode': is not known"),
@@ -312,13 +373,20 @@ def test_columns_that_are_not_there_are_named() -> None:
     frame = pd.DataFrame({"age": [1, 2]})
     for X, a, message in (
         (frame, [1, 0], "has no column 'severity'"),
-        (np.zeros((2, 3)), [1, 0], r"X has shape \(2, 3\): must have the columns age, severity, region"),
+        (
+            np.zeros((2, 3)),
+            [1, 0],
+            r"X has shape \(2, 3\): must have the columns age, severity, region",
+        ),
         (np.zeros((2, 5)), [1, 0, 1], "2, 3 and 2 rows"),
         (np.zeros((2, 5)), np.array([[1], [0]]), r"a has shape \(2, 1\)"),
     ):
         with pytest.raises(DataError, match=message):
             Dataset.coded(DOMAIN, X, a, [1, 2])
-    for name, message in (("region=N", r"=N\] = .*must be \(-1.0, 1.0\)"), ("region", "region.: has levels")):
+    for name, message in (
+        ("region=N", r"=N\] = .*must be \(-1.0, 1.0\)"),
+        ("region", "region.: has levels"),
+    ):
         with pytest.raises(DeclarationError, match=message):
             Domain(2.0, 1.0, ranges={name: (0, 1)}, codebook=DOMAIN.codebook)
     with pytest.raises(DeclarationError, match="need named ranges"):
@@ -380,7 +448,14 @@ def test_records_of_cells_by_hand() -> None:
     counts = record_counts(read_frame(table_of(PATIENTS)), public=WARDS, columns=data.columns)
     assert list(counts.arms.values()) == [1, 1]
     assert (counts.missing, counts.silent) == (0, 4)
-    assert counts.unreadable == {"drug": 0, "sbp": 1, "age": 1, "creatinine": 2, "admitted": 2, "sex": 1}
+    assert counts.unreadable == {
+        "drug": 0,
+        "sbp": 1,
+        "age": 1,
+        "creatinine": 2,
+        "admitted": 2,
+        "sex": 1,
+    }
 
 
 def test_no_record_moves_another() -> None:
@@ -402,7 +477,9 @@ def test_what_is_declared_comes_back_from_json_and_is_told() -> None:
     assert again.mass == 0.8
     assert WARDS.codebook is not None
     told = WARDS.codebook.in_words()
-    parts = "F is also female, Frau|days since 2024-01-01|umol/L times 0.0113|fulfil 18 <= age does not"
+    parts = (
+        "F is also female, Frau|days since 2024-01-01|umol/L times 0.0113|fulfil 18 <= age does not"
+    )
     assert [part for part in parts.split("|") if part not in told] == []
 
 
@@ -433,8 +510,25 @@ def test_a_condition_is_one_of_comparisons(text: str, kept: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("age", "age >=", "not age > 3", "age > ward", "age > 3 > 2", "3 > 2", "age in 3", "age in []"),
-        *("age == [1]", "age is 3", "ward > 'ICU'", "f(age) > 3", "age + 1 > 3", "age > True", "age > 1e999"),
+        *(
+            "age",
+            "age >=",
+            "not age > 3",
+            "age > ward",
+            "age > 3 > 2",
+            "3 > 2",
+            "age in 3",
+            "age in []",
+        ),
+        *(
+            "age == [1]",
+            "age is 3",
+            "ward > 'ICU'",
+            "f(age) > 3",
+            "age + 1 > 3",
+            "age > True",
+            "age > 1e999",
+        ),
         *("age.real > 1", "__import__('os').system('true') == 0", "(" * 150, "age > 3\nage", ""),
     ],
 )
@@ -472,6 +566,11 @@ def test_a_rule_that_says_nothing_or_too_much_is_refused(cells: Any, message: st
 
 def test_dates_are_days_whatever_type_they_have() -> None:
     rule = CellRule(since="2024-01-01")
-    cells = ["2024-02-01", "2024-01-01 12:00", datetime.date(2023, 12, 31), np.datetime64("2024-01-03")]
+    cells = [
+        "2024-02-01",
+        "2024-01-01 12:00",
+        datetime.date(2023, 12, 31),
+        np.datetime64("2024-01-03"),
+    ]
     result = rule.read(np.array([*cells, "31.1.2024", 7, None], dtype=object), "d", {}.__getitem__)
     np.testing.assert_array_equal(result, [31, 0.5, -1, 2] + [math.nan] * 3)

@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx.data.dataset import Dataset
-from dp2erm_cvx.data.files import PLAIN, CsvLayout, _with_texts, guessed_layout, read_csv, read_table
+from dp2erm_cvx.data.files import (
+    PLAIN,
+    CsvLayout,
+    _with_texts,
+    guessed_layout,
+    read_csv,
+    read_table,
+)
 from dp2erm_cvx.data.tables import as_array, as_cells, labels, numbers_or_nan
 from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -61,7 +68,13 @@ def test_every_reader_gives_the_same_dataset(tmp_path: Path) -> None:
         Dataset.from_arrays(arrow.select(["age", "dose"]), arrow["a"], arrow["y"]),
         *(
             Dataset.read(one, treatment="a", outcome="y")
-            for one in (arrow, frame, frame.astype(object), frame.convert_dtypes(), tmp_path / "data.parquet")
+            for one in (
+                arrow,
+                frame,
+                frame.astype(object),
+                frame.convert_dtypes(),
+                tmp_path / "data.parquet",
+            )
         ),
         Dataset.from_arrays(frame[["age", "dose"]], frame["a"], frame["y"]),
         Dataset.from_arrays(
@@ -77,7 +90,12 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied() -> None:
     X = np.array([[0.0, -0.0], [1e300, 5e-324], [-1.0, 2.0]])
     data = Dataset.from_arrays(X, [0, 1, 1], [1, 2, 3])
     assert (np.shares_memory(data.X, X), X.flags.writeable) == (True, True)
-    for other in (np.asfortranarray(X), X.astype(">f8"), X.astype(object), np.repeat(X, 2, axis=0)[::2]):
+    for other in (
+        np.asfortranarray(X),
+        X.astype(">f8"),
+        X.astype(object),
+        np.repeat(X, 2, axis=0)[::2],
+    ):
         copied = Dataset.from_arrays(other, [0, 1, 1], [1, 2, 3]).X
         assert (copied.flags.c_contiguous, copied.tobytes()) == (True, X.tobytes())
     for bad, place in ((np.nan, (2, 1)), (np.inf, (0, 0))):
@@ -91,8 +109,14 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD.replace("-2e1", "abc"), r"^row 2 \(line 3\), column 'dose': 'abc' is text, not a number$"),
-        (GOOD.replace("-2e1", ""), r"2 \(line 3\), column 'dose': the cell is empty; nothing is imputed$"),
+        (
+            GOOD.replace("-2e1", "abc"),
+            r"^row 2 \(line 3\), column 'dose': 'abc' is text, not a number$",
+        ),
+        (
+            GOOD.replace("-2e1", ""),
+            r"2 \(line 3\), column 'dose': the cell is empty; nothing is imputed$",
+        ),
         (GOOD.replace("-2e1", "nan"), r"row 2 \(line 3\), column 'dose': the value is missing"),
         (GOOD.replace("-2e1", "NA"), r"column 'dose': 'NA' is text"),
         (GOOD.replace("-2e1", "-inf"), r"row 2 \(line 3\), column 'dose': -inf is not finite"),
@@ -108,7 +132,10 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied() -> None:
         ),
         (GOOD.replace("dose", "age"), r"has two columns named 'age': rename one$"),
         (GOOD.replace(",a,", ",arm,"), r"has no column 'a'; it has: age, dose, arm, y$"),
-        (GOOD.replace(",", ";"), r"has no column 'a'; it has: age;dose;a;y; line 1 names it, and semicolons"),
+        (
+            GOOD.replace(",", ";"),
+            r"has no column 'a'; it has: age;dose;a;y; line 1 names it, and semicolons",
+        ),
         ("age,a,y\n1,0,2\n", r"^1 record\(s\): at least 2 are needed$"),
         ("age,a,y\n", r"^0 record\(s\): at least 2 are needed$"),
         ("a,y\n0,1\n1,2\n", "no column besides the treatment and the outcome"),
@@ -166,7 +193,12 @@ def test_files_and_names_that_are_none(tmp_path: Path, monkeypatch: pytest.Monke
         ([[1.0], [2.0]], [0, 1], [1, None], r"^row 2, column 'y': the value is missing"),
         ([[1.0], [2.0]], [0, 1], [1, 2j], "a value of type complex is not a number"),
         ([[10**400], [2.0]], [0, 1], [1, 2], "a value of type int is not a number"),
-        ([[1.0], [2.0]], [0, 1], pd.to_datetime(["2020-01-01", "2020-01-02"]), "dates or durations"),
+        (
+            [[1.0], [2.0]],
+            [0, 1],
+            pd.to_datetime(["2020-01-01", "2020-01-02"]),
+            "dates or durations",
+        ),
     ],
 )
 def test_bad_arrays(X: object, a: object, y: object, message: str) -> None:
@@ -201,9 +233,14 @@ def test_bad_frames(tmp_path: Path) -> None:
     frame.assign(a=[True, None]).to_parquet(tmp_path / "missing.parquet")
     frame.to_parquet(tmp_path / "data.parquet")
     assert Dataset.read(tmp_path / "data.parquet", treatment="a", outcome="y").columns == ("x.1",)
-    for other, message in (([1, 2], "list is not a data frame"), ("missing.parquet", "2, column 'a': the v")):
+    for other, message in (
+        ([1, 2], "list is not a data frame"),
+        ("missing.parquet", "2, column 'a': the v"),
+    ):
         with pytest.raises(DataError, match=message):
-            Dataset.read(other if message[0] == "l" else tmp_path / other, treatment="a", outcome="y")
+            Dataset.read(
+                other if message[0] == "l" else tmp_path / other, treatment="a", outcome="y"
+            )
 
 
 LINES = [b"x,note,a", b'1,"a, b",0', b"2,c,1", b"3,,0", b'4,"say ""no""",1']
@@ -267,11 +304,16 @@ def test_cells_of_several_lines_are_declared(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('x,note\n1,"two\n\nlines"\n2,one\n')
     assert guessed_layout(str(path)) == CsvLayout(line_breaks=True)
-    assert cells(path, CsvLayout(line_breaks=True), ragged=True) == [[1.0, "two\n\nlines"], [2.0, "one"]]
+    assert cells(path, CsvLayout(line_breaks=True), ragged=True) == [
+        [1.0, "two\n\nlines"],
+        [2.0, "one"],
+    ]
     table = read_csv(path, ragged=True)
     np.testing.assert_array_equal(table.cells("x"), np.array(["", "", 2.0], dtype=object))
     assert "declare [csv] line_breaks = true" in TableCells.of(table).notes()[0]
-    path.write_text(f'x,note\n1,"{"long" * 50_000}"\n2,"a"b\n3,""""\n')  # no cell refuses the others
+    path.write_text(
+        f'x,note\n1,"{"long" * 50_000}"\n2,"a"b\n3,""""\n'
+    )  # no cell refuses the others
     table = read_csv(path, CsvLayout(line_breaks=True), ragged=True)
     assert list(table.cells("x")) == [1.0, "", 3.0]
     assert "has to be doubled" in TableCells.of(table).notes()[0]
@@ -284,10 +326,16 @@ def test_cells_of_several_lines_are_declared(tmp_path) -> None:
 def test_records_end_at_line_feeds(tmp_path) -> None:
     for end in ("\n", "\r\n", "\r\r\n", "\n\n"):
         (tmp_path / "a.csv").write_bytes(end.join(["x,y", "1,2", "3,4", ""]).encode())
-        assert cells(tmp_path / "a.csv", ragged=True) == cells(tmp_path / "a.csv") == [[1.0, 2.0], [3.0, 4.0]]
+        assert (
+            cells(tmp_path / "a.csv", ragged=True)
+            == cells(tmp_path / "a.csv")
+            == [[1.0, 2.0], [3.0, 4.0]]
+        )
     (tmp_path / "a.csv").write_bytes(b"x,y\r1,2\r3,4\r")
     for ragged in (False, True):
-        with pytest.raises(DataError, match="the header holds a carriage return: records end at line feeds"):
+        with pytest.raises(
+            DataError, match="the header holds a carriage return: records end at line feeds"
+        ):
             read_csv(tmp_path / "a.csv", ragged=ragged)
     for line_breaks in (False, True):
         (tmp_path / "a.csv").write_bytes(
@@ -315,7 +363,9 @@ def test_carriage_returns_of_a_quoted_cell_make_no_records(tmp_path, cell) -> No
 
 
 def test_a_transport_file_of_sas_has_texts_and_zeros() -> None:
-    table = read_table(str(Path(__file__).parents[1] / "datasets" / "drug.xpt"))  # that pyreadstat wrote
+    table = read_table(
+        str(Path(__file__).parents[1] / "datasets" / "drug.xpt")
+    )  # that pyreadstat wrote
     assert table.names == ("DRUG", "AGE", "SBP")
     assert labels(table.cells("DRUG"), "DRUG") == ["VP", "none", ""]
     np.testing.assert_array_equal(table.cells("AGE"), [61.0, np.nan, 89.0])
@@ -327,7 +377,9 @@ def test_a_data_set_of_sas_needs_no_stated_encoding() -> None:
     # written by SAS, without an encoding; from the tests of pandas 0.20.3 (BSD 3-Clause License)
     table = read_table(str(Path(__file__).parents[1] / "datasets" / "airline.sas7bdat"))
     np.testing.assert_array_equal(table.cells("YEAR"), np.arange(1948, 1980))
-    np.testing.assert_allclose([table.cells(name)[0] for name in "YWK"], [1.214, 0.243, 0.612], rtol=1e-6)
+    np.testing.assert_allclose(
+        [table.cells(name)[0] for name in "YWK"], [1.214, 0.243, 0.612], rtol=1e-6
+    )
     frame = pd.DataFrame({"arm": [b"Sal\xe9", np.nan, b"12"]})
     for own, first in (("unknown (code=28)", "Sal\ufffd"), ("cp1252", "Sal\u00e9")):
         assert labels(_with_texts(frame, "utf-8", own)["arm"], "arm") == [first, "", "12"]

@@ -1,4 +1,6 @@
-"""The public universe of records: declared, read from files, clipped to; and private ranges of it."""
+"""The public universe of records: declared, read from files, clipped to; and private ranges of
+it.
+"""
 
 import itertools
 import json
@@ -46,24 +48,34 @@ def test_clipped_rows_are_inside_and_keep_their_direction(row: list[float], boun
     else:
         assert exact_norm(clipped[0]) >= bound * (1 - 1e-11)
         unit = X[0] / np.max(np.abs(X))
-        np.testing.assert_allclose(clipped[0] / np.max(np.abs(clipped)), unit, rtol=1e-12, atol=1e-150)
+        np.testing.assert_allclose(
+            clipped[0] / np.max(np.abs(clipped)), unit, rtol=1e-12, atol=1e-150
+        )
     np.testing.assert_allclose(clip_norm(clipped, bound), clipped, rtol=2e-12)
 
 
 def test_rows_at_the_border_are_inside_in_exact_arithmetic() -> None:
     X = np.random.default_rng(0).normal(size=(2000, 3))
-    X *= (0.7 + np.linspace(-1e-12, 1e-12, 2000)[:, None]) / np.linalg.norm(X, axis=1, keepdims=True)
+    X *= (0.7 + np.linspace(-1e-12, 1e-12, 2000)[:, None]) / np.linalg.norm(
+        X, axis=1, keepdims=True
+    )
     for row in clip_norm(X, 0.7):
         assert sum(Fraction(value) ** 2 for value in row.tolist()) <= Fraction(0.7) ** 2
 
 
 @settings(max_examples=80)
-@given(st.lists(st.tuples(ANY, ANY, st.integers(0, 1), ANY), min_size=1, max_size=4), BOUNDS, BOUNDS)
+@given(
+    st.lists(st.tuples(ANY, ANY, st.integers(0, 1), ANY), min_size=1, max_size=4), BOUNDS, BOUNDS
+)
 def test_every_finite_record_lands_in_the_universe(
     rows: list[tuple[float, float, int, float]], covariate_bound: float, outcome_bound: float
 ) -> None:
     domain = Domain(
-        covariate_bound, outcome_bound, outcome_center=3.0, treatment_cost=-1.5, ranges=[(0, 2), (-1e9, 1e9)]
+        covariate_bound,
+        outcome_bound,
+        outcome_center=3.0,
+        treatment_cost=-1.5,
+        ranges=[(0, 2), (-1e9, 1e9)],
     )
     x1, x2, a, y = (np.array(column) for column in zip(*rows, strict=True))
     records = domain.records(np.column_stack([x1, x2]), a, y)
@@ -96,16 +108,21 @@ def test_scaling_centering_and_clipping_by_hand() -> None:
         ({"treatment_cost": float("nan")}, "treatment_cost = nan: must be a finite number"),
         ({"intercept": -0.5}, "intercept = -0.5: must be at least 0"),
         ({"intercept": 2.0}, "intercept = 2.0: must be below covariate_bound = 2, which counts it"),
-        ({"arm_floor": 0}, "= 0: must be at least 1"), ({"arm_floor": 2.5}, "must be a whole number"),
-        *(({"arm_floor": wrong}, f"arm_floor = {wrong!r}: must be a number") for wrong in ("many", True)),
-        ({"relation": "add-one"}, "'add-one': must be one of replace-one, replace-one-keep-treatment"),
+        ({"arm_floor": 0}, "= 0: must be at least 1"), ({"arm_floor": 2.5},
+        "must be a whole number"),
+        *(({"arm_floor": wrong}, f"arm_floor = {wrong!r}: must be a number") for wrong in ("many",
+        True)),
+        ({"relation": "add-one"},
+        "'add-one': must be one of replace-one, replace-one-keep-treatment"),
         *(({"ranges": wrong}, f"ranges = {wrong!r}: must have one entry") for wrong in (5, "ab")),
         ({"ranges": []}, "at least one covariate"),
         ({"ranges": {"age": 3}}, r"ranges\[age\] = 3: must be a pair"),
         ({"ranges": {"age": (1, 2, 3)}}, r"ranges\[age\] = \(1, 2, 3\): must be a pair"),
         ({"ranges": {"age": (2, 2)}}, r"ranges\[age\] = \(2, 2\): low must be below high"),
-        ({"ranges": [(0, 1), (0, float("inf"))]}, r"ranges\[1\] high = inf: must be a finite number"),
-        ({"bound": 3}, "domain: unknown name 'bound'; known: covariate_bound, outcome_bound, outcome_center"),
+        ({"ranges": [(0, 1), (0, float("inf"))]},
+        r"ranges\[1\] high = inf: must be a finite number"),
+        ({"bound": 3},
+        "domain: unknown name 'bound'; known: covariate_bound, outcome_bound, outcome_center"),
     ],
 )  # fmt: skip
 def test_an_invalid_declaration_is_one_line(changed: dict[str, object], message: str) -> None:
@@ -131,11 +148,15 @@ def test_a_treatment_that_stays_is_refused_where_other_cells_decide_the_arm(
     domain = Domain(2.0, 1.0, ranges=book.ranges({"u": (-1.0, 1.0)}), codebook=book)
     rows = {"u": [0.0], "age": [40.0], "sex": ["F"], "in": ["g"], "a": [1], "y": [0.0]}
     other = {"u": [0.0], "age": [17.0], "sex": ["D"], "in": ["lb"], "a": [1], "y": [0.0]}
-    frames = [pd.DataFrame({name: cells * 2 for name, cells in table.items()}) for table in (rows, other)]
+    frames = [
+        pd.DataFrame({name: cells * 2 for name, cells in table.items()}) for table in (rows, other)
+    ]
     arms = [Dataset.coded(domain, frame, frame["a"], frame["y"]).a[0] for frame in frames]
     assert bool(arms[0] != arms[1]) is refused
     keep = {**domain.to_dict(), "relation": "replace-one-keep-treatment"}
-    with pytest.raises(DeclarationError, match=r"declare replace-one$") if refused else nullcontext():
+    with (
+        pytest.raises(DeclarationError, match=r"declare replace-one$") if refused else nullcontext()
+    ):
         Domain.from_dict(keep)
 
 
@@ -188,7 +209,9 @@ def test_covariates_are_clipped_one_by_one_and_then_radially(seed, bound):
     result = domain.features(X)[:, 1:]
     assert np.all(np.abs(result) <= widths)
     assert np.array_equal(result, clip_norm(np.clip(X, -widths, widths), domain.features_bound))
-    other = replace(domain, ranges=[(-2, 1), (-9, 9), (0, 1)], relation="replace-one-keep-treatment")
+    other = replace(
+        domain, ranges=[(-2, 1), (-9, 9), (0, 1)], relation="replace-one-keep-treatment"
+    )
     assert Domain.from_dict(json.loads(json.dumps(other.to_dict()))) == other
     assert np.array_equal(domain.restricted([2, 0]).space.widths(2), widths[[2, 0]])
 
@@ -251,7 +274,10 @@ def test_rows_are_what_the_rule_makes_of_them_in_any_blocks_and_layout(told, uni
             monkeypatch.setattr(spaces, "VIEW", size)
             assert domain.features(same).tobytes() == known.tobytes()  # the layout changes no bit
             assert domain.features(same).flags.c_contiguous
-        assert all(domain.features(row).tobytes() == own.tobytes() for row, own in zip(X, known, strict=True))
+        assert all(
+            domain.features(row).tobytes() == own.tobytes()
+            for row, own in zip(X, known, strict=True)
+        )
     # what is clipped already is held once
     if not told.keys() & {"ranges", "intercept"}:
         inside = known[np.isfinite(known).all(axis=1)]
@@ -277,7 +303,10 @@ def test_no_record_counts_more_than_one_or_less_than_nothing():
         ({"outcome": (0.0, math.inf)}, "outcome: high = inf"),
         ({"relation": "add-one"}, "relation"),
         ({"others": {"days": None}}, "others: have names, and the ranges have none"),
-        ({"ranges": {"age": None}, "others": {"age": None}}, "others: 'age' is a covariate as well"),
+        (
+            {"ranges": {"age": None}, "others": {"age": None}},
+            "others: 'age' is a covariate as well",
+        ),
         ({"low": 1.0, "high": 1.0}, "low must be below high"),
         ({"low": 1.0, "high": 1.0 + 1e-16}, "low must be below high"),
     ],
@@ -297,10 +326,18 @@ def test_what_is_known_goes_with_its_column():
         declared.middles(2)
     assert OpenDomain.from_dict(json.loads(json.dumps(declared.to_dict()))) == declared
     assert hash(declared) == hash(OpenDomain.from_dict(declared.to_dict()))
-    closed = declared.closed([(18.0, 90.0), (1990.0, 2000.0), (-1.0, 1.0), (0.0, 9.0), (10.0, 30.0)])
+    closed = declared.closed(
+        [(18.0, 90.0), (1990.0, 2000.0), (-1.0, 1.0), (0.0, 9.0), (10.0, 30.0)]
+    )
     assert closed.ranges == {"age": (18.0, 90.0), "year": (1990.0, 2000.0), "income": (-1.0, 1.0)}
-    assert (closed.outcome_center, closed.outcome_bound, closed.covariate_bound) == (20.0, 10.0, math.sqrt(3))
-    assert OpenDomain([None, (0, 1)]).closed([(0.0, 2.0), (0.0, 1.0), (1.0, 3.0)]).range_pairs[0] == (
+    assert (closed.outcome_center, closed.outcome_bound, closed.covariate_bound) == (
+        20.0,
+        10.0,
+        math.sqrt(3),
+    )
+    assert OpenDomain([None, (0, 1)]).closed([(0.0, 2.0), (0.0, 1.0), (1.0, 3.0)]).range_pairs[
+        0
+    ] == (
         0.0,
         2.0,
     )

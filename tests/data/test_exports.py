@@ -1,4 +1,6 @@
-"""Tables as people have reported them to other projects, read from a file: the right numbers, or a stop."""
+"""Tables as people have reported them to other projects, read from a file: the right numbers, or a
+stop.
+"""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,9 @@ def table():
 
 def looked_at(path, frame, cells, high, layout=None):
     """The severities that are read of a file, and what stops its release."""
-    path.write_text(frame if isinstance(frame, str) else frame.to_csv(index=False), encoding="utf-8")
+    path.write_text(
+        frame if isinstance(frame, str) else frame.to_csv(index=False), encoding="utf-8"
+    )
     declared = {
         "outcome_column": "score",
         "outcome_bound": 20.0,
@@ -44,7 +48,8 @@ def european(number):
 
 
 DAYS = pd.Timestamp("2020-01-01")
-#: How the severity is written, the declaration that reads it, its factor, and what a stop says without it.
+#: How the severity is written, the declaration that reads it, its factor, and what a stop says
+#: without it.
 WRITTEN = {
     "points and a comma": (
         lambda x: european(1000 * x),
@@ -52,10 +57,20 @@ WRITTEN = {
         1000.0,
         "a separator of thousands",
     ),
-    "blanks": (lambda x: f"{1000 * x:,.0f}".replace(",", " "), {"thousands": " "}, 1000.0, "thousands"),
+    "blanks": (
+        lambda x: f"{1000 * x:,.0f}".replace(",", " "),
+        {"thousands": " "},
+        1000.0,
+        "thousands",
+    ),
     "quoted commas": (lambda x: f"{1000 * x:,.0f}", {"thousands": ","}, 1000.0, "thousands"),
     "underscores": (lambda x: f"{round(1000 * x):_}", {"thousands": "_"}, 1000.0, "thousands"),
-    "percent signs": (lambda x: f"{10 * x:.1f}%", {"percent": 1}, 10.0, "a percent sign: [cells] severity"),
+    "percent signs": (
+        lambda x: f"{10 * x:.1f}%",
+        {"percent": 1},
+        10.0,
+        "a percent sign: [cells] severity",
+    ),
     "days": (
         lambda x: (DAYS + pd.Timedelta(days=round(20 * x))).strftime("%d.%m.%Y"),
         {"since": "2020-01-01", "date_format": "%d.%m.%Y"},
@@ -99,7 +114,9 @@ def test_a_factor_of_percent_signs_that_does_not_fit_the_range_stops(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["", ",,", ",note,note"])
-def test_columns_without_a_name_or_of_one_name_are_no_matter_where_nothing_asks_for_them(tmp_path, ending):
+def test_columns_without_a_name_or_of_one_name_are_no_matter_where_nothing_asks_for_them(
+    tmp_path, ending
+):
     plain = table()
     header, *lines = plain.to_csv(index=False).splitlines()
     commas = "," * ending.count(",")

@@ -1,4 +1,6 @@
-"""What is said of files and frames that are not what was meant, and of names that nearly are columns."""
+"""What is said of files and frames that are not what was meant, and of names that nearly are
+columns.
+"""
 
 import gzip
 from pathlib import Path
@@ -36,13 +38,19 @@ def told(path, content, name="arm", layout=None):
             b"age\tarm\n1\tyes\n",
             'line 1 names it, and tabs separate its cells: declare [csv] separator = "\\t"',
         ),
-        (b'"age";"arm"\n1;yes\n', 'if semicolons separate its cells, declare [csv] separator = ";"'),
+        (
+            b'"age";"arm"\n1;yes\n',
+            'if semicolons separate its cells, declare [csv] separator = ";"',
+        ),
         (b"Export of 2024\n\nage,arm\n1,yes\n", "line 3 names it: delete the lines above it"),
         (b"Export,,\nage,arm,\n1,yes,\n", "line 2 names it: delete the lines above it"),
         (b"age,Arm\n1,yes\n", "did you mean 'Arm'?"),
         (b"age,a r m\n1,yes\n", "did you mean 'a r m'?"),
         (b"age,arms\n1,yes\n", "did you mean 'arms'?"),
-        (b"sep=;\nage;arm\n1;yes\n", "its first line says that ';' separates cells: declare [csv] separator"),
+        (
+            b"sep=;\nage;arm\n1;yes\n",
+            "its first line says that ';' separates cells: declare [csv] separator",
+        ),
         (b"$FL2@(#) SPSS DATA FILE\x00", "is a file of SPSS"),
         (gzip.compress(b"X\n\x00\x00\x00", mtime=0), "is a file of R"),
         (b"\xd0\xcf\x11\xe0\xa1", "is an old Excel workbook"),
@@ -103,7 +111,9 @@ def test_what_holds_no_cells_is_refused_in_words(X, said):
 
 
 def test_a_column_as_a_frame_says_that_its_column_is_wanted():
-    with pytest.raises(DataError, match=r"a has shape \(40, 1\): must be \(n,\), such as its only column"):
+    with pytest.raises(
+        DataError, match=r"a has shape \(40, 1\): must be \(n,\), such as its only column"
+    ):
         PrivateEffect(DOMAIN, Budget(1.0)).fit(FRAME, FRAME[["arm"]], FRAME["score"])
 
 
@@ -126,7 +136,9 @@ def test_an_account_that_is_not_there_is_told_before_records_are_looked_at(tmp_p
 
 
 @pytest.mark.parametrize("labels", [["yes", "no", "NA", "", "n/a"], ["yes", "Yes", "NO", "no "]])
-def test_a_draft_proposes_two_arms_where_other_labels_are_gaps_or_spellings(tmp_path, monkeypatch, labels):
+def test_a_draft_proposes_two_arms_where_other_labels_are_gaps_or_spellings(
+    tmp_path, monkeypatch, labels
+):
     monkeypatch.chdir(tmp_path)
     pd.DataFrame({"age": 1, "arm": labels, "y": 2}).to_csv("t.csv", index=False)
     run("check", "t.csv", "--draft", "d.toml", "--treatment", "arm", "--outcome", "y")

@@ -19,11 +19,13 @@ from dp2erm_cvx.data.tables import Table, arrow_cells, labels, numbers_or_nan, r
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.steps.sums import IntegerSums
 
-WORDS = ["007", "7", "1e5", "100000", "12e45678", "34e90123", "true", "True", "1", "1.0", "+1", "-1", "-0",
+WORDS = ["007", "7", "1e5", "100000", "12e45678", "34e90123", "true", "True", "1", "1.0", "+1",
+"-1", "-0",
          "0", "inf", "1_0", "10", "p q", "p  q", "é", "e\u0301", "A", "a", "0x10", str(2**53 + 1),
          str(2**53 + 2), str(uuid.UUID(int=7)), *(str(10**17 + k) for k in range(5))]  # fmt: skip
 WHOLE = [7, 0, -1, 2**53 + 1, 2**53 + 2, 2**63 - 1, *(10**17 + k for k in range(5)), 7]
-NOBODY = [10**5000, True, np.False_, np.timedelta64(7), pd.Timestamp(7), [7], pd.NA, pd.NaT, Decimal("NaN"),
+NOBODY = [10**5000, True, np.False_, np.timedelta64(7), pd.Timestamp(7), [7], pd.NA, pd.NaT,
+Decimal("NaN"),
           Decimal("1E+99999"), b"\xff", "M\ufffdller", 7 + 1j]  # fmt: skip
 #: Cells of one type with the person that each of them is; None is nobody.
 CELLS = {
@@ -68,18 +70,26 @@ def in_file(tmp_path, frame, ending):
     elif ending == "dta":
         frame.to_stata(path, write_index=False, version=118)
     else:
-        parquet.write_table(pa.table({"id": pa.array(frame.id, from_pandas=True)}), path, row_group_size=7)
+        parquet.write_table(
+            pa.table({"id": pa.array(frame.id, from_pandas=True)}), path, row_group_size=7
+        )
     tables = [read_table(path, ragged=True)]
     if ending in ("csv", "parquet"):
         (blocks,) = file_pieces(path, PLAIN).tables(["id"], ["id"]).each()
         parts = [part().cells("id", written=True) for part in table_parts(path)]
-        tables += [blocks, Table("parts", ("id",), lambda name: [one for part in parts for one in part])]
+        tables += [
+            blocks,
+            Table("parts", ("id",), lambda name: [one for part in parts for one in part]),
+        ]
     return [one.cells("id", written=True) for one in tables]
 
 
 def readers(name, cells, tmp_path):
     yield from (kind(cells) for kind in TYPES.get(name, ()))
-    text, plain = name == "texts", {"texts": object, "integers": "Int64", "edges": "Int64"}.get(name)
+    text, plain = (
+        name == "texts",
+        {"texts": object, "integers": "Int64", "edges": "Int64"}.get(name),
+    )
     for ending in FILES.get(name, ()):
         yield from in_file(tmp_path, pd.DataFrame({"id": pd.Series(cells, dtype=plain)}), ending)
     if plain is None:
@@ -91,7 +101,9 @@ def readers(name, cells, tmp_path):
     for kind in (object, "category", "string" if text else "Int64"):
         frame = pd.DataFrame({"id": pd.Series(cells, dtype=kind)})
         yield read_frame(frame).cells("id", written=True)
-        (table,) = frame_pieces(dask.from_pandas(frame, npartitions=3)).tables(["id"], ["id"]).each()
+        (table,) = (
+            frame_pieces(dask.from_pandas(frame, npartitions=3)).tables(["id"], ["id"]).each()
+        )
         yield table.cells("id")
     arrow = pa.array(cells)
     for column in (arrow, arrow.dictionary_encode()):
@@ -117,7 +129,10 @@ def test_uuids_of_arrow_are_their_text():
 
 
 def test_a_complex_cell_changes_no_other():
-    for cells in (pd.Series([1.0, 2.0, 3 + 0j, 4 + 1j]), np.array([1, 2, 3, 4 + 1j], dtype=np.complex64)):
+    for cells in (
+        pd.Series([1.0, 2.0, 3 + 0j, 4 + 1j]),
+        np.array([1, 2, 3, 4 + 1j], dtype=np.complex64),
+    ):
         assert np.array_equal(numbers_or_nan(cells, "x"), [1.0, 2.0, 3.0, np.nan], equal_nan=True)
         assert labels(cells, "x")[:3] == ["1", "2", "3"]
     assert np.isnan(numbers_or_nan([np.complex64(3 + 5j)], "x")).all()
@@ -126,14 +141,24 @@ def test_a_complex_cell_changes_no_other():
 def test_bytes_that_are_no_text_name_nobody(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("id,y\nMüller,1\nMöller,2\nMuller,3\n".encode("latin-1"))
-    assert persons(read_table(str(path), ragged=True).cells("id", written=True)).tolist() == [-1, -1, 0]
+    assert persons(read_table(str(path), ragged=True).cells("id", written=True)).tolist() == [
+        -1,
+        -1,
+        0,
+    ]
     latin = read_table(str(path), replace(PLAIN, encoding="latin-1"), ragged=True)
     assert len(set(persons(latin.cells("id", written=True)).tolist())) == 3
 
 
 @pytest.mark.parametrize(
     "pair",
-    [("12e45678", "34e90123"), (2**60 + 1, 2**60 + 2), ("0012", "12"), ("true", "1"), ("1e5", "100000")],
+    [
+        ("12e45678", "34e90123"),
+        (2**60 + 1, 2**60 + 2),
+        ("0012", "12"),
+        ("true", "1"),
+        ("1e5", "100000"),
+    ],
 )
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, noise):
@@ -146,7 +171,9 @@ def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, 
     def rows(person, times, arm, y, x):
         return pd.DataFrame({"id": [person], "x": x, "a": arm, "y": y}).loc[[0] * times]
 
-    others = pd.concat([rows(f"p{k}", 1, k % 2, y, y / 3) for k, y in enumerate(rng.normal(size=50))])
+    others = pd.concat(
+        [rows(f"p{k}", 1, k % 2, y, y / 3) for k, y in enumerate(rng.normal(size=50))]
+    )
     twice, once = rows(first, 99, 1, 1e9, 3.0), rows("new", 1, 0, -1e9, -3.0)
     tables = [pd.concat([others, rows(second, 1, 0, -1e9, -3.0), one]) for one in (twice, once)]
     fitted = PrivateEffect(domain, Budget(1.0, 1e-6), noise=noise, seed=1, residual_scale=1.0)
@@ -159,8 +186,12 @@ def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, 
     coded = [Dataset.coded(domain, one, one.a, one.y) for one in tables]
     records = [known.records(one.X, one.a, one.y, one.sampling, one.person) for one in coded]
     for step in steps:
-        actual = [np.array([float(one) for one in step.exact_sums(part, released)]) for part in records]
-        moved = np.linalg.norm(actual[0] - actual[1], 1 if step.integers.noise.value == "gamma" else 2)
+        actual = [
+            np.array([float(one) for one in step.exact_sums(part, released)]) for part in records
+        ]
+        moved = np.linalg.norm(
+            actual[0] - actual[1], 1 if step.integers.noise.value == "gamma" else 2
+        )
         ratios[step.name] = moved / step.integers.sensitivity
         records = [step.mapped(part, released) for part in records]
     assert 0.4 < max(ratios.values()) <= 1.0, ratios

@@ -29,7 +29,9 @@ def lines(begin: int, end: int) -> str:
     return "".join(f"{k / 8},{k % 2},{k}\n" for k in range(begin, end))
 
 
-def columns(path: object, names: str = "x arm y", layout: CsvLayout = PLAIN) -> dict[str, list[Any]]:
+def columns(
+    path: object, names: str = "x arm y", layout: CsvLayout = PLAIN
+) -> dict[str, list[Any]]:
     """All cells that blocks hold of a name, by column."""
     wanted = names.split()
     tables = pieces.file_pieces(str(path), layout).tables(wanted).each()
@@ -37,7 +39,11 @@ def columns(path: object, names: str = "x arm y", layout: CsvLayout = PLAIN) -> 
 
 
 def wanted(n: int) -> dict[str, list[float]]:
-    return {"x": [k / 8 for k in range(n)], "arm": [k % 2 for k in range(n)], "y": [*map(float, range(n))]}
+    return {
+        "x": [k / 8 for k in range(n)],
+        "arm": [k % 2 for k in range(n)],
+        "y": [*map(float, range(n))],
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +56,12 @@ def folder(tmp_path: Path) -> Path:
     """Parts of CSV, of which some hold no records, and other files beside them."""
     made = tmp_path / "records"
     (made / "more").mkdir(parents=True)
-    texts = {"a.csv": HEAD + lines(0, 30), "b.csv": "", "c.csv": HEAD, "more/d.csv": HEAD + lines(30, 41)}
+    texts = {
+        "a.csv": HEAD + lines(0, 30),
+        "b.csv": "",
+        "c.csv": HEAD,
+        "more/d.csv": HEAD + lines(30, 41),
+    }
     for name, text in (texts | {"_SUCCESS": "", ".a.csv.crc": "x", "notes.md": "x"}).items():
         (made / name).write_text(text)
     return made
@@ -105,7 +116,11 @@ def test_names_of_folders_are_columns(tmp_path, ending):
             part.write_text(HEAD + lines(3 * place, 3 * place + 3))
         else:
             rows = range(3 * place, 3 * place + 3)
-            table = {"x": [k / 8 for k in rows], "arm": [k % 2 for k in rows], "y": [*map(float, rows)]}
+            table = {
+                "x": [k / 8 for k in rows],
+                "arm": [k % 2 for k in rows],
+                "y": [*map(float, rows)],
+            }
             parquet.write_table(pa.table(table), part)
     known = columns(tmp_path, "x arm y year region")
     assert known["x"] == wanted(9)["x"]

@@ -22,7 +22,9 @@ def written(path: Path, shift: float = 0.0, n: int = 400) -> Path:
     numbers = 10.0 + shift + np.arange(n) / 1024
     table = pa.table({"x": numbers, "a": np.arange(n) % 2, "y": numbers})
     if path.suffix == ".parquet":
-        parquet.write_table(table, path, row_group_size=150, compression="none", use_dictionary=False)
+        parquet.write_table(
+            table, path, row_group_size=150, compression="none", use_dictionary=False
+        )
         return path
     rows = [f"{x:.10f},{a},{y:.10f}" for x, a, y in zip(*table.to_pydict().values(), strict=True)]
     path.write_text("\n".join(["x,a,y", *rows]))
@@ -127,7 +129,9 @@ def test_rows_of_a_dask_frame_in_another_order_are_refused():
 def test_chunks_of_dask_arrays_that_are_drawn_anew_are_refused():
     da = pytest.importorskip("dask.array")
     rng = np.random.default_rng(1)
-    X = da.ones((90, 2), chunks=40).map_blocks(lambda chunk: chunk * rng.random(chunk.shape), dtype=float)
+    X = da.ones((90, 2), chunks=40).map_blocks(
+        lambda chunk: chunk * rng.random(chunk.shape), dtype=float
+    )
     with dask.config.set(scheduler="sync"):
         data = BlockedDataset.from_dask_arrays(X, da.arange(90) % 2, da.ones(90))
         with pytest.raises(DataError, match="column 'x1' than in an earlier pass"):

@@ -1,4 +1,6 @@
-"""Numbers as exports write them: thousands, percent signs, decimal commas and codes of missing cells."""
+"""Numbers as exports write them: thousands, percent signs, decimal commas and codes of missing
+cells.
+"""
 
 import math
 
@@ -32,12 +34,14 @@ def read(rule, cells):
         ({"thousands": "."}, ["1.23", "12.34.567"], [NAN, NAN]),
         ({"thousands": ","}, ["1,234.5", "1,23", "0.5"], [1234.5, NAN, 0.5]),
         ({"thousands": "'"}, ["1'234", "1\u2019234.5"], [1234, 1234.5]),
-        ({"thousands": " ", "decimal": ","}, ["1 234,5", "1\u00a0234", "1\u202f234"], [1234.5, 1234, 1234]),
+        ({"thousands": " ", "decimal": ","}, ["1 234,5", "1\u00a0234", "1\u202f234"], [1234.5, 1234,
+        1234]),
         ({"decimal": ","}, ["3,5", "3.5", "\u22123,5", "1,2,3"], [3.5, NAN, -3.5, NAN]),
         ({"decimal": "."}, ["\u22120.36", "\u20131", "2"], [-0.36, -1, 2]),
         ({"percent": 1}, ["12%", "12.5 %", "7"], [12, 12.5, 7]),
         ({"percent": 0.01, "decimal": ","}, ["50%", "12,5 %", "0,5"], [0.5, 0.125, 0.5]),
-        ({"missing_codes": [-9, 999]}, ["-9", "-9.0", "999", "99", "1e2"], [NAN, NAN, NAN, 99, 100]),
+        ({"missing_codes": [-9, 999]}, ["-9", "-9.0", "999", "99", "1e2"], [NAN, NAN, NAN, 99,
+        100]),
         ({"missing_codes": [9999], "thousands": "."}, ["9.999", "1.000"], [NAN, 1000]),
         ({"missing_codes": ["unknown"], "censored": True}, ["unknown", ">89"], [NAN, 89]),
         ({"missing_codes": ["01.01.1900"], "since": "2020-01-01", "date_format": "%d.%m.%Y"},
@@ -57,7 +61,10 @@ def test_numbers_are_read_as_they_are_declared_to_be_written(rule, cells, number
         ({"decimal": ";"}, 'must be "." or ","'),
         ({"missing_codes": -9}, "must be a list"),
         ({"missing_codes": [""]}, "is missing by itself"),
-        ({"synonyms": {"a": ["b"]}, "percent": 1}, "synonyms and percent declared: a column holds labels"),
+        (
+            {"synonyms": {"a": ["b"]}, "percent": 1},
+            "synonyms and percent declared: a column holds labels",
+        ),
         ({}, "nothing declared"),
     ],
 )
@@ -78,7 +85,10 @@ def test_codes_of_labels_are_missing_and_other_cells_stay_what_they_are():
     read = Codebook(cells={"x": {"missing_codes": ["?", "na"]}}).read(table)("x")
     assert list(read) == ["", "north", ""]
     plain = pd.DataFrame({"x": [1.5, 2.5]})
-    assert Codebook(cells={"x": {"missing_codes": [-9]}}).read(read_frame(plain))("x").dtype == np.float64
+    assert (
+        Codebook(cells={"x": {"missing_codes": [-9]}}).read(read_frame(plain))("x").dtype
+        == np.float64
+    )
 
 
 def test_synonyms_leave_a_text_that_is_no_number_of_its_file_a_text(tmp_path):
@@ -134,7 +144,11 @@ def test_the_declaration_is_part_of_the_domain_and_of_its_words():
         (["1,234", "12'345"], "groups", '[cells] score = { thousands = "," }'),
         (["3,5", "12,25"], "comma", '[cells] score = { decimal = "," }'),
         (["<5", "90+"], "limit", "[cells] score = { censored = true }"),
-        (["2020-01-31", "31.12.2020", "2020/1/5"], "date", "[cells] score = { since = 2020-01-31 }"),
+        (
+            ["2020-01-31", "31.12.2020", "2020/1/5"],
+            "date",
+            "[cells] score = { since = 2020-01-31 }",
+        ),
         (["12 kg", "$5", "7mg/dL"], "unit", "a unit or a currency"),
         (["high", "low"], "words", "missing_codes under [cells]"),
         ([f"note {k} on it" for k in range(30)], "words", "other texts"),

@@ -1,4 +1,6 @@
-"""Data of the package are what was checked, scenarios what is written, and the demonstration on them runs."""
+"""Data of the package are what was checked, scenarios what is written, and the demonstration on
+them runs.
+"""
 
 import hashlib
 import json
@@ -24,7 +26,9 @@ SIZE = 200_000
 
 
 def weighted_effect(X: NDArray[np.float64], a: NDArray[np.int64], y: NDArray[np.float64]) -> float:
-    """Hajek estimate by an unregularized logistic propensity with squares of the measured columns."""
+    """Hajek estimate by an unregularized logistic propensity with squares of the measured
+    columns.
+    """
     measured = X[:, [1, 4, 5, 8, 9]]
     design = np.column_stack([X, measured**2])
     fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=2000).fit(design, a)
@@ -93,7 +97,9 @@ def test_covariates_treatments_and_noise_have_their_moments(scenario: str) -> No
 
 
 def test_scenarios_at_a_point_worked_by_hand() -> None:
-    X = np.array([[0.6, -0.2, 0.4, -0.6, 0.5, 0, 0, 0, 0, 0], [-0.6, 0.5, -1.0, 0.2, 0, 0, 0, 0, 0, 0]])
+    X = np.array(
+        [[0.6, -0.2, 0.4, -0.6, 0.5, 0, 0, 0, 0, 0], [-0.6, 0.5, -1.0, 0.2, 0, 0, 0, 0, 0, 0]]
+    )
     both = np.array([1, 0])
     linear, tree, nonlinear = (SCENARIOS[name] for name in ("linear", "tree", "nonlinear"))
     # sums over five columns of x and of x^2: 0.7 and 1.17; -0.9 and 1.65
@@ -102,7 +108,9 @@ def test_scenarios_at_a_point_worked_by_hand() -> None:
     np.testing.assert_allclose(tree.main_effect(X), -3 * total)
     np.testing.assert_allclose(linear.contrast(X), [4.8 + 1.6 + 1.6 - 4.8, -4.8 - 4 - 4 + 1.6])
     np.testing.assert_allclose(tree.contrast(X), [6 + 1, 5 + 1])
-    np.testing.assert_allclose(nonlinear.contrast(X), [-0.5 + 1.2 + 0.36 + 0.625, -0.5 - 0.4 + 0.04])
+    np.testing.assert_allclose(
+        nonlinear.contrast(X), [-0.5 + 1.2 + 0.36 + 0.625, -0.5 - 0.4 + 0.04]
+    )
     np.testing.assert_allclose(
         nonlinear.main_effect(X),
         [
@@ -130,14 +138,19 @@ def test_optimal_shares_are_the_known_ones_and_no_rule_is_better() -> None:
         drawn = simulate(scenario, SIZE, rng=3)
         best, none, all_of = drawn.optimal_rule, np.zeros(SIZE), np.ones(SIZE)
         assert best.mean() == pytest.approx(share, abs=0.006)
-        assert (drawn.accuracy(best), drawn.accuracy(none)) == (1.0, pytest.approx(1 - share, abs=0.006))
+        assert (drawn.accuracy(best), drawn.accuracy(none)) == (
+            1.0,
+            pytest.approx(1 - share, abs=0.006),
+        )
         for rule in (none, all_of, rng.integers(0, 2, SIZE), 1 - best):
             assert drawn.value(rule) < drawn.value(best)
         assert drawn.value(all_of) - drawn.value(none) == pytest.approx(drawn.contrast.mean())
 
 
 def test_bad_simulations() -> None:
-    with pytest.raises(DeclarationError, match="scenario = 'cubic': must be one of linear, tree, nonlinear"):
+    with pytest.raises(
+        DeclarationError, match="scenario = 'cubic': must be one of linear, tree, nonlinear"
+    ):
         simulate("cubic", 10, rng=0)
     for wrong in (1, 2.5, True, "ten"):
         with pytest.raises(DeclarationError, match="n_samples = "):
@@ -153,7 +166,13 @@ def demo(tmp_path_factory):
 def test_the_demo_runs_is_readable_and_writes_what_it_says(demo, tmp_path):
     result, folder = demo
     assert result.exit_code == 0, result.output
-    for told in ("\n7. ", "Doubly robust 3.17 kg", "2.54 kg", "\nVerified\n", "\nREFUTED\n- estimate: "):
+    for told in (
+        "\n7. ",
+        "Doubly robust 3.17 kg",
+        "2.54 kg",
+        "\nVerified\n",
+        "\nREFUTED\n- estimate: ",
+    ):
         assert told in result.stdout
     lines = [line for line in result.stdout.splitlines() if not line.startswith("$ ")]
     assert max(map(len, lines)) <= 2 * len(str(folder)) + 160
@@ -179,7 +198,8 @@ def test_without_a_seed_a_release_is_private_and_new(demo, tmp_path):
     told = run("demo", "--output-dir", str(tmp_path), "--audit-seconds", "0")
     assert told.exit_code == 0, told.output
     fresh, seeded = (
-        read_release((folder / "average.json").read_bytes(), EffectRelease) for folder in (tmp_path, demo[1])
+        read_release((folder / "average.json").read_bytes(), EffectRelease)
+        for folder in (tmp_path, demo[1])
     )
     assert (fresh.private, seeded.private) == (True, False)
     assert fresh.estimate != seeded.estimate

@@ -1,4 +1,6 @@
-"""A design: populations that are what was guessed, rows that are what a release does, commands that run."""
+"""A design: populations that are what was guessed, rows that are what a release does, commands that
+run.
+"""
 
 import json
 import math
@@ -14,7 +16,13 @@ from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignRequest, DesignResult, DesignRow, DesignScenario
 from dp2erm_cvx.design.request import Population, distance_of, log_odds_of
 from dp2erm_cvx.design.result import required_records
-from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate, simulated_table
+from dp2erm_cvx.design.simulation import (
+    SimulatedRun,
+    design_candidates,
+    ranked,
+    replicate,
+    simulated_table,
+)
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.study import read_study, study_with
 from tests.command_line import done, refused, run
@@ -59,9 +67,15 @@ def clinic(tmp_path, monkeypatch):
 def patients(n):
     """Of the clinic, some of whom have no severity or live elsewhere."""
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"age": rng.uniform(30, 80, n).round(1), "severity": rng.uniform(0, 10, n).round(2)})
+    frame = pd.DataFrame(
+        {"age": rng.uniform(30, 80, n).round(1), "severity": rng.uniform(0, 10, n).round(2)}
+    )
     frame.loc[rng.random(n) < 0.05, "severity"] = np.nan
-    levels = {"region": ["N", "S", "Überall"], "smoker": ["yes", "no", ""], "arm": ["drug", "placebo"]}
+    levels = {
+        "region": ["N", "S", "Überall"],
+        "smoker": ["yes", "no", ""],
+        "arm": ["drug", "placebo"],
+    }
     for name, known in levels.items():
         frame[name] = rng.choice(known, n)
     return frame.assign(score=rng.normal(50, 8, n).round(2))
@@ -95,7 +109,9 @@ def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
 
 @pytest.mark.parametrize("treated", [0.5, 0.2])
 def test_arms_lie_as_far_apart_as_a_study_declares(treated):
-    """A guess of its own goes before that; what a pipeline declares is then the distance of the guess."""
+    """A guess of its own goes before that; what a pipeline declares is then the distance of the
+    guess.
+    """
     domain = replace(LINE, ranges=dict.fromkeys("abcd", (-1.0, 1.0)))
 
     def asked(declared, guess=None):
@@ -121,7 +137,9 @@ def test_weights_of_a_scheme_are_compared_where_the_question_may_take_them(monke
     monkeypatch.setattr("dp2erm_cvx.design.simulation._WEIGHTS", ())
 
     def compared(**others):
-        return [one for one in design_candidates(request(n=2000, **others)) if "weights" in one.settings]
+        return [
+            one for one in design_candidates(request(n=2000, **others)) if "weights" in one.settings
+        ]
 
     (one,) = compared()
     assert (one.kind, one.name) == ("effect", "weighted residuals")
@@ -137,7 +155,9 @@ def test_weights_of_a_scheme_are_compared_where_the_question_may_take_them(monke
 
 
 def test_two_outcomes_are_two():
-    domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)})
+    domain = Domain(
+        covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)}
+    )
     stated = DesignScenario(effect=0.2, effect_spread=0.0, explained=0.2, binary=True)
     population = Population(domain, 1, stated.filled(domain, "effect"))
     X, a, y = population.draw(100_000, np.random.default_rng(0))
@@ -153,16 +173,21 @@ def test_what_is_not_stated_is_filled_in_and_told():
     stated = {name: stated for name, _, stated in scenario.stated(filled)}
     assert [name for name in stated if stated[name]] == ["effect"]
     costly = replace(LINE, treatment_cost=1.5)
-    assert DesignScenario().filled(costly, "rule").effect == 1.5  # nobody knows in advance whom to treat
+    assert (
+        DesignScenario().filled(costly, "rule").effect == 1.5
+    )  # nobody knows in advance whom to treat
     assert DesignScenario().filled(costly, "effect").effect == 2.5
 
 
 @pytest.mark.parametrize(
     ("made", "name", "wrong"),
     [
-        *((DesignScenario, "confounding", wrong) for wrong in ("huge", -1.0)), (request, "n", 10**7),
-        (DesignScenario, "treated", 1.0), (DesignScenario, "explained", 1.0), (request, "goal", "value"),
-        (DesignScenario, "curved", -0.1), (DesignScenario, "effect", math.nan), (request, "seed", -1),
+        *((DesignScenario, "confounding", wrong) for wrong in ("huge", -1.0)), (request, "n",
+        10**7),
+        (DesignScenario, "treated", 1.0), (DesignScenario, "explained", 1.0), (request, "goal",
+        "value"),
+        (DesignScenario, "curved", -0.1), (DesignScenario, "effect", math.nan), (request, "seed",
+        -1),
         (DesignScenario, "effect_spread", -1.0), (DesignScenario, "outcome_scale", 0.0),
         (request, "scenario", DesignScenario(drivers=("y",))), (request, "estimand", "risks"),
         (request, "replicates", 9),
@@ -175,9 +200,13 @@ def test_guesses_and_questions_that_are_none(made, name, wrong):
 
 
 def test_a_row_is_what_releases_do():
-    """The numbers of the table anew: from records of this test's own, by the model that a row holds."""
+    """The numbers of the table anew: from records of this test's own, by the model that a row
+    holds.
+    """
     asked = request(
-        n=300, replicates=24, scenario=DesignScenario(curved=0.0, confounding=1.0, effect_spread=0.0)
+        n=300,
+        replicates=24,
+        scenario=DesignScenario(curved=0.0, confounding=1.0, effect_spread=0.0),
     )
     (one,) = design_candidates(asked, 1)
     result = one.of_effect([replicate(asked, [one], k)[0][0] for k in range(24)])
@@ -190,7 +219,11 @@ def test_a_row_is_what_releases_do():
         y = 1.0 + math.sqrt(2.0) * z + 1.0 * (a - 0.5) + math.sqrt(2.0) * rng.standard_normal(300)
         model = one.model.set_params(seed=number).fit(pd.DataFrame({"x": x}), a, y)
         low, high = model.interval_
-        off[number], width[number], held[number] = model.effect_ - 1.0, high - low, low <= 1.0 <= high
+        off[number], width[number], held[number] = (
+            model.effect_ - 1.0,
+            high - low,
+            low <= 1.0 <= high,
+        )
     error = np.std(off, ddof=1) / math.sqrt(24)
     assert np.mean(off) == pytest.approx(result.bias, abs=2.0 * (error * 1.96 + result.bias_half))
     assert np.std(off, ddof=1) == pytest.approx(result.deviation, rel=0.5)
@@ -238,7 +271,9 @@ def test_ties_are_told_by_paired_differences():
 
 
 def trials(misses, low=-0.5):
-    """Ten studies of an effect of 4.2, the true one being 0 here; so many intervals just miss it."""
+    """Ten studies of an effect of 4.2, the true one being 0 here; so many intervals just miss
+    it.
+    """
     return [SimulatedRun(0.2, 0.05 if k < misses else low, 0.5) for k in range(10)]
 
 
@@ -253,7 +288,11 @@ def test_what_covers_less_than_09_is_never_first():
     )
     assert (short.covers, short.holds, wide.covers, wide.holds) == (0.8, False, 0.9, True)
     asked = request(scenario=DesignScenario(effect=4.2))
-    assert [one.name for one in ranked(asked, [short, weights, wide])] == ["wide", "short", "weights"]
+    assert [one.name for one in ranked(asked, [short, weights, wide])] == [
+        "wide",
+        "short",
+        "weights",
+    ]
     actual = ranked(asked, [weights, worse, short])
     assert [one.name for one in actual] == ["short", "worse", "weights"]
     assert not any(one.tied for one in actual)
@@ -264,9 +303,9 @@ def test_what_covers_less_than_09_is_never_first():
     assert title.startswith("Design of an effect")
     told, table = " ".join(" ".join(lines).split()).split(" Simulated from the public domain")
     assert told == (
-        "No pipeline answers this at n = 400, epsilon = 2: no 95 % interval covers the effect in 90% of "
-        "the simulated studies; the nearest, short, does in 80%. Without privacy the default covers it in "
-        "60%. You need about n = 3,000 (simulated)."
+        "No pipeline answers this at n = 400, epsilon = 2: no 95 % interval covers the effect in "
+        "90% of the simulated studies; the nearest, short, does in 80%. Without privacy the "
+        "default covers it in 60%. You need about n = 3,000 (simulated)."
     )
     assert "Take" not in table
     assert DesignRow("").of_effect([SimulatedRun(0.4, -math.inf, math.inf)] * 10).holds
@@ -275,7 +314,9 @@ def test_what_covers_less_than_09_is_never_first():
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("most", "required"), [(0, (400, "more")), (1000, (570, "simulated"))])
 def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, required):
-    """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
+    """Planted: no interval covers the effect at n = 400, and the public plans say nothing of
+    that.
+    """
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
     asked = request(scenario=DesignScenario(effect=4.0, confounding="none"), replicates=20)
     missing = DesignRow("default").of_effect(trials(8), 0.1)
@@ -289,7 +330,9 @@ def test_rare_treatments_need_more_records(monkeypatch):
     holding, known = DesignRow("default").of_effect(trials(0), 0.1), {}
     for treated in (0.5, 0.1, 0.9):
         asked = request(scenario=DesignScenario(effect=0.6, treated=treated), replicates=20)
-        known[treated] = required_records(DesignResult(asked, (holding,), holding, 0.0), 1, lambda *_: None)
+        known[treated] = required_records(
+            DesignResult(asked, (holding,), holding, 0.0), 1, lambda *_: None
+        )
     assert {how for _, how in known.values()} == {"predicted"}
     assert known[0.1] == known[0.9]
     assert known[0.1][0] > 1.5 * known[0.5][0]
@@ -349,7 +392,9 @@ def test_settings_that_the_public_rule_takes_are_not_repeated():
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("goal", ["effect", "rule"])
 def test_every_study_is_the_candidate(clinic, goal):
-    """A study with its settings releases, with its seed, exactly what the simulated candidate releases."""
+    """A study with its settings releases, with its seed, exactly what the simulated candidate
+    releases.
+    """
     asked = DesignRequest(clinic, 400, len(clinic.ranges), Budget(2.0), goal)
     frame = patients(400)
     frame.to_csv("data.csv", sep=";", encoding="latin-1", index=False)
@@ -431,7 +476,9 @@ outcome_scale = 6
 
 @pytest.mark.slow
 def test_what_a_study_declares_holds_for_every_pipeline(clinic, few, monkeypatch):
-    """The question of the study keeps its settings and its share; what wins is written beside its remarks."""
+    """The question of the study keeps its settings and its share; what wins is written beside its
+    remarks.
+    """
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
     Path("study.toml").write_text(CLINIC + STUDY, encoding="utf-8")
     result = designed("--n", "300", "--output", "c.toml", "--json", file="study.toml")
@@ -440,7 +487,9 @@ def test_what_a_study_declares_holds_for_every_pipeline(clinic, few, monkeypatch
     effects = [one.settings for one in design_candidates(few[0]) if one.kind == "effect"]
     effects += [row["settings"] for row in facts["rows"] if row["kind"] == "effect"]
     assert len(effects) > 4
-    assert all(one["settings"]["propensity"] == 0.5 and one["confounding"] == 2.0 for one in effects)
+    assert all(
+        one["settings"]["propensity"] == 0.5 and one["confounding"] == 2.0 for one in effects
+    )
     (before, after) = (read_study(name).questions for name in ("study.toml", "c.toml"))
     assert [(one.name, one.share) for one in before] == [(one.name, one.share) for one in after]
     assert before[1] == after[1]
@@ -450,7 +499,9 @@ def test_what_a_study_declares_holds_for_every_pipeline(clinic, few, monkeypatch
 
 def test_another_estimator_keeps_the_name_and_the_share_of_its_question(clinic):
     second = '[[rule]]\nname = "other"\nshare = 0.25\n'
-    named = STUDY.replace("outcome_scale = 6", 'name = "whom"\nshare = 0.25\noutcome_scale = 6\n' + second)
+    named = STUDY.replace(
+        "outcome_scale = 6", 'name = "whom"\nshare = 0.25\noutcome_scale = 6\n' + second
+    )
     Path("study.toml").write_text(CLINIC + named, encoding="utf-8")
     stages = {"first_stage": "ipw_private", "second_stage": "itr"}
     Path("c.toml").write_text(study_with("study.toml", "whom", "two_stage", stages, Budget(8.0)))
@@ -477,13 +528,19 @@ def test_where_nothing_answers_it_says_so(monkeypatch, few, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        *(("domain.toml --goal value", "goal = 'value'"), ("domain.toml --confounding huge", "confounding")),
+        *(
+            ("domain.toml --goal value", "goal = 'value'"),
+            ("domain.toml --confounding huge", "confounding"),
+        ),
         *(("domain.toml --n 1e9", "at most 1,000,000"), ("domain.toml --workers 0", "workers")),
         ("domain.toml --drivers height", "unknown covariate 'height'"),
         ("domain.toml --question average", "--question: domain.toml asks none"),
         ("domain.toml --output domain.toml", "is used by this command already"),
         ("study.toml --question averag", "--question averag: did you mean average?"),
-        *(("study.toml --goal rule", "choose one by --question"), ("private.toml", "must be a pair")),
+        *(
+            ("study.toml --goal rule", "choose one by --question"),
+            ("private.toml", "must be a pair"),
+        ),
         *(("small.toml", "--n-features"), ("small.toml", "declares no [budget]: give --epsilon")),
     ],
 )

@@ -1,4 +1,6 @@
-"""What V costs in balance: rows against direct solves, order that the theory has, proposals, refusals."""
+"""What V costs in balance: rows against direct solves, order that the theory has, proposals,
+refusals.
+"""
 
 import math
 from dataclasses import replace
@@ -33,13 +35,17 @@ from tests.plugins import weighting as literature
 
 PLAIN = Domain(1.0, 1.0)
 KNOWN = first_stages()
-IN_THE_WEIGHTS = [name for name, made in KNOWN.items() if issubclass(family_of(made), WeightsProgram)]
+IN_THE_WEIGHTS = [
+    name for name, made in KNOWN.items() if issubclass(family_of(made), WeightsProgram)
+]
 
 
 @scheme(rho=0.1)
 def kinked(w, records, rho):
     """A norm of the imbalance, which has a kink."""
-    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho * cp.norm(records.signed.T @ w)), [w <= 3])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(w - 1) + rho * cp.norm(records.signed.T @ w)), [w <= 3]
+    )
 
 
 @scheme(price=1.0)
@@ -78,7 +84,9 @@ def per_record(w, records):
 
 
 def request(n=60, columns=2, domain=PLAIN, **others):
-    return FrontierRequest(Universe(domain, n, columns), **{"treated": 0.4, "distance": 0.8, **others})
+    return FrontierRequest(
+        Universe(domain, n, columns), **{"treated": 0.4, "distance": 0.8, **others}
+    )
 
 
 def test_normal_arms_have_the_declared_distance_and_spread():
@@ -99,7 +107,9 @@ def test_records_fill_their_domain():
     outside = np.mean(np.linalg.norm(plain.covariates, axis=1) > 1.0 - 1e-9)
     assert outside == pytest.approx(0.05, abs=0.015)
     ranges = {"age": (20.0, 80.0), "bmi": (15.0, 45.0)}
-    mapped = normal_records(Universe(Domain(math.sqrt(2), 1.0, ranges=ranges), 2000, 2), 2000, 0.5, 1e-6)
+    mapped = normal_records(
+        Universe(Domain(math.sqrt(2), 1.0, ranges=ranges), 2000, 2), 2000, 0.5, 1e-6
+    )
     assert np.allclose(np.std(mapped.covariates, axis=0), 1 / 3, rtol=0.02)
     floored = normal_records(Universe(replace(PLAIN, arm_floor=1000), 4000, 2), 400, 0.5, 0.5)
     assert floored.space.arm_floor == 100
@@ -112,7 +122,9 @@ def test_what_is_left_is_that_of_a_direct_solve():
     x, a, n = records.covariates, records.a, 60
     w = cp.Variable(n)
     g = np.column_stack([np.ones(n), x])  # the constant is the norm bound of the covariates, 1
-    imbalance = cp.hstack([(g * (a == arm)[:, None]).T @ w - np.sum(g, axis=0) / 2 for arm in (0, 1)]) / n
+    imbalance = (
+        cp.hstack([(g * (a == arm)[:, None]).T @ w - np.sum(g, axis=0) / 2 for arm in (0, 1)]) / n
+    )
     caps = np.where(a == 1, 1.5 / (2 * 0.4), 1.5 / (2 * 0.6))
     price = n / (2 * 0.05) * cp.sum_squares(imbalance) - cp.sum(cp.entr(w))
     cp.Problem(cp.Minimize(price), [cp.sum(w) == n, w >= 0, w <= caps]).solve(solver="CLARABEL")
@@ -120,7 +132,9 @@ def test_what_is_left_is_that_of_a_direct_solve():
     means = [np.average(x[a == arm], axis=0, weights=v[a == arm]) for arm in (0, 1)]
     plain = [np.mean(x[a == arm], axis=0) for arm in (0, 1)]
     spread = np.std(x, axis=0)
-    left = np.linalg.norm((means[1] - means[0]) / spread) / np.linalg.norm((plain[1] - plain[0]) / spread)
+    left = np.linalg.norm((means[1] - means[0]) / spread) / np.linalg.norm(
+        (plain[1] - plain[0]) / spread
+    )
     assert row.left == pytest.approx(left, abs=1e-5)
     assert row.largest == pytest.approx(np.max(v), abs=1e-4)
     squares = sum(np.sum(v[a == arm] ** 2) / np.sum(v[a == arm]) ** 2 for arm in (0, 1))
@@ -168,7 +182,9 @@ def test_rows_that_are_beaten_are_not_efficient():
 
 @pytest.mark.slow
 def test_the_proposal_is_the_least_half_width_and_its_absence_is_no_error():
-    result = frontier(["entropy_balancing", "stable_balancing"], request(grids={"ridge": [1.0, 0.1]}))
+    result = frontier(
+        ["entropy_balancing", "stable_balancing"], request(grids={"ridge": [1.0, 0.1]})
+    )
     widths = [row.half_width for row in result.rows]
     assert result.proposed is result.rows[int(np.argmin(widths))]
     assert f"Take: {result.proposed.scheme} at ridge = " in str(result)
@@ -183,9 +199,13 @@ def test_the_proposal_is_the_least_half_width_and_its_absence_is_no_error():
 
 
 def test_a_half_width_is_that_of_the_effect_itself():
-    """An effect by the same weights, of records like the rehearsed ones, has an interval as wide."""
+    """An effect by the same weights, of records like the rehearsed ones, has an interval as
+    wide.
+    """
     n = 3000
-    wanted = request(n=n, treated=0.4, distance=0.8, epsilon=2.0, grids={"ridge": [0.1], "cap": [2.0]})
+    wanted = request(
+        n=n, treated=0.4, distance=0.8, epsilon=2.0, grids={"ridge": [0.1], "cap": [2.0]}
+    )
     (row,) = frontier(["entropy_balancing"], wanted).rows
     domain = replace(PLAIN, outcome_bound=6.0)
     records = normal_records(Universe(domain, n, 2), n, 0.4, 0.8)
@@ -212,22 +232,30 @@ def test_a_half_width_is_that_of_the_effect_itself():
 
 @pytest.mark.slow
 def test_a_half_width_grows_with_V_and_with_what_is_left():
-    V_rises = frontier(["entropy_balancing"], request(n=3000, grids={"ridge": [0.5], "cap": [2.0, 3.0]})).rows
+    V_rises = frontier(
+        ["entropy_balancing"], request(n=3000, grids={"ridge": [0.5], "cap": [2.0, 3.0]})
+    ).rows
     assert V_rises[0].effect_V < V_rises[1].effect_V
     assert V_rises[0].left == pytest.approx(V_rises[1].left, abs=1e-4)
     assert V_rises[0].half_width < V_rises[1].half_width
     # a distance that is larger leaves more
-    far = frontier(["entropy_balancing"], request(n=3000, distance=1.2, grids={"ridge": [0.5], "cap": [2.0]}))
+    far = frontier(
+        ["entropy_balancing"], request(n=3000, distance=1.2, grids={"ridge": [0.5], "cap": [2.0]})
+    )
     assert far.rows[0].effect_V == V_rises[0].effect_V
     assert far.rows[0].half_width > V_rises[0].half_width
     # of many records V is next to nothing: what stays is sampling and the regression
-    many = frontier(["entropy_balancing"], request(n=400_000, grids={"ridge": [0.5], "cap": [2.0]})).rows
+    many = frontier(
+        ["entropy_balancing"], request(n=400_000, grids={"ridge": [0.5], "cap": [2.0]})
+    ).rows
     bases = 1 / 0.4 + 1 / 0.6
     assert many[0].half_width > 1.96 * math.sqrt(0.9 * bases / 400_000)
 
 
 def test_weights_that_answer_no_effect_say_why():
-    """At a released share of one treated in fifty no weights of mean 1 are below a cap of 1.5 half masses."""
+    """At a released share of one treated in fifty no weights of mean 1 are below a cap of 1.5 half
+    masses.
+    """
     grids = {"ridge": [0.1], "cap": [1.5], "bases": ["even", "by_arm"]}
     even, by_arm = frontier(["entropy_balancing"], request(n=400, grids=grids)).rows
     assert math.isnan(even.half_width)
@@ -287,7 +315,9 @@ def test_records_in_the_place_of_n_only_where_they_tell_the_same():
     assert rehearsed_size(of_sums().at(universe), universe) == 12_000
     assert rehearsed_size(kinked().at(universe), universe) == 12_000
     larger = Universe(PLAIN, 100_000, 2)
-    with pytest.raises(DeclarationError, match="of_sums: at n = 100,000 its prices per record are not known"):
+    with pytest.raises(
+        DeclarationError, match="of_sums: at n = 100,000 its prices per record are not known"
+    ):
         rehearsed_size(of_sums().at(larger), larger)
 
 
@@ -367,7 +397,12 @@ def test_a_figure_shows_every_scheme(tmp_path):
     result = frontier(["entropy_balancing", "stable_balancing"], floored)
     figure = frontier_plot(result, tmp_path / "trade.svg", [(0.9, 120.0)])
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert labels == ["entropy balancing", "stable balancing", "entropy, the paper's bound", "proposed"]
+    assert labels == [
+        "entropy balancing",
+        "stable balancing",
+        "entropy, the paper's bound",
+        "proposed",
+    ]
     with pytest.raises(DeclarationError, match="nothing to draw"):
         frontier_plot(replace(result, rows=()), tmp_path / "none.svg")
 

@@ -7,7 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Dataset,
+    Domain,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+)
 from dp2erm_cvx.design import DesignRequest, PublicData, design
 from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
 from dp2erm_cvx.design.simulation import design_candidates
@@ -23,7 +31,9 @@ def records(n: int = 120, seed: int = 0) -> Dataset:
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, 2))
     a = (rng.uniform(size=n) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
-    return Dataset.from_arrays(X, a, np.clip(0.4 * X[:, 1] * (2 * a - 1) + 0.1 * rng.normal(size=n), -1, 1))
+    return Dataset.from_arrays(
+        X, a, np.clip(0.4 * X[:, 1] * (2 * a - 1) + 0.1 * rng.normal(size=n), -1, 1)
+    )
 
 
 def request(data=None, n=100, domain=DOMAIN, goal="rule", **changes):
@@ -32,7 +42,9 @@ def request(data=None, n=100, domain=DOMAIN, goal="rule", **changes):
         "simulated",
         **{name: changes.pop(name) for name in ("holdout",) if name in changes},
     )
-    return DesignRequest(domain, n, 2, Budget(5.0), goal, **{"public": public, "replicates": 10, **changes})
+    return DesignRequest(
+        domain, n, 2, Budget(5.0), goal, **{"public": public, "replicates": 10, **changes}
+    )
 
 
 def candidate(epsilon: float = 5.0, first="uniform", second="itr", domain=DOMAIN, **changes):
@@ -47,7 +59,11 @@ def test_the_clear_winner_wins_and_a_design_is_repeatable():
     assert result.rows == again.rows != design(request(seed=5), models).rows
     noisy, calm = result.row("much noise"), result.row("little noise")
     assert [one.name for one in result.rows][-1] == "much noise"
-    assert (result.answers, calm.effective, calm.value) == (True, pytest.approx(1), -np.mean(calm.scores))
+    assert (result.answers, calm.effective, calm.value) == (
+        True,
+        pytest.approx(1),
+        -np.mean(calm.scores),
+    )
     assert calm.value - noisy.value > noisy.value_half
     assert calm.value > result.beside.value
     assert result.row("balanced").effective < 0.95
@@ -109,7 +125,9 @@ def test_the_value_of_a_rule_is_unconfounded():
     y = X[:, 0] + 0.2 * a
     probability = treatment_probabilities(Dataset.from_arrays(X, a, y), DOMAIN)
     np.testing.assert_allclose(probability, 1 / (1 + np.exp(-2 * X[:, 0] * (2 * a - 1))), rtol=0.1)
-    treat_all, treat_none = (value_of_rule(np.full(len(a), arm), a, y, 1 / probability) for arm in (1, 0))
+    treat_all, treat_none = (
+        value_of_rule(np.full(len(a), arm), a, y, 1 / probability) for arm in (1, 0)
+    )
     assert treat_all - treat_none == pytest.approx(0.2, abs=0.05)
     assert np.mean(y[a == 1]) - np.mean(y[a == 0]) > 0.7
     with pytest.raises(DataError, match="recommends"):
@@ -128,7 +146,9 @@ def test_costs_count():
 
 @pytest.mark.slow
 def test_an_effect_is_that_of_the_public_records():
-    """Of confounded public records: the interval of the default covers, weights of 1 do not come near."""
+    """Of confounded public records: the interval of the default covers, weights of 1 do not come
+    near.
+    """
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (2000, 2))
     a = (rng.random(2000) < 1 / (1 + np.exp(-1.5 * X[:, 0]))).astype(int)
@@ -160,18 +180,36 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     public = PublicData(Dataset.coded(domain, frame, frame.arm, frame.y), "simulated", holdout=0.3)
     asked = DesignRequest(domain, 1000, 1, Budget(50.0), "rule", public=public, replicates=10)
     result = design(
-        asked, {"rule": PrivateRule(domain, Budget(50.0)), "weights": candidate(50.0, domain=domain)}
+        asked,
+        {"rule": PrivateRule(domain, Budget(50.0)), "weights": candidate(50.0, domain=domain)},
     )
     for name in ("rule", "weights"):
         assert result.row(name).value == pytest.approx(2.0, abs=0.3)  # everybody is treated
     assert result.confounded_by == pytest.approx(0.0, abs=0.1)
-    monkeypatch.setattr("dp2erm_cvx.design.result.design_candidates", lambda one: design_candidates(one, 1))
+    monkeypatch.setattr(
+        "dp2erm_cvx.design.result.design_candidates", lambda one: design_candidates(one, 1)
+    )
     frame.to_csv("pilot.csv", index=False)
-    text = 'outcome_column = "y"\noutcome_bound = 10\n[treatment]\ncolumn = "arm"\ntreated = "drug"\n'
+    text = (
+        'outcome_column = "y"\noutcome_bound = 10\n[treatment]\ncolumn = "arm"\ntreated = "drug"\n'
+    )
     with open("d.toml", "w", encoding="utf-8") as file:
         file.write(text + 'control = "none"\n[ranges]\nx = [-1, 1]\n')
-    words = ["design", "d.toml", "--n", "1000", "--epsilon", "20", "--goal", "rule", "--replicates", "10"]
-    actual = done(*words, "--public", "pilot.csv", "--source", "a pilot", "--holdout", "0.3", "--json")
+    words = [
+        "design",
+        "d.toml",
+        "--n",
+        "1000",
+        "--epsilon",
+        "20",
+        "--goal",
+        "rule",
+        "--replicates",
+        "10",
+    ]
+    actual = done(
+        *words, "--public", "pilot.csv", "--source", "a pilot", "--holdout", "0.3", "--json"
+    )
     facts = json.loads(actual.stdout)
     assert facts["public"] == "a pilot"
     assert facts["rows"][0]["value"] == pytest.approx(2.0, abs=0.3)
@@ -184,8 +222,10 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
         *(("at least one candidate", {"models": none}) for none in ({}, [])),
         ("must be a dict", {"models": "itr"}), ("other people's records", {"public": records()}),
         ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}),
-        ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))], "goal": "effect"}),
-        ("releases a rule", {"models": [candidate()], "goal": "effect"}), ("holdout=0.3", {"n": 1000}),
+        ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))],
+        "goal": "effect"}),
+        ("releases a rule", {"models": [candidate()], "goal": "effect"}), ("holdout=0.3",
+        {"n": 1000}),
         *(("name of a candidate", {"models": {name: candidate()}}) for name in ("", 3)),
         ("different domains", {"models": [candidate(), candidate(domain=Domain(2.0, 1.0))]}),
         ("another domain", {"models": [candidate(domain=Domain(2.0, 1.0))]}),

@@ -41,7 +41,9 @@ class Case:
     def having(self, levels=None, ranges=None, **columns):
         """The case with further covariates."""
         X = self.X.assign(**columns)
-        return replace(self, X=X, ranges=self.ranges | (ranges or {}), levels=self.levels | (levels or {}))
+        return replace(
+            self, X=X, ranges=self.ranges | (ranges or {}), levels=self.levels | (levels or {})
+        )
 
 
 def yes(treated):
@@ -139,7 +141,9 @@ def visits(seed):
 def three_arms(seed):
     rng = np.random.default_rng(seed)
     severity = rng.uniform(0, 10, 1500)
-    arm = np.array(["a", "b", "c"])[np.clip((severity / 5 + rng.uniform(0, 2, 1500)).astype(int), 0, 2)]
+    arm = np.array(["a", "b", "c"])[
+        np.clip((severity / 5 + rng.uniform(0, 2, 1500)).astype(int), 0, 2)
+    ]
     y = 50 - severity + rng.normal(0, 3, 1500)
     return Case(
         pd.DataFrame({"severity": severity}),
@@ -169,7 +173,8 @@ def dialysis(seed):
     case, rng, _ = base(seed)
     on = rng.random(2000) < 0.05
     return replace(
-        case.having(levels={"dialysis": ["yes", "no"]}, dialysis=yes(on)), y=np.where(on, 52.0, case.y)
+        case.having(levels={"dialysis": ["yes", "no"]}, dialysis=yes(on)),
+        y=np.where(on, 52.0, case.y),
     )
 
 
@@ -197,7 +202,17 @@ def differences(seed):
 
 
 SOUND = (
-    *(trial, confounded, far_arms, rare_treatment, baseline, many_levels, wide, laboratory, few_answers),
+    *(
+        trial,
+        confounded,
+        far_arms,
+        rare_treatment,
+        baseline,
+        many_levels,
+        wide,
+        laboratory,
+        few_answers,
+    ),
     *(doses, scales, visits, three_arms, sites, survey, dialysis, three_decimals, strong_indicator),
     *(hardly_varies, differences),
 )
@@ -211,7 +226,9 @@ def kit(seed):
 
 def dose_of_drug(seed):
     case, rng, treated = base(seed)
-    return case.having(ranges={"dose": (0, 60)}, dose=np.where(treated, rng.lognormal(3, 0.3, 2000), 0.0))
+    return case.having(
+        ranges={"dose": (0, 60)}, dose=np.where(treated, rng.lognormal(3, 0.3, 2000), 0.0)
+    )
 
 
 def site_decides(seed):
@@ -224,7 +241,9 @@ def site_decides(seed):
 
 def numbered_arm(seed):
     case, rng, treated = base(seed)
-    return case.having(ranges={"code": (1000, 1010)}, code=1000 + 5 * treated + rng.integers(0, 3, 2000))
+    return case.having(
+        ranges={"code": (1000, 1010)}, code=1000 + 5 * treated + rng.integers(0, 3, 2000)
+    )
 
 
 def two_together(seed):
@@ -236,7 +255,9 @@ def two_together(seed):
 
 def days_on_drug(seed):
     case, rng, treated = base(seed)
-    return case.having(ranges={"days": (0, 30)}, days=np.where(treated, rng.uniform(1, 30, 2000), np.nan))
+    return case.having(
+        ranges={"days": (0, 30)}, days=np.where(treated, rng.uniform(1, 30, 2000), np.nan)
+    )
 
 
 def measured_in_one(seed):
@@ -270,7 +291,9 @@ def outcome_in_other_units(seed):
 
 def better(seed):
     case, _, _ = base(seed)
-    return case.having(levels={"better": ["yes", "no"]}, better=yes(case.y > (50, 55, 45)[seed % 3]))
+    return case.having(
+        levels={"better": ["yes", "no"]}, better=yes(case.y > (50, 55, 45)[seed % 3])
+    )
 
 
 def thirds(seed):
@@ -298,13 +321,17 @@ def death_flag(seed):
     case, rng, treated = base(seed)
     died = rng.random(2000) < 0.1 + 0.05 * treated
     case = replace(case, y=died.astype(float), center=0.5, bound=0.5)
-    return case.having(levels={"discharge": ["home", "dead"]}, discharge=np.where(died, "dead", "home"))
+    return case.having(
+        levels={"discharge": ["home", "dead"]}, discharge=np.where(died, "dead", "home")
+    )
 
 
 def days_to_death(seed):
     case = death_flag(seed)
     rng = np.random.default_rng(seed)
-    X = case.X.drop(columns="discharge").assign(days=np.where(case.y > 0, rng.uniform(1, 29, 2000), 30.0))
+    X = case.X.drop(columns="discharge").assign(
+        days=np.where(case.y > 0, rng.uniform(1, 29, 2000), 30.0)
+    )
     return replace(case, X=X, levels={}, ranges=case.ranges | {"days": (0, 30)})
 
 
@@ -346,7 +373,8 @@ def minus_signs(seed):
 def percent_signs(seed):
     case, rng, _ = base(seed)
     return case.having(
-        ranges={"fraction": (0, 100)}, fraction=[f"{value:.0f}%" for value in rng.uniform(0, 99, 2000)]
+        ranges={"fraction": (0, 100)},
+        fraction=[f"{value:.0f}%" for value in rng.uniform(0, 99, 2000)],
     )
 
 
@@ -357,7 +385,9 @@ def other_unit(seed):
 
 def coded_event(seed):
     case, rng, _ = base(seed)
-    return replace(case, y=np.where(rng.random(2000) < 0.1, 2, 1), center=0.5, bound=0.5, event=True)
+    return replace(
+        case, y=np.where(rng.random(2000) < 0.1, 2, 1), center=0.5, bound=0.5, event=True
+    )
 
 
 def tiny_arm(seed):
@@ -372,7 +402,9 @@ def no_arm(seed):
 
 def other_case(seed):
     case, _, _ = base(seed)
-    return case.having(levels={"grade": ["high", "low"]}, grade=np.where(case.X.severity > 5, "High", "Low"))
+    return case.having(
+        levels={"grade": ["high", "low"]}, grade=np.where(case.X.severity > 5, "High", "Low")
+    )
 
 
 def dates(seed):
@@ -389,7 +421,8 @@ def points(seed):
 def mostly_empty(seed):
     case, rng, _ = base(seed)
     return case.having(
-        ranges={"crp": (0, 20)}, crp=np.where(rng.random(2000) < 0.7, np.nan, rng.uniform(0, 9, 2000))
+        ranges={"crp": (0, 20)},
+        crp=np.where(rng.random(2000) < 0.7, np.nan, rng.uniform(0, 9, 2000)),
     )
 
 
@@ -410,16 +443,36 @@ def measured_again(seed):
 
 def parity(seed):
     case, rng, treated = base(seed)
-    return case.having(ranges={"number": (0, 1001)}, number=2 * rng.integers(0, 500, 2000) + treated)
+    return case.having(
+        ranges={"number": (0, 1001)}, number=2 * rng.integers(0, 500, 2000) + treated
+    )
 
 
 #: What no rule finds: it cannot be told from what is sound, or no line sees it.
 HIDDEN = (exclusive_or, measured_again, parity)
 LEAKS = (
     *(kit, dose_of_drug, site_decides, numbered_arm, two_together, days_on_drug, measured_in_one),
-    *(propensity_score, three_kits, outcome_rounded, outcome_in_other_units, better, thirds, logarithm),
+    *(
+        propensity_score,
+        three_kits,
+        outcome_rounded,
+        outcome_in_other_units,
+        better,
+        thirds,
+        logarithm,
+    ),
     *(before_and_change, death_flag, days_to_death, join, numbered_join, thousands, decimal_commas),
-    *(minus_signs, percent_signs, other_unit, coded_event, tiny_arm, no_arm, other_case, dates, points),
+    *(
+        minus_signs,
+        percent_signs,
+        other_unit,
+        coded_event,
+        tiny_arm,
+        no_arm,
+        other_case,
+        dates,
+        points,
+    ),
     mostly_empty,
     *HIDDEN,
 )

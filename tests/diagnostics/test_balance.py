@@ -42,7 +42,13 @@ def test_weights_have_no_scale() -> None:
         for name in ("smd_after", "means_after", "mass_after", "effective_after"):
             np.testing.assert_allclose(getattr(scaled, name), getattr(table, name))
     assert table.columns == ("x1", "x2")
-    for weights, size in (([3.0] * 7, 7), ([1, 0, 0], 1), ([1e300, 1e300], 2), ([], 0), ([0.0, 0.0], 0)):
+    for weights, size in (
+        ([3.0] * 7, 7),
+        ([1, 0, 0], 1),
+        ([1e300, 1e300], 2),
+        ([], 0),
+        ([0.0, 0.0], 0),
+    ):
         assert effective_sample_size(weights) == pytest.approx(size)
 
 
@@ -52,7 +58,11 @@ def test_weights_have_no_scale() -> None:
         ([0] * 5, [1] * 5, "the treated arm is empty: no difference is defined"),
         ([1] * 5, [1] * 5, "the control arm is empty: no difference is defined"),
         (A, 1.0 - A, "the treated arm has no weight: no difference is defined after weighting"),
-        ([0, 0, 0, 0, 1], [1] * 5, "the treated arm has one record: no standard deviation is defined"),
+        (
+            [0, 0, 0, 0, 1],
+            [1] * 5,
+            "the treated arm has one record: no standard deviation is defined",
+        ),
     ],
 )
 def test_missing_arms_are_nan_with_a_reason(arms: object, weights: object, note: str) -> None:
@@ -72,7 +82,10 @@ def test_missing_arms_are_nan_with_a_reason(arms: object, weights: object, note:
         ((X, A, [1, None, "x", 1, 1]), "weights: must hold numbers"),
         (([[1.0], [1.0, 2.0]], A, W), "X: is not an array"),
         ((np.empty((0, 2)), [], []), "X, a and weights hold no records"),
-        *(((X, A, [1.0, wrong, 1.0, 1.0, 1.0]), r"weights\[1\]") for wrong in (-1.0, np.nan, np.inf)),
+        *(
+            ((X, A, [1.0, wrong, 1.0, 1.0, 1.0]), r"weights\[1\]")
+            for wrong in (-1.0, np.nan, np.inf)
+        ),
         ((X, A[:4], W), "have shapes"),
         ((X, A, W, ["dose"]), "1 names for the 2 columns"),
     ],
@@ -85,11 +98,22 @@ def test_errors_name_the_entry(arguments: tuple[object, ...], message: str) -> N
 def test_weight_two_is_a_record_twice() -> None:
     """Covariates with and without ties, arms of unequal size, whole weights of which some are 0."""
     n, rng = 90, np.random.default_rng(3)
-    columns = [rng.normal(size=n), rng.integers(0, 5, n), rng.integers(0, 2, n), rng.exponential(size=n)]
-    covariates, arms, weights = np.column_stack(columns), (rng.random(n) < 0.3) * 1, rng.integers(0, 4, n)
+    columns = [
+        rng.normal(size=n),
+        rng.integers(0, 5, n),
+        rng.integers(0, 2, n),
+        rng.exponential(size=n),
+    ]
+    covariates, arms, weights = (
+        np.column_stack(columns),
+        (rng.random(n) < 0.3) * 1,
+        rng.integers(0, 4, n),
+    )
     rows = np.repeat(np.arange(n), weights)
     twice = balance_table(covariates[rows], arms[rows], np.ones(len(rows)))
-    np.testing.assert_allclose(balance_table(covariates, arms, weights).means_after, twice.means_before)
+    np.testing.assert_allclose(
+        balance_table(covariates, arms, weights).means_after, twice.means_before
+    )
 
 
 def test_rounding_does_not_make_a_constant_column_vary() -> None:
@@ -105,7 +129,9 @@ def test_everything_says_that_it_is_not_private() -> None:
     classes = [one for one in shown if dataclasses.is_dataclass(one)]
     assert classes
     assert all(one.private is False for one in classes)
-    assert all("private" not in [field.name for field in dataclasses.fields(one)] for one in classes)
+    assert all(
+        "private" not in [field.name for field in dataclasses.fields(one)] for one in classes
+    )
 
 
 def test_what_is_released_balances_what_confounds() -> None:
@@ -125,7 +151,9 @@ def test_what_is_released_balances_what_confounds() -> None:
         table, propensity, _ = looked(kind, "logistic")
         assert abs(table.smd_before[0]) > 0.8 > 0.2 > abs(table.smd_after[0])
         assert np.corrcoef(propensity, chance)[0, 1] > 0.99
-    table = looked(PrivateEffect, "constant")[0]  # no weights: what the regression predicts is taken off
+    table = looked(PrivateEffect, "constant")[
+        0
+    ]  # no weights: what the regression predicts is taken off
     np.testing.assert_allclose(table.smd_before[:2], table.smd_after[:2])
     assert table.columns[2] == "predicted outcome"
     assert abs(table.smd_before[2]) > 0.8 > 0.05 > abs(table.smd_after[2])
@@ -135,7 +163,9 @@ def test_what_is_released_balances_what_confounds() -> None:
 def test_love_plot_shows_the_table(tmp_path: Path) -> None:
     rng, arms = np.random.default_rng(0), np.arange(80) % 2
     covariates = rng.normal(size=(80, 3)) * [1.0, 2.0, 0.0] + 3.0 * arms[:, None] * [0, 1, 0]
-    table = balance_table(covariates, arms, rng.uniform(0.5, 1.5, 80), ["age", "weight", "constant"])
+    table = balance_table(
+        covariates, arms, rng.uniform(0.5, 1.5, 80), ["age", "weight", "constant"]
+    )
     for name, start in (("love.png", b"\x89PNG"), ("love.svg", b"<?xml")):
         axes = love_plot(table, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)

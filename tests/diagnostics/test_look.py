@@ -1,4 +1,6 @@
-"""A look at records before anything is spent: what it stops, what not, and that it leaves no trace."""
+"""A look at records before anything is spent: what it stops, what not, and that it leaves no
+trace.
+"""
 
 import inspect
 import json
@@ -14,7 +16,13 @@ from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.diagnostics.look import AskedAbout, Findings, look, rows_that_do_not_match, seen_of
 from dp2erm_cvx.diagnostics.look import records as records_module
-from dp2erm_cvx.diagnostics.look.relations import SampleMoments, bent, distance, ordered, pooled_within
+from dp2erm_cvx.diagnostics.look.relations import (
+    SampleMoments,
+    bent,
+    distance,
+    ordered,
+    pooled_within,
+)
 from dp2erm_cvx.diagnostics.look.rules import RULES
 from dp2erm_cvx.errors import DataError
 from tests.diagnostics.look_tables import HIDDEN, LEAKING, SOUNDLY, base, kit, yes
@@ -62,12 +70,21 @@ def effect_of(case, **how):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (lambda X, a, y: (X.sample(frac=1, random_state=0), a, y), "the same index in another order"),
+        (
+            lambda X, a, y: (X.sample(frac=1, random_state=0), a, y),
+            "the same index in another order",
+        ),
         (lambda X, a, y: (X, y, a), "no record is treated"),
         (lambda X, a, y: (X, a == "yes", y), "no record is treated"),
-        (lambda X, a, y: (X, a, y.astype(str).str.replace(".", ",")), "most of them hold a decimal comma"),
+        (
+            lambda X, a, y: (X, a, y.astype(str).str.replace(".", ",")),
+            "most of them hold a decimal comma",
+        ),
         (lambda X, a, y: (X, ["yes"] * len(a), y), "no record is a control"),
-        (lambda X, a, y: (X, np.where(np.arange(len(a)) < 5, "yes", "no"), y), "5 records are in the arm"),
+        (
+            lambda X, a, y: (X, np.where(np.arange(len(a)) < 5, "yes", "no"), y),
+            "5 records are in the arm",
+        ),
         (lambda X, a, y: (X.assign(severity="high"), a, y), "most of them hold words"),
     ],
 )
@@ -82,7 +99,8 @@ def test_python_is_as_careful_as_the_command_line(tmp_path, data, told):
     assert "nothing was charged; fit(..., accept=True) releases all the same" in str(refused.value)
     assert ledger.account("t").receipts == ()
     assert any(
-        told in line for line in fit(replace(model, ledger=None, dataset=None, seed=1), *given, accept=True)
+        told in line
+        for line in fit(replace(model, ledger=None, dataset=None, seed=1), *given, accept=True)
     )
 
 
@@ -97,7 +115,8 @@ def test_a_covariate_that_is_the_treatment_stops_every_estimator():
     ):
         with pytest.raises(DataError, match="kit decides arm"):
             model.fit(*data)
-    # one that is not adjusted for decides nothing, and a public propensity leaves nothing to overlap
+    # one that is not adjusted for decides nothing, and a public propensity leaves nothing to
+    # overlap
     assert not fit(PrivateEffect(domain, budget, prognostic=["severity"], seed=1), *data)
     told = fit(PrivateEffect(domain, budget, settings={"propensity": 0.5}, seed=1), *data)
     assert [line for line in told if "constant public propensity" in line]
@@ -209,7 +228,12 @@ def test_distances_are_those_of_their_definition():
 def test_pairs_are_ordered_where_neither_is_tied():
     rng = np.random.default_rng(1)
     y = rng.standard_normal(2000)
-    for column, target in ((np.round(y), y), (-np.exp(y), y), (y, np.round(y, 1)), ((y > 2.2) * 1.0, y)):
+    for column, target in (
+        (np.round(y), y),
+        (-np.exp(y), y),
+        (y, np.round(y, 1)),
+        ((y > 2.2) * 1.0, y),
+    ):
         assert ordered(column, target, 0.0) == 1.0
     assert 0.4 < ordered(rng.standard_normal(2000), y, 0.0) < 0.6
     assert np.isnan(ordered(np.zeros(2000), y, 0.0))
@@ -235,7 +259,10 @@ def test_a_product_that_drives_both_is_named_and_no_other():
             lambda X: {"severity": X.severity.where(X.index % 20 > 0, -9.0)},
             "severity: -9 stand there far more",
         ),
-        (lambda X: {"age": X.age.where(X.index % 20 > 0, 99)}, "age: 99 stand there far more often"),
+        (
+            lambda X: {"age": X.age.where(X.index % 20 > 0, 99)},
+            "age: 99 stand there far more often",
+        ),
         (lambda X: {"age": 55}, "age is the same for 100.0% of the records"),
     ],
 )
@@ -248,7 +275,9 @@ def test_what_is_no_reason_to_stop_is_a_line(change, line):
 
 def test_levels_groups_and_gaps_are_lines():
     case, rng, treated = base(5)
-    case = case.having(levels={"ward": ["N", "S", "X"]}, ward=np.where(np.arange(2000) < 15, "N", "S"))
+    case = case.having(
+        levels={"ward": ["N", "S", "X"]}, ward=np.where(np.arange(2000) < 15, "N", "S")
+    )
     severity = case.X.severity.where(rng.random(2000) > 0.02 + 0.1 * treated)
     case = replace(case, X=case.X.assign(severity=severity), book={"group": "ward"})
     lines = " | ".join(case.findings().lines)
@@ -271,7 +300,9 @@ def test_indexes_are_compared():
 
 def test_a_long_stop_is_not_cut_in_its_middle():
     found = Findings(tuple(f"finding {number} {'x' * 90}" for number in range(9)))
-    with pytest.raises(DataError, match=r"finding 3 x+; and 5 more, which dp2erm check lists; nothing was"):
+    with pytest.raises(
+        DataError, match=r"finding 3 x+; and 5 more, which dp2erm check lists; nothing was"
+    ):
         found.refuse("--yes")
 
 

@@ -1,4 +1,6 @@
-"""Private effects of a treatment of more than two arms: exact losses, releases, and what is refused."""
+"""Private effects of a treatment of more than two arms: exact losses, releases, and what is
+refused.
+"""
 
 import itertools
 import math
@@ -39,7 +41,9 @@ def labels_of(arm, levels=LEVELS):
 def table(n, seed=0, *, confounded=1.0, silent=0.02):
     rng = np.random.default_rng(seed)
     X = np.clip(rng.standard_normal((n, 2)) / 3, -1, 1)
-    odds = np.exp(np.log([0.5, 0.3, 0.2]) + confounded * X @ np.array([[0, 0], [1.0, 0.5], [-0.5, 1.0]]).T)
+    odds = np.exp(
+        np.log([0.5, 0.3, 0.2]) + confounded * X @ np.array([[0, 0], [1.0, 0.5], [-0.5, 1.0]]).T
+    )
     arm = (rng.random(n)[:, None] > np.cumsum(odds / odds.sum(1, keepdims=True), axis=1)).sum(1)
     slopes = np.array([[1.8, 1.2], [2.7, 1.2], [1.8, 0.3]])
     y = EFFECTS[arm] + np.sum(X * slopes[arm], axis=1) + rng.standard_normal(n)
@@ -50,7 +54,9 @@ def table(n, seed=0, *, confounded=1.0, silent=0.02):
 
 def planned(n=400, epsilon=1.0, rows="arms", public=None, **treatment):
     public = public or domain(**treatment)
-    return PrivateEffect(public, Budget(epsilon), residual_scale=1.0, settings={"rows": rows}).plan(n, 2)
+    return PrivateEffect(public, Budget(epsilon), residual_scale=1.0, settings={"rows": rows}).plan(
+        n, 2
+    )
 
 
 # A record adds to the sums of its own arm: enumerated by the code that adds them up.
@@ -75,7 +81,9 @@ def test_the_score_of_any_record_is_covered(rows, public):
         records = replace(records, sampling=np.full(4, counts))
         for place in range(4):
             names = ("X", "a", "y", "sampling")
-            one = replace(records, **{name: getattr(records, name)[place : place + 1] for name in names})
+            one = replace(
+                records, **{name: getattr(records, name)[place : place + 1] for name in names}
+            )
             sums.append(own.block_sums(one, released))
     result = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
     assert 0.9 * step.integers.sensitivity < result <= step.integers.sensitivity
@@ -89,13 +97,16 @@ def test_the_score_of_any_record_is_covered(rows, public):
 def largest_loss(step, gamma=1.0, scale=1.0, entering=(1.0,), leaving=(1.0,)):
     """Of the log density between a record in one arm, and in another one, or nowhere: by search.
 
-    Of a person in several arms ``entering`` and ``leaving`` are what the records count in each of them.
+    Of a person in several arms ``entering`` and ``leaving`` are what the records count in each of
+    them.
     """
     rng, m, S = np.random.default_rng(1), step.loss.saturation.row_norm, step.program.slope
     ridge, size = step.universe.n_samples * step.calibration.gamma * gamma, 400_000
 
     def logs(theta, y, counts):
-        """Noise and log determinant of an arm with a record of outcome y, and without it, along its row."""
+        """Noise and log determinant of an arm with a record of outcome y, and without it, along its
+        row.
+        """
         residual = m * theta - y
         bend = counts * np.exp(-np.abs(residual) / S)
         pull = S * np.sign(residual) * (counts - bend) * m
@@ -122,9 +133,15 @@ def test_noise_by_arm_costs_nothing_in_the_number_of_arms(epsilon):
     spent = step.calibration.epsilon
     assert largest_loss(step, gamma=1 / 3) > 1.1 * spent
     assert largest_loss(step, scale=1 / 1.5) > 1.49 * spent
-    for k in (1, 2, 3):  # records of a person, each in another arm: means, and what whole ones would lose
+    for k in (
+        1,
+        2,
+        3,
+    ):  # records of a person, each in another arm: means, and what whole ones would lose
         mean, all_of_them = (np.full(k, 1.0 / k), np.ones(k))
-        assert 0.9999 * spent < largest_loss(step, entering=mean, leaving=mean) <= spent * (1 + 1e-9)
+        assert (
+            0.9999 * spent < largest_loss(step, entering=mean, leaving=mean) <= spent * (1 + 1e-9)
+        )
         assert largest_loss(step, entering=all_of_them, leaving=all_of_them) > 0.9999 * k * spent
     common = planned(epsilon=epsilon, rows="common").step("center")
     assert common.calibration.blocks == 1
@@ -143,7 +160,9 @@ def test_the_noise_of_every_arm_is_drawn_alike_and_by_itself():
         assert np.abs(lengths.mean(axis=0) - p).max() < 4 * error
         assert np.abs(lengths.var(axis=0) / p - 1).max() < 0.5
         assert np.abs(np.corrcoef(lengths.T) - np.eye(3)).max() < 5 / math.sqrt(len(drawn))
-        assert calibration.norms(np.array(drawn)) == pytest.approx(lengths.sum(axis=1) * calibration.scale)
+        assert calibration.norms(np.array(drawn)) == pytest.approx(
+            lengths.sum(axis=1) * calibration.scale
+        )
     assert calibration.variances == pytest.approx((p + 1) * calibration.scale**2)
 
 
@@ -151,11 +170,15 @@ def test_the_noise_of_every_arm_is_drawn_alike_and_by_itself():
 
 
 def multinomial_loss(n_arms, step, gamma=1.0, scale=1.0):
-    """The largest log ratio of densities found, over probabilities, arms and rows of two records."""
+    """The largest log ratio of densities found, over probabilities, arms and rows of two
+    records.
+    """
     rng, basis = np.random.default_rng(2), contrasts(n_arms)
     m = step.universe.space.covariate_bound
     ridge, best = step.universe.n_samples * step.calibration.gamma * gamma, 0.0
-    q = [np.concatenate([rng.dirichlet(np.full(n_arms, alpha), 4000) for alpha in (0.02, 0.3, 2.0)])] * 2
+    q = [
+        np.concatenate([rng.dirichlet(np.full(n_arms, alpha), 4000) for alpha in (0.02, 0.3, 2.0)])
+    ] * 2
     q[1] = q[1][rng.permutation(len(q[1]))]
     a = [rng.integers(0, n_arms, len(one)) for one in q]
     for one, arm in zip(q, a, strict=True):  # who is sure of the wrong arm
@@ -201,8 +224,13 @@ def test_the_declared_multinomial_problem_is_the_one_that_is_solved(n_arms):
     assert instance.model.coefficients(result.point) == pytest.approx(theta, abs=1e-5)
     v = rng.standard_normal(len(noise))
     steps = 1e-6 * np.eye(len(v))
-    slopes = [(instance.model.value(v + one) - instance.model.value(v - one)) / 2e-6 for one in steps]
-    curves = [(instance.model.gradient(v + one) - instance.model.gradient(v - one)) / 2e-6 for one in steps]
+    slopes = [
+        (instance.model.value(v + one) - instance.model.value(v - one)) / 2e-6 for one in steps
+    ]
+    curves = [
+        (instance.model.gradient(v + one) - instance.model.gradient(v - one)) / 2e-6
+        for one in steps
+    ]
     assert instance.model.gradient(v) == pytest.approx(np.array(slopes), abs=1e-5)
     assert instance.model.hessian(v) == pytest.approx(np.array(curves), abs=1e-5)
     # of whatever records, within a public radius
@@ -247,7 +275,9 @@ def test_an_arm_that_is_rarer_than_scores_allow_for_has_no_confident_answer(leve
     """Three in a thousand: inverse shares are those of one in fifty."""
     rng, n = np.random.default_rng(3), 4000
     X = rng.uniform(-1, 1, (n, 2))
-    arm = np.where(rng.random(n) < 0.003, len(levels) - 1, rng.integers(0, max(len(levels) - 1, 1), n))
+    arm = np.where(
+        rng.random(n) < 0.003, len(levels) - 1, rng.integers(0, max(len(levels) - 1, 1), n)
+    )
     y = np.where(arm == len(levels) - 1, 4.0, 0.0) + X[:, 0] + rng.standard_normal(n)
     model = PrivateEffect(domain(levels=levels), Budget(4.0), residual_scale=1.0, seed=0)
     release = model.fit(X, labels_of(arm, levels), y).release_
@@ -258,7 +288,10 @@ def test_an_arm_that_is_rarer_than_scores_allow_for_has_no_confident_answer(leve
 
 def test_scores_of_an_unknown_probability_have_twice_the_room():
     levels, public = tuple("abcde"), domain(levels=tuple("abcde"), rates=(0.2,) * 5)
-    for one, how, times in ((public, {}, 5), (domain(levels=levels), {"propensity": "multinomial"}, 10)):
+    for one, how, times in (
+        (public, {}, 5),
+        (domain(levels=levels), {"propensity": "multinomial"}, 10),
+    ):
         model = PrivateEffect(one, Budget(1.0), residual_scale=1.0, settings=how)
         settings = model.plan(10**5, 2).study.settings
         assert settings.score_bound == pytest.approx(times * settings.residual_bound)
@@ -277,7 +310,9 @@ def test_the_mean_covariate_may_vary_along_one_column_alone():
         domain(8, rates=(1 / 3, 1 / 3, 1 - 2 / 3)), Budget(20.0), residual_scale=0.5, seed=1
     )
     contrast = model.fit(X, labels_of(arm), y).release_.arms.contrasts[1].interval
-    assert contrast.half_width > 1.96 * 6.0 / math.sqrt(n)  # the standard error of six times its mean
+    assert contrast.half_width > 1.96 * 6.0 / math.sqrt(
+        n
+    )  # the standard error of six times its mean
 
 
 def of_sites(present, levels=("a", "b", "c")):
@@ -287,14 +322,18 @@ def of_sites(present, levels=("a", "b", "c")):
     X = pd.DataFrame({"x": rng.uniform(-1, 1, n), "site": rng.choice(list("abc"), n)})
     y = arm + X["x"] + 0.5 * (X["site"] == "b") + 0.5 * rng.standard_normal(n)
     X.loc[rng.random(n) >= present, "site"] = ""
-    book = Codebook(treatment=Treatment("arm", levels=LEVELS), outcome="y", levels={"site": list(levels)})
+    book = Codebook(
+        treatment=Treatment("arm", levels=LEVELS), outcome="y", levels={"site": list(levels)}
+    )
     ranges = book.ranges({"x": (-1, 1)})
     public = Domain(book.norm(ranges), 6.0, ranges=ranges, codebook=book)
     return public, X.assign(arm=labels_of(arm), y=y)
 
 
 def test_levels_that_make_up_a_column_cost_no_interval():
-    """Their sum is a constant, whose slope is noise; the released mean covariate is noised as well."""
+    """Their sum is a constant, whose slope is noise; the released mean covariate is noised as
+    well.
+    """
     lengths = {}
     for levels in (("a", "b"), ("a", "b", "other")):
         public, table = of_sites(1.0, levels)
@@ -310,11 +349,15 @@ def test_levels_that_make_up_a_column_cost_no_interval():
 def test_what_all_levels_have_in_common_is_left_out_where_every_record_has_to_have_one(apart):
     public, _ = of_sites(1.0, ("a", "b", "c", "other") if apart else ("a", "b", "c"))
     k = 5 if apart else 4
-    plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(3000, k)
+    plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(
+        3000, k
+    )
     mean, term = plan.step("mean"), plan.main.nuisances.term
     theta = np.arange(3.0 * (1 + k))
     moved = theta + np.where(np.arange(len(theta)) % (1 + k) > 1, 7.0, 0.0)
-    results = [levels_apart(term, mean, {"center": one}).coefficient(k, {}) for one in (theta, moved)]
+    results = [
+        levels_apart(term, mean, {"center": one}).coefficient(k, {}) for one in (theta, moved)
+    ]
     assert (results[0] == pytest.approx(results[1])) is apart
     assert (results[1] == pytest.approx(moved)) is not apart
     assert results[1].reshape(3, -1)[:, :2] == pytest.approx(theta.reshape(3, -1)[:, :2])
@@ -333,13 +376,19 @@ def test_few_records_of_no_level_may_confound():
 
 
 def test_means_of_long_durations_are_right_where_nobody_guessed_how_long_residuals_are():
-    """Durations of a trial, many at the end of follow-up: clips of residuals would raise every mean."""
+    """Durations of a trial, many at the end of follow-up: clips of residuals would raise every
+    mean.
+    """
     rng, n = np.random.default_rng(2), 60_000
     x, arm = rng.uniform(-1, 1, (n, 2)), rng.choice(3, n, p=[0.4, 0.3, 0.3])
     rates = np.exp(-4.2 + 0.5 * x[:, 0] + 0.4 * x[:, 1])[:, None] * [1.0, 0.7, 0.3]
     y = np.minimum(rng.exponential(1.0, (n, 1)) / rates, 60.0)
     public = replace(domain(rates=(0.4, 0.3, 0.3)), outcome_bound=30.0, outcome_center=30.0)
-    release = PrivateEffect(public, Budget(4.0), seed=1).fit(x, labels_of(arm), y[np.arange(n), arm]).release_
+    release = (
+        PrivateEffect(public, Budget(4.0), seed=1)
+        .fit(x, labels_of(arm), y[np.arange(n), arm])
+        .release_
+    )
     assert 40.0 < release.settings["residual_bound"] <= 60.0
     for one, mean in zip(release.arms.means, y.mean(axis=0), strict=True):
         assert abs(one.estimate - mean) < 0.3 < one.interval.half_width + 0.1

@@ -1,4 +1,6 @@
-"""How far both arms lie apart is released with the means by arm: alarm, widening, and no interval at all."""
+"""How far both arms lie apart is released with the means by arm: alarm, widening, and no interval
+at all.
+"""
 
 import json
 import math
@@ -11,7 +13,12 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, read_release
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.inference.distance import Distance, at_released_distance, hardly_overlap, released_distance
+from dp2erm_cvx.inference.distance import (
+    Distance,
+    at_released_distance,
+    hardly_overlap,
+    released_distance,
+)
 from dp2erm_cvx.inference.nuisances import nuisance_error
 from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.release.verify import plan_of, released_numbers
@@ -25,7 +32,9 @@ DOMAIN = Domain(2.0, 10.0, ranges=[(-1.0, 1.0)] * 2)
 
 
 def table(agree, n=2000, seed=0):
-    """The second covariate is the treatment, turned around in some records: in half of them it is noise."""
+    """The second covariate is the treatment, turned around in some records: in half of them it is
+    noise.
+    """
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1.0, 1.0, n)
     a = (rng.random(n) < 1.0 / (1.0 + np.exp(-x))).astype(int)
@@ -42,7 +51,11 @@ def fitted(agree, epsilon=9.0, domain=DOMAIN, **asked):
 
 def test_arms_that_a_covariate_decides_have_no_interval():
     release = fitted(0.98)
-    assert (release.interval.low, release.interval.high, release.interval.bias) == (None, None, None)
+    assert (release.interval.low, release.interval.high, release.interval.bias) == (
+        None,
+        None,
+        None,
+    )
     assert release.caveats[0] == "arms-apart"
     story = story_of(release)
     assert "no confidence interval: the arms hardly overlap" in story.headline
@@ -120,7 +133,9 @@ def test_the_distance_is_that_of_the_records_where_noise_is_small():
 
 
 def test_covariates_that_vary_together_lie_no_farther_apart_for_it():
-    """Two covariates that are nearly one: independent ones as far apart each would lie 1.4 times as far."""
+    """Two covariates that are nearly one: independent ones as far apart each would lie 1.4 times as
+    far.
+    """
     rng = np.random.default_rng(3)
     common, a = rng.standard_normal(4000), rng.integers(0, 2, 4000)
     X = 0.2 * (common[:, None] + 0.7 * a[:, None] + 0.2 * rng.standard_normal((4000, 2)))
@@ -161,7 +176,9 @@ def noisy_distances(n=2000, draws=200):
 
 
 def test_equal_means_lie_apart_by_more_than_the_lower_end_one_time_in_ten_at_most():
-    """Of means that are alike noise alone leaves a length, and a tenth of them a lower end above 0."""
+    """Of means that are alike noise alone leaves a length, and a tenth of them a lower end above
+    0.
+    """
     least = [released_distance(*one).least for one in noisy_distances()]
     assert 0.0 < np.mean(np.array(least) > 0.0) < 0.1
 

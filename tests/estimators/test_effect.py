@@ -1,4 +1,6 @@
-"""A private effect end to end: what its intervals cover, what they are for, and which records it reads."""
+"""A private effect end to end: what its intervals cover, what they are for, and which records it
+reads.
+"""
 
 import warnings
 from dataclasses import replace
@@ -29,7 +31,9 @@ SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt"
 
 
 def table(n=4000, seed=0, effect=1.0, confounded=2.0, unknown=0.0):
-    """Confounded by u, on which depends which treatments are unknown: the naive difference is off by .6."""
+    """Confounded by u, on which depends which treatments are unknown: the naive difference is off
+    by .6.
+    """
     rng = np.random.default_rng(seed)
     u, v = rng.uniform(0, 2, n), rng.uniform(-1, 1, n)
     a = rng.binomial(1, expit(confounded * (u - 1)))
@@ -87,7 +91,10 @@ def test_an_interval_covers_the_truth_and_is_short(name):
         assert interval.low < truth < interval.high
         assert interval.half_width < longest / 2
         assert max(interval.noise_half_width, interval.sampling_half_width) <= interval.half_width
-        assert interval.half_width <= interval.noise_half_width + interval.sampling_half_width + interval.bias
+        assert (
+            interval.half_width
+            <= interval.noise_half_width + interval.sampling_half_width + interval.bias
+        )
         assert interval.bias < 0.2 * longest
     if name in ("lines", "risks"):
         _, a, y = draw(seed=0, **how)
@@ -105,14 +112,18 @@ def test_ratios_of_risks_cover_theirs():
 
 def test_the_prognostic_covariates_alone_are_read():
     X, a, y = table(800)
-    one, two = (model(prognostic=["u"]).fit(data, a, y).release_ for data in (X, X.assign(v=-X["v"])))
+    one, two = (
+        model(prognostic=["u"]).fit(data, a, y).release_ for data in (X, X.assign(v=-X["v"]))
+    )
     assert one == two
     assert one.columns == ("u",)
     assert all("v" not in nuisance.parameters for nuisance in one.nuisances)
 
 
 def survey(seed, n=5000):
-    """Those with a large u are three times as often in it; their effect is .5 + u, on average 1.5."""
+    """Those with a large u are three times as often in it; their effect is .5 + u, on average
+    1.5.
+    """
     X, a, y = table(4 * n, seed, effect=0.5)
     y = y + a * X["u"].to_numpy()
     rate = np.where(X["u"] > 1.0, 0.375, 0.125)
@@ -135,7 +146,9 @@ def test_sampling_weights_give_the_effect_of_the_population_that_was_sampled():
 
 
 def test_a_weighted_propensity_is_declared_as_it_is_solved():
-    """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
+    """Newton's method on the exact form, a conic solver on the declaration, and the formula in
+    scipy.
+    """
     plan, data = model(SURVEY, settings={"propensity": "logistic"}).prepared(*survey(3, 300))
     step = plan.step("propensity")
     records = step.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
@@ -162,7 +175,9 @@ NUISANCES = ({}, {"propensity": "constant"}, {"rows": "arms"}, {"rows": "pooled"
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
 @pytest.mark.parametrize("settings", NUISANCES)
 def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
-    """The form of what is released follows from the declaration, not from whether there are such records."""
+    """The form of what is released follows from the declaration, not from whether there are such
+    records.
+    """
     forms, own = [], model(CODED, estimand=estimand, settings=settings)
     for unknown in (0.0, 0.2):
         X, labels, y = table(400, unknown=unknown)
@@ -171,8 +186,12 @@ def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
         assert np.any(lost) == (unknown > 0.0)
         far = np.where(lost[:, None], [1.9, 0.9], data.X), np.where(lost, 5.0, data.y)
         other = replace(data, X=far[0], y=far[1], a=np.where(lost, 1 - data.a, data.a))
-        one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
-        assert [(name, *numbers) for name, numbers in one.items()] == [(k, *v) for k, v in same.items()]
+        one, same = (
+            plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other)
+        )
+        assert [(name, *numbers) for name, numbers in one.items()] == [
+            (k, *v) for k, v in same.items()
+        ]
         forms.append((plan, [(name, len(numbers)) for name, numbers in one.items()]))
     assert forms[0] == forms[1]
 
@@ -216,12 +235,21 @@ def test_an_interval_for_the_score_is_shorter_and_without_bias(estimand):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("among the treated", ["the effect among the treated", "outcomes of the untreated that are linear"]),
+        (
+            "among the treated",
+            ["the effect among the treated", "outcomes of the untreated that are linear"],
+        ),
         ("overlap", ["for the effect where either treatment is likely", "that was released here"]),
-        ("groups", ["a record without treatment or outcome does not count", "of the 900 records count"]),
+        (
+            "groups",
+            ["a record without treatment or outcome does not count", "of the 900 records count"],
+        ),
         (
             "unbounded",
-            ["those of the 400 records that have treatment and outcome", "gaps that the outcome decides"],
+            [
+                "those of the 400 records that have treatment and outcome",
+                "gaps that the outcome decides",
+            ],
         ),
     ],
 )
@@ -231,15 +259,26 @@ def test_a_release_says_what_its_interval_is_for(name, words):
 
 
 def test_overlap_weights_of_hardly_any_record_are_released_all_the_same():
-    """Noise may leave a released mean of factors below 0: refused after the charge, the budget was lost."""
+    """Noise may leave a released mean of factors below 0: refused after the charge, the budget was
+    lost.
+    """
     rng, n = np.random.default_rng(0), 2000
     book = Codebook(treatment=Treatment("a"), outcome="y", levels={"sex": ["F", "M"]})
     domain = Domain(1.5, 3.0, ranges=book.ranges({"u": (-1, 1)}), codebook=book)
-    frame = pd.DataFrame({"u": rng.uniform(-1, 1, n), "a": rng.integers(0, 2, n), "y": rng.normal(size=n)})
-    asked = {"estimand": "overlap", "where": {"sex": "F"}, "prognostic": ["u"], "residual_scale": None}
+    frame = pd.DataFrame(
+        {"u": rng.uniform(-1, 1, n), "a": rng.integers(0, 2, n), "y": rng.normal(size=n)}
+    )
+    asked = {
+        "estimand": "overlap",
+        "where": {"sex": "F"},
+        "prognostic": ["u"],
+        "residual_scale": None,
+    }
     factors = []
     for seed in range(4):
-        fitted = model(domain, 1.0, seed=seed, **asked).fit(frame.assign(sex="M"), frame["a"], frame["y"])
+        fitted = model(domain, 1.0, seed=seed, **asked).fit(
+            frame.assign(sex="M"), frame["a"], frame["y"]
+        )
         factors.append(fitted.release_.released[2])
         assert fitted.interval_ == (-np.inf, np.inf)
     assert min(factors) < 0 < max(factors)
@@ -269,7 +308,9 @@ def warned(public, *records):
     ],
     ids=["event", "outcome", "arm", "range"],
 )
-def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(declared, change, line):
+def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(
+    declared, change, line
+):
     """Before the charge; what fits, or is an event that is declared, is no reason to warn."""
     X, a, y = table(400)
     X, y = X.to_numpy() - [1.0, 0.0], y - 1.5
@@ -279,13 +320,17 @@ def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(
     assert line in text
     assert warned(domain, Dataset.from_arrays(*change(X, a, y))) == [text]
     assert not warned(suits, X, a, y)
-    assert not warned(replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0)
+    assert not warned(
+        replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0
+    )
 
 
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("wide", "n"), [(3.0, 5000), (10.0, 20_000)])
 def test_a_confounder_of_a_range_that_is_too_wide_is_adjusted_for(wide, n):
-    """With one mean square for all, ridge took its slope: the bias was .09 and .47, and nothing said so."""
+    """With one mean square for all, ridge took its slope: the bias was .09 and .47, and nothing
+    said so.
+    """
     ranges = {"x": (-3.0 * wide, 3.0 * wide), **{f"z{j}": (-3.0, 3.0) for j in range(3)}}
     domain, errors = Domain(2.0, 6.0, ranges=ranges), []
     for seed in range(12):
@@ -301,14 +346,19 @@ def test_a_confounder_of_a_range_that_is_too_wide_is_adjusted_for(wide, n):
 
 @pytest.mark.slow
 def test_groups_are_covered_where_their_column_is_adjusted_for():
-    """Groups 1.5 residual deviations apart, n = 20,000, epsilon = 1: .03 of 30 without it, 1.00 with."""
+    """Groups 1.5 residual deviations apart, n = 20,000, epsilon = 1: .03 of 30 without it, 1.00
+    with.
+    """
     rng, covered = np.random.default_rng(0), {True: [], False: []}
-    numbers, book = dict.fromkeys(("u", "v"), (-3.5, 3.5)), Codebook(levels={"ward": ["A", "B", "C"]})
+    numbers, book = (
+        dict.fromkeys(("u", "v"), (-3.5, 3.5)),
+        Codebook(levels={"ward": ["A", "B", "C"]}),
+    )
     for seed in range(12):
         group = rng.choice(3, 20_000, p=[0.6, 0.3, 0.1])
-        shift, level, odds, effect = np.array([(0, 0, 0, 0.5), (0.6, 1, 0.4, 1), (-0.6, -0.5, -0.4, 0)])[
-            group
-        ].T
+        shift, level, odds, effect = np.array(
+            [(0, 0, 0, 0.5), (0.6, 1, 0.4, 1), (-0.6, -0.5, -0.4, 0)]
+        )[group].T
         X = pd.DataFrame(rng.standard_normal((20_000, 2)), columns=["u", "v"]).assign(
             ward=np.array(list("ABC"))[group]
         )
@@ -318,7 +368,9 @@ def test_groups_are_covered_where_their_column_is_adjusted_for():
         for adjusted in covered:
             ranges = book.ranges(numbers) if adjusted else numbers
             declared = Domain(covariate_bound=2.3, outcome_bound=7, ranges=ranges, codebook=book)
-            fit = PrivateEffect(declared, Budget(1.0), by="ward", residual_scale=1.0, seed=seed).fit(X, a, y)
+            fit = PrivateEffect(
+                declared, Budget(1.0), by="ward", residual_scale=1.0, seed=seed
+            ).fit(X, a, y)
             assert ("group-confounds" in fit.release_.caveats) is not adjusted
             interval = fit.release_.groups[0].interval
             covered[adjusted].append(interval.low <= 0.5 <= interval.high)
@@ -329,7 +381,9 @@ def test_groups_are_covered_where_their_column_is_adjusted_for():
 @pytest.mark.slow
 @pytest.mark.parametrize("estimand", ["ate", "att"])
 def test_an_event_is_covered_where_it_is_declared_alone(estimand):
-    """A fifth of events, n = 10,000, epsilon = 1: .07 and .07 of intervals, 1.00 and .95 where declared."""
+    """A fifth of events, n = 10,000, epsilon = 1: .07 and .07 of intervals, 1.00 and .95 where
+    declared.
+    """
 
     def drawn(n, seed):
         rng = np.random.default_rng(seed)
@@ -344,7 +398,9 @@ def test_an_event_is_covered_where_it_is_declared_alone(estimand):
     for declared in (False, True):
         half = Domain(2, 0.5, outcome_center=0.5, ranges=[(-3, 3)] * 4, binary_outcome=declared)
         fits = (
-            model(half, 1.0, residual_scale=None, estimand=estimand, seed=seed).fit(*drawn(10_000, seed)[:3])
+            model(half, 1.0, residual_scale=None, estimand=estimand, seed=seed).fit(
+                *drawn(10_000, seed)[:3]
+            )
             for seed in range(24)
         )
         shares[declared] = np.mean([fit.interval_[0] <= truth <= fit.interval_[1] for fit in fits])

@@ -35,7 +35,12 @@ def data(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def fitted(**changes: object) -> PrivateTwoStageERM:
-    settings: dict = {"first_stage": ipw_logistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
+    settings: dict = {
+        "first_stage": ipw_logistic(ridge=0.5),
+        "second_stage": "itr",
+        "seed": 1,
+        **changes,
+    }
     return PrivateTwoStageERM(DOMAIN, Budget(2.0), **settings).fit(*data(), conditional=True)
 
 
@@ -58,11 +63,15 @@ def test_an_uncertified_solve_makes_the_guarantee_conditional() -> None:
     assert not release.private
 
 
-def test_nothing_private_leaves_through_json_repr_pickle_or_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_private_leaves_through_json_repr_pickle_or_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.DEBUG):
         model = fitted()
     workings = model.private_workings_
-    published = model.release_.to_json() + repr(model) + repr(model.release_) + repr(workings) + caplog.text
+    published = (
+        model.release_.to_json() + repr(model) + repr(model.release_) + repr(workings) + caplog.text
+    )
     certificate = workings.theta.certificate.__dict__.values()
     private = [*workings.weights.value, *workings.weights.point, *workings.noise, *certificate]
     for value in private:
@@ -109,7 +118,9 @@ def test_a_data_frame_is_predicted_by_column_name() -> None:
     ):
         with pytest.raises(DataError, match=message):
             model.predict(wrong)
-    with pytest.raises(DataError, match=r"by fit\(X\.drop\(columns=\['a', 'y'\]\), X\['a'\], X\['y'\]\)"):
+    with pytest.raises(
+        DataError, match=r"by fit\(X\.drop\(columns=\['a', 'y'\]\), X\['a'\], X\['y'\]\)"
+    ):
         model.fit(frame, "a", "y")
 
 
@@ -130,12 +141,16 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
     BalanceFunctions(greedy, 1.0)(records.covariates)
     np.testing.assert_array_equal(records.X, before)
     assert not records.X.flags.writeable
-    with pytest.raises(DeclarationError, match="'custom' reaches seen, an object of the class list"):
+    with pytest.raises(
+        DeclarationError, match="'custom' reaches seen, an object of the class list"
+    ):
         BalanceFunctions(curious, 1.0)
     with pytest.raises(DataError, match="that record alone"):
         one_by_one("curious", curious, [(row,) for row in records.covariates], 1)
     # a record that the function fails on gets zeros, not an error
-    values = BalanceFunctions(lambda row: np.array([1.0 / row[0] if row[0] else 0.5 / row[0] ** 0]), 9.0)
+    values = BalanceFunctions(
+        lambda row: np.array([1.0 / row[0] if row[0] else 0.5 / row[0] ** 0]), 9.0
+    )
     assert np.all(np.isfinite(values(records.covariates)))
     halves = BalanceFunctions(lambda row: row if row[0] < 0 else row[:1] if row[0] else row, 9.0)
     assert np.all(halves(np.array([[0.5, 0.5], [-0.5, 0.5]]))[0] == 0.0)
@@ -153,7 +168,11 @@ def test_the_example_of_the_docstring_runs() -> None:
 def in_arms(arms):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 2)), rng.normal(size=60)
-    a = {"both": np.arange(60) % 2, "separated": (X[:, 0] > 0).astype(int), "one": np.zeros(60, dtype=int)}
+    a = {
+        "both": np.arange(60) % 2,
+        "separated": (X[:, 0] > 0).astype(int),
+        "one": np.zeros(60, dtype=int),
+    }
     return X, a[arms], y
 
 
@@ -166,7 +185,10 @@ def test_weights_exist_from_the_smallest_tolerance_on_and_certify_with_room_to_s
         in_the_clear(stable_balancing_hard(), arms="separated")
     least = caught.value.smallest_tolerance
     near = stable_balancing_hard(tolerance=1.001 * least)
-    told = r"off by \d\.\de-\d\d, more than 1e-30: .* too close to infeasible \(tried: newton, .*clarabel"
+    told = (
+        r"off by \d\.\de-\d\d, more than 1e-30: .* too close to infeasible "
+        r"\(tried: newton, .*clarabel"
+    )
     with pytest.raises(CertificateError, match=told):
         in_the_clear(near, arms="separated", tolerance=1e-30, solver="first_certified")
     with pytest.raises(InfeasibleError):

@@ -1,4 +1,6 @@
-"""Effects among the records of one group, and in every group: exact sums, intervals, and what is refused."""
+"""Effects among the records of one group, and in every group: exact sums, intervals, and what is
+refused.
+"""
 
 import math
 from dataclasses import replace
@@ -21,7 +23,9 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, GroupScore
 
-BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})
+BOOK = Codebook(
+    Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]}
+)
 DOMAIN = Domain(
     2.5, 60.0, 90.0, ranges=BOOK.ranges({"age": (20.0, 90.0), "score": (0.0, 10.0)}), codebook=BOOK
 )
@@ -78,7 +82,9 @@ def test_nothing_of_a_record_outside_enters(changes):
     inside = X["ward"].isin(["B"] if "where" in changes else list(WARDS)).to_numpy()
     assert 0 < inside.sum() < 600
     far = (X * 1).assign(age=np.where(inside, X["age"], 85.0), sex=np.where(inside, X["sex"], "M"))
-    other = model(**changes).prepared(far, np.where(inside, a, "yes"), np.where(inside, y, 149.0))[1]
+    other = model(**changes).prepared(far, np.where(inside, a, "yes"), np.where(inside, y, 149.0))[
+        1
+    ]
     one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
     for name, numbers in one.items():
         assert np.array_equal(numbers, same[name]), name
@@ -88,7 +94,9 @@ SMALL = Domain(4.0, 20.0, codebook=BOOK)
 
 
 def group_records(seed, domain, n=4000):
-    """Records of an exactly linear outcome without any noise, whose slopes differ between the arms; rates."""
+    """Records of an exactly linear outcome without any noise, whose slopes differ between the arms;
+    rates.
+    """
     rng = np.random.default_rng(seed)
     x, ward = rng.uniform(-1, 1, (n, 2)), rng.integers(0, 3, n)
     x[:, 0] += 0.3 * ward
@@ -133,7 +141,9 @@ def test_the_bias_in_a_group_is_that_of_its_own_rate_exactly():
         assert 0.5 + member.widening * mean / size == pytest.approx(effect + bias, abs=2e-5)
         # at the rate of all records it would be another number
         common = replace(member, nuisances=replace(member.nuisances, rate=a.mean()))
-        part = replace(records, X=records.X[inside], a=a[inside], y=records.y[inside], sampling=None)
+        part = replace(
+            records, X=records.X[inside], a=a[inside], y=records.y[inside], sampling=None
+        )
         other = np.mean(common.score(common.parts(part, known)))
         assert place == 1 or abs(other - (effect + bias - 0.5)) > 0.01
 
@@ -147,9 +157,9 @@ def test_one_group_of_several_sums_what_it_does_alone():
     where = replace(SMALL, codebook=replace(BOOK, where={"ward": "B"}))
     silent = where.records(records.X, records.a, records.y, (ward == 1).astype(float))
     same = alone.exact_sums(silent, {"center": CENTER, "rate": sums[:, 1]})
-    assert [int(one) // factor for one, factor in zip(result[1], noise.multipliers, strict=True)] == [
-        one // factor for one, factor in zip(same, single.multipliers, strict=True)
-    ]
+    assert [
+        int(one) // factor for one, factor in zip(result[1], noise.multipliers, strict=True)
+    ] == [one // factor for one, factor in zip(same, single.multipliers, strict=True)]
 
 
 @pytest.mark.one_row_in(2)
@@ -177,7 +187,9 @@ def test_a_group_without_records_has_an_unbounded_effect(other, tmp_path):
     assert axes.get_title(loc="left").endswith(seeded)
     private = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
     assert seeded not in forest_plot(private).axes[0].get_title(loc="left")
-    charged = model(by="ward", where={"sex": "F"}, seed=None, ledger=book, dataset="data").fit(X, a, y)
+    charged = model(by="ward", where={"sex": "F"}, seed=None, ledger=book, dataset="data").fit(
+        X, a, y
+    )
     assert charged.receipt_.note == "effect (ate by ward, where sex is F) of drug on pressure"
 
 
@@ -191,4 +203,10 @@ def test_a_record_is_in_one_group_whatever_is_handed_in():
         with pytest.raises(DeclarationError, match="3 groups"):
             domain.records(np.zeros((4, 7)), [0, 1, 0, 1], np.zeros(4), wrong)
     with pytest.raises(DataError, match="shape"):
-        Dataset(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.zeros(4), ("x",), sampling=np.ones((4, 1, 1)))
+        Dataset(
+            np.zeros((4, 1)),
+            np.array([0, 1, 0, 1]),
+            np.zeros(4),
+            ("x",),
+            sampling=np.ones((4, 1, 1)),
+        )

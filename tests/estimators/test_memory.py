@@ -1,4 +1,6 @@
-"""What fits hold beside the records: in tables of covariates, counted by allocation and not by a clock."""
+"""What fits hold beside the records: in tables of covariates, counted by allocation and not by a
+clock.
+"""
 
 import gc
 import tracemalloc
@@ -55,7 +57,8 @@ def fitted(data, kind, stages=()):
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        # arms, outcomes and net outcomes are 1/20 each; what is scaled or clipped is a table of its own
+        # arms, outcomes and net outcomes are 1/20 each; what is scaled or clipped is a table of its
+        # own
         (read, 0.3),
         (partial(read, covariate_bound=2.0), 1.8),
         (partial(read, ranges=[(-1.0, 1.0)] * P), 1.5),
@@ -63,7 +66,8 @@ def fitted(data, kind, stages=()):
         (partial(fitted, kind=PrivateTwoStageERM, stages=("ipw_private", "arm_means")), 0.9),
         # problems in the weights hold the rows of both arms, and copies of them
         (partial(fitted, kind=PrivateTwoStageERM, stages=("entropy_balancing", "arm_means")), 12.5),
-        # covariates less their mean and in a smaller ball, the rows of a regression, and what a solve adds
+        # covariates less their mean and in a smaller ball, the rows of a regression, and what a
+        # solve adds
         (partial(fitted, kind=PrivateRule), 3.0),
         (partial(fitted, kind=PrivateEffect), 3.0),
     ],

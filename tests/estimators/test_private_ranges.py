@@ -1,4 +1,6 @@
-"""Released ranges: the domain that they make, what rests on it, who is charged, and forged pairs."""
+"""Released ranges: the domain that they make, what rests on it, who is charged, and forged
+pairs.
+"""
 
 import importlib.util
 import json
@@ -92,7 +94,9 @@ def test_a_release_says_that_its_domain_was_released_and_that_epsilons_add_up(pa
     assert stated == {"digest": ranges.digest, "epsilon": 0.5, "private": True, "outcome": True}
     assert effect.guarantee.epsilon == 1.5
     assert effect.whole_guarantee.epsilon == 2.0
-    (told,) = (one for one in effect.guarantee.assumptions if "released from the same records" in one)
+    (told,) = (
+        one for one in effect.guarantee.assumptions if "released from the same records" in one
+    )
     assert f"epsilon = 0.5 (SHA-256 {ranges.digest})" in told
     assert told.endswith("guarantee the sum together, epsilon = 2")
     assert (
@@ -125,23 +129,37 @@ def test_a_pair_belongs_together_or_is_refuted(pair):
     assert list(resting_on(effect, ranges)) == []
     assert verify(effect).holds
     # declared ranges are another domain, and other draws are of another release
-    alone = replace(effect, domain={name: one for name, one in effect.domain.items() if name != "released"})
+    alone = replace(
+        effect, domain={name: one for name, one in effect.domain.items() if name != "released"}
+    )
     assert "domain.released: nothing is stated" in next(resting_on(alone, ranges))
     silent = tuple(one for one in effect.guarantee.assumptions if "released from" not in one)
-    assert not verify(replace(effect, guarantee=replace(effect.guarantee, assumptions=silent))).holds
+    assert not verify(
+        replace(effect, guarantee=replace(effect.guarantee, assumptions=silent))
+    ).holds
     other = PrivateRanges(KNOWN, Budget(0.5)).fit(*table()).release_
     assert any(line.startswith("domain.released.digest") for line in resting_on(effect, other))
     for name, changed in (("epsilon", 0.1), ("digest", "0" * 64)):
         stamp = {**effect.domain["released"], name: changed}
         forged = replace(effect, domain={**effect.domain, "released": stamp})
-        assert any(line.startswith(f"domain.released.{name}") for line in resting_on(forged, ranges))
+        assert any(
+            line.startswith(f"domain.released.{name}") for line in resting_on(forged, ranges)
+        )
         assert not verify(forged).holds  # of its own guarantee, which states them as well
     wider = {**effect.domain, "outcome_bound": 2 * effect.domain["outcome_bound"]}
-    assert any("y ranges from" in line for line in resting_on(replace(effect, domain=wider), ranges))
+    assert any(
+        "y ranges from" in line for line in resting_on(replace(effect, domain=wider), ranges)
+    )
     moved = {**effect.domain, "ranges": {**effect.domain["ranges"], "v": [0.0, 1.0]}}
-    assert any("v ranges from" in line for line in resting_on(replace(effect, domain=moved), ranges))
-    assert any(line.startswith("n_samples") for line in resting_on(replace(effect, n_samples=9), ranges))
-    assert any(line.startswith("study") for line in resting_on(replace(effect, study="0" * 64), ranges))
+    assert any(
+        "v ranges from" in line for line in resting_on(replace(effect, domain=moved), ranges)
+    )
+    assert any(
+        line.startswith("n_samples") for line in resting_on(replace(effect, n_samples=9), ranges)
+    )
+    assert any(
+        line.startswith("study") for line in resting_on(replace(effect, study="0" * 64), ranges)
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +196,11 @@ def test_a_neighbor_has_the_same_plan_of_ranges():
     one = clone(own).fit(X, a, y).release_
     X.iloc[0], y[0] = 1e300, -1e300
     other = clone(own).fit(X, 1 - a, y).release_
-    assert (other.steps, other.declared, other.guarantee) == (one.steps, one.declared, one.guarantee)
+    assert (other.steps, other.declared, other.guarantee) == (
+        one.steps,
+        one.declared,
+        one.guarantee,
+    )
 
 
 def test_without_opendp_nothing_is_read(monkeypatch):
@@ -199,18 +221,29 @@ def test_missing_cells_levels_and_further_outcomes_have_their_places():
     frame["drug"], frame["sbp"] = rng.choice(["yes", "no"], n), rng.normal(140, 20, n)
     frame["days"] = rng.gamma(2.0, 3.0, n)
     frame.loc[:400, "age"] = np.nan
-    book = Codebook(Treatment("drug", "yes", "no"), "sbp", levels={"sex": ["F", "M"]}, missing={"age": 60})
+    book = Codebook(
+        Treatment("drug", "yes", "no"), "sbp", levels={"sex": ["F", "M"]}, missing={"age": 60}
+    )
     known = OpenDomain(book.ranges({"age": None}), None, {"days": Within(0, 1000)}, codebook=book)
     fitted = PrivateRanges(known, Budget(3.0), seed=SEED).fit(frame, frame["drug"], frame["sbp"])
     release = fitted.release_
-    assert [one.column for one in release.ranges] == ["age", "age=missing", "sex=F", "sex=M", "days", "sbp"]
+    assert [one.column for one in release.ranges] == [
+        "age",
+        "age=missing",
+        "sex=F",
+        "sex=M",
+        "days",
+        "sbp",
+    ]
     assert release.columns == ("age", "age=missing", "sex=F", "sex=M")
     ends = {one.column: one.pair for one in release.ranges}
     assert 20 < ends["age"][0] < 45 < 55 < ends["age"][1] < 90
     assert 0 <= ends["days"][0] < 2 < 10 < ends["days"][1] < 40
     assert 60 < ends["sbp"][0] < 120 < 160 < ends["sbp"][1] < 230
     assert fitted.domain_.covariate_bound <= np.sqrt(3)
-    effect = PrivateEffect(fitted.domain_, Budget(2.0), seed=SEED).fit(frame, frame["drug"], frame["sbp"])
+    effect = PrivateEffect(fitted.domain_, Budget(2.0), seed=SEED).fit(
+        frame, frame["drug"], frame["sbp"]
+    )
     assert list(resting_on(effect.release_, release)) == []
 
 

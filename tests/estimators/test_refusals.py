@@ -53,7 +53,9 @@ CALLS = {
     "effect": fits(PrivateEffect, "trial", **COMMON),
     "rule": fits(PrivateRule, "trial", **COMMON),
     "weights": fits(PrivateTwoStageERM, "trial", domain=DOMAIN, **WEIGHTS),
-    "effect of a survey": fits(PrivateEffect, "sampling weights", domain=SURVEY, budget=Budget(2.0)),
+    "effect of a survey": fits(
+        PrivateEffect, "sampling weights", domain=SURVEY, budget=Budget(2.0)
+    ),
     "rule of a survey": fits(PrivateRule, "sampling weights", domain=SURVEY, budget=Budget(2.0)),
     "weights of a survey": fits(PrivateTwoStageERM, "sampling weights", domain=SURVEY, **WEIGHTS),
     "survey in the clear": fits(TwoStageERM, "sampling weights", domain=SURVEY),
@@ -75,7 +77,11 @@ REFUSED = {
         ("effect", {"prognostic": ["u", "u"]}, "prognostic: a covariate is named twice"),
         ("effect", {"prognostic": "u"}, "must be a list of covariates"),
         ("effect", {"prognostic": []}, "must be a list of covariates"),
-        ("effect", {"estimand": "risks"}, "outcome_center = outcome_bound = 0.5, or estimand = 'ate'"),
+        (
+            "effect",
+            {"estimand": "risks"},
+            "outcome_center = outcome_bound = 0.5, or estimand = 'ate'",
+        ),
         ("effect", {"estimand": "cate"}, "must be one of ate, att, overlap, risks"),
         ("effect", {"level": 1.0}, "level = 1.0: must be less than 1"),
         ("effect", {"level": np.nan}, "level = nan: must be a finite number"),
@@ -89,11 +95,19 @@ REFUSED = {
         ("rule", {"seed": -1}, "seed = -1: must be a whole number of at least 0"),
         ("rule", {"dataset": "trial"}, "ledger and dataset go together"),
         ("rule", {"settings": {"unknown": 1}}, "unknown: is no setting of a rule"),
-        ("rule", {"settings": {"propensity": (0.1, 0.2)}}, "propensity: 3 public coefficients are needed"),
+        (
+            "rule",
+            {"settings": {"propensity": (0.1, 0.2)}},
+            "propensity: 3 public coefficients are needed",
+        ),
         ("weights", {"domain": OF_WEALTH}, "must be a Domain"),
         ("effect", {"domain": OF_WEALTH}, "must be a Domain"),
         ("ranges", {"domain": DOMAIN}, "must be an OpenDomain"),
-        ("ranges", {"domain": OpenDomain({"u": (0, 1), "v": (0, 1)}, (0, 1))}, "nothing is left to release"),
+        (
+            "ranges",
+            {"domain": OpenDomain({"u": (0, 1), "v": (0, 1)}, (0, 1))},
+            "nothing is left to release",
+        ),
         ("ranges", {"noise": "gaussian"}, "noise"),
         ("weights", {"second_stage": itr(features=("w",))}, "features"),
         ("weights", {"second_stage": itr(features=("u", 0))}, "twice"),
@@ -104,7 +118,11 @@ REFUSED = {
             {"domain": replace(RISKS, codebook=SURVEY.codebook), "estimand": "risks"},
             TWO,
         ),
-        ("effect of a survey", {"domain": replace(DOMAIN, codebook=COUNTED)}, "treatment of 3 levels"),
+        (
+            "effect of a survey",
+            {"domain": replace(DOMAIN, codebook=COUNTED)},
+            "treatment of 3 levels",
+        ),
         ("rule of a survey", {"settings": {"value_share": 0.2, "propensity": 0.5}}, TWO),
         ("rule of a survey", {"settings": {"mean_share": 0.1}}, "mean_share"),
         ("weights of a survey", {}, TWO),
@@ -120,18 +138,34 @@ REFUSED = {
         ("ranges", {"domain": OF_WEALTH}, "the domain declares the columns u, wealth"),
         ("effect of groups", {"by": "age"}, "by: 'age' has no declared levels"),
         ("effect of groups", {"by": "warp"}, "did you mean|known"),
-        ("effect of groups", {"where": {"ward": "D"}}, "where: ward = 'D': must be one of 'ICU', 'Surgery'"),
+        (
+            "effect of groups",
+            {"where": {"ward": "D"}},
+            "where: ward = 'D': must be one of 'ICU', 'Surgery'",
+        ),
         ("effect of groups", {"where": {"age": "40"}}, "where: 'age' has no declared levels"),
-        ("effect of groups", {"by": "ward", "where": {"ward": "ICU"}}, "by: 'ward' is fixed by where"),
+        (
+            "effect of groups",
+            {"by": "ward", "where": {"ward": "ICU"}},
+            "by: 'ward' is fixed by where",
+        ),
         ("effect of groups", {"by": "ward", "estimand": "att"}, "only 'ate' is released by group"),
         ("effect of groups", {"by": "ward", "settings": {"propensity": "logistic"}}, ONE_FOR_ALL),
         ("treatment", {"levels": LEVELS, "reference": "x"}, "known: none, low, high"),
-        ("treatment", {"levels": LEVELS, "rates": [0.5, 0.5]}, "must be 3 probabilities that add up to 1"),
+        (
+            "treatment",
+            {"levels": LEVELS, "rates": [0.5, 0.5]},
+            "must be 3 probabilities that add up to 1",
+        ),
         ("treatment", {"levels": LEVELS, "rates": [0.5, 0.4, 0.2]}, "add up to 1"),
         ("treatment", {"levels": LEVELS, "contrasts": "all"}, "must be reference or pairs"),
         ("treatment", {"levels": LEVELS, "treated": "low"}, "leave those out"),
         ("treatment", {"levels": ["a", ""]}, "none of them empty"),
-        ("treatment", {"levels": ["a", "b"], "rates": [0.5, 0.5]}, "declare the propensity of the effect"),
+        (
+            "treatment",
+            {"levels": ["a", "b"], "rates": [0.5, 0.5]},
+            "declare the propensity of the effect",
+        ),
         ("treatment", {"rates": [0.5, 0.3, 0.2]}, "must list levels"),
     ],
     ProgramError: [
@@ -154,7 +188,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "changes", "told"), [(error, *row) for error, rows in REFUSED.items() for row in rows]
+    ("error", "kind", "changes", "told"),
+    [(error, *row) for error, rows in REFUSED.items() for row in rows],
 )
 def test_what_is_wrong_is_refused_in_one_line(error, kind, changes, told):
     with pytest.raises(error, match=told) as caught:
@@ -176,12 +211,17 @@ def test_names_and_numbers_of_columns_that_nobody_declares_suit_some_data(ranges
 
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("kind", [PrivateTwoStageERM, PrivateEffect, PrivateRule])
-def test_another_number_of_covariates_than_ranges_is_refused_before_a_charge(tmp_path, kind, columns):
+def test_another_number_of_covariates_than_ranges_is_refused_before_a_charge(
+    tmp_path, kind, columns
+):
     book = Ledger(tmp_path / "ledger.db")
     book.declare("trial", Budget(5.0))
     model = kind(Domain(2.0, 1.0, ranges=[(0, 1)] * 2), Budget(5.0), ledger=book, dataset="trial")
     X = np.linspace(0, 1, 400 * columns).reshape(400, columns)
-    for call in (lambda: model.plan(400, columns), lambda: model.fit(X, np.arange(400) % 2, X[:, 0])):
+    for call in (
+        lambda: model.plan(400, columns),
+        lambda: model.fit(X, np.arange(400) % 2, X[:, 0]),
+    ):
         with pytest.raises(DeclarationError, match=f"2 are declared for {columns} covariates"):
             call()
     assert book.account("trial").receipts == ()
@@ -198,7 +238,8 @@ HOSTILE = (
 
 @pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
-    "name", ["average effect", "risks", "ranges", "on released ranges", "rule of all", "private scheme"]
+    "name",
+    ["average effect", "risks", "ranges", "on released ranges", "rule of all", "private scheme"],
 )
 def test_no_dataset_makes_a_fit_refuse(name):
     X, a, y = table_of(name)

@@ -1,4 +1,6 @@
-"""A release says that its declared residual scale is too small where its own sums show it, and only there."""
+"""A release says that its declared residual scale is too small where its own sums show it, and only
+there.
+"""
 
 import json
 from dataclasses import replace
@@ -91,5 +93,7 @@ def test_the_share_is_that_of_the_clipped_residuals_or_less() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("asked", [{}, {"estimand": "att"}], ids=["average", "treated"])
 def test_the_right_scale_is_never_accused_in_two_hundred_fits(asked, epsilon) -> None:
-    told = [fitted(SPREAD, seed=seed, epsilon=epsilon, **asked).clipped_residuals for seed in range(200)]
+    told = [
+        fitted(SPREAD, seed=seed, epsilon=epsilon, **asked).clipped_residuals for seed in range(200)
+    ]
     assert told == [0.0] * 200

@@ -62,10 +62,19 @@ def test_a_decision_is_that_of_its_own_record_to_the_last_bit():
 def test_strata_are_of_the_released_rule_alone():
     release = model().fit(*table()).release_
     header, rows = decisions(read_release(release.to_json(), RuleRelease))
-    assert header == ("treated", "all", "v: -1 to -0.3333", "v: -0.3333 to 0.3333", "v: 0.3333 to 1")
+    assert header == (
+        "treated",
+        "all",
+        "v: -1 to -0.3333",
+        "v: -0.3333 to 0.3333",
+        "v: 0.3333 to 1",
+    )
     assert [row[0] for row in rows][::3] == ["all", "u: 1.333 to 2"]
     u, v = (one.ravel() for one in np.meshgrid(np.linspace(0, 2, 201), np.linspace(-1, 1, 201)))
-    treats, third = release.effects_at(np.column_stack([u, v])) > 0.0, np.minimum((v + 1) // (2 / 3), 2)
+    treats, third = (
+        release.effects_at(np.column_stack([u, v])) > 0.0,
+        np.minimum((v + 1) // (2 / 3), 2),
+    )
     shares = [treats.mean(), *(treats[third == k].mean() for k in range(3))]
     assert [int(one[:-1]) / 100 for one in rows[0][1:]] == pytest.approx(shares, abs=0.04)
 
@@ -86,14 +95,20 @@ def test_a_share_of_the_budget_says_what_the_rule_is_worth():
 
 
 def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
-    """Of 18 covariates and 2,000 records: a rule looks better on those that it was fitted to than it is."""
+    """Of 18 covariates and 2,000 records: a rule looks better on those that it was fitted to than
+    it is.
+    """
     hits, below_uncorrected = [], []
     for seed in range(10):
         rng = np.random.default_rng(seed)
         X, a, y = rng.uniform(-1, 1, (2000, 18)), rng.integers(0, 2, 2000), rng.normal(0, 1, 2000)
         domain = Domain(math.sqrt(18.0), 3.0, ranges=[(-1, 1)] * 18)
         settings = {"value_share": 0.3, "propensity": 0.5}
-        gains = PrivateRule(domain, Budget(40.0), seed=seed, settings=settings).fit(X, a, y).release_.gains
+        gains = (
+            PrivateRule(domain, Budget(40.0), seed=seed, settings=settings)
+            .fit(X, a, y)
+            .release_.gains
+        )
         hits += [gain.interval.low <= 0.0 <= gain.interval.high for gain in gains]
         # half of what fitting may add was taken off the estimate, the other half is allowed for
         low = [gain.interval.low + 2.0 * gain.interval.bias for gain in gains]
@@ -105,7 +120,8 @@ def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("bound", "noise"), [(2.0, "gamma"), (0.6, "gamma"), (2.0, "box")])
 def test_a_new_record_is_placed_as_the_fit_places_its_own(bound, noise):
-    """The released mean counts as 0, and norms are shrunk and scaled as in the fit, ball and box before.
+    """The released mean counts as 0, and norms are shrunk and scaled as in the fit, ball and box
+    before.
 
     Covariates are off the middle of ranges that are several times as wide as they need to be.
     """
@@ -138,7 +154,9 @@ def test_a_new_record_is_placed_as_the_fit_places_its_own(bound, noise):
     own, some = release.own_units, np.clip(X.to_numpy(), -9.0, 9.0)
     near = np.linalg.norm((some - np.array(release.middles)) / 9.0, axis=1) <= own.norm
     assert near.mean() > 0.1
-    assert own.at(some[near]) == pytest.approx(fitted.decision_function(X)[near], rel=1e-6, abs=1e-9)
+    assert own.at(some[near]) == pytest.approx(
+        fitted.decision_function(X)[near], rel=1e-6, abs=1e-9
+    )
     assert verify(release).holds
 
 
@@ -161,7 +179,9 @@ def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared()
         domain = Domain(2.0, 0.5, 0.5, ranges=[(-3, 3)] * 3, binary_outcome=declared)
         for seed in range(1, 5):
             X, a, y, _ = drawn(20_000, seed)
-            rule = PrivateRule(domain, Budget(4.0), seed=seed, settings={"value_share": 0.2}).fit(X, a, y)
+            rule = PrivateRule(domain, Budget(4.0), seed=seed, settings={"value_share": 0.2}).fit(
+                X, a, y
+            )
             (gain,) = (one for one in rule.release_.gains if one.over == "treating nobody")
             truth = float(np.mean(effects * rule.predict(big)))
             covered[declared] += gain.interval.low <= truth <= gain.interval.high
@@ -170,7 +190,9 @@ def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared()
 
 
 def test_an_arm_that_is_rare_on_one_side_of_a_rule_is_not_cut_there():
-    """Half are treated, but five in six of those whom the rule leaves out: few untreated stand for many."""
+    """Half are treated, but five in six of those whom the rule leaves out: few untreated stand for
+    many.
+    """
     rng, n = np.random.default_rng(4), 60_000
     x = rng.uniform(-1, 1, (n, 2))
     a = (rng.random(n) < np.where(x[:, 1] > 0.4, 0.83, 0.42)).astype(int)
@@ -198,6 +220,8 @@ def test_gains_of_durations_warn_of_what_is_cut_and_of_what_stays_confounded():
         "whole": {"propensity": 0.5, "residual_bound": 12.0, "score_bound": 24.0},
     }.items():
         whole = PrivateRule(domain, Budget(4.0), seed=1, settings={"value_share": 0.2} | settings)
-        codes[name] = {"clipped-tail", "skewed-means"} & set(whole.fit(X, a, y + 2.0).release_.caveats)
+        codes[name] = {"clipped-tail", "skewed-means"} & set(
+            whole.fit(X, a, y + 2.0).release_.caveats
+        )
     both = {"clipped-tail", "skewed-means"}
     assert codes == {"observed": both, "bounded": both, "trial": {"clipped-tail"}, "whole": set()}

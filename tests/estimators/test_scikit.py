@@ -1,4 +1,6 @@
-"""scikit-learn's conventions: nested settings, no score, no search, and what a Pipeline has read before."""
+"""scikit-learn's conventions: nested settings, no score, no search, and what a Pipeline has read
+before.
+"""
 
 from dataclasses import replace
 
@@ -45,7 +47,9 @@ def test_nested_settings_make_new_programs_domains_and_budgets():
     model = PrivateTwoStageERM(DOMAIN, Budget(1.0), first, "itr")
     assert model.get_params()["first_stage__ridge"] == 0.5
     assert "first_stage__ridge" not in model.get_params(deep=False)
-    copy = clone(model).set_params(first_stage__ridge=2.0, budget__epsilon=3.0, domain__outcome_bound=1.0)
+    copy = clone(model).set_params(
+        first_stage__ridge=2.0, budget__epsilon=3.0, domain__outcome_bound=1.0
+    )
     assert copy.first_stage == replace(first, ridge=2.0)
     assert (copy.budget, copy.domain) == (Budget(3.0), replace(DOMAIN, outcome_bound=1.0))
     assert (model.first_stage, model.domain, first.ridge) == (first, DOMAIN, 0.5)
@@ -91,7 +95,10 @@ def test_no_search_spends_anything(tmp_path):
 
 @pytest.mark.slow
 def test_a_pipeline_says_what_has_read_the_records():
-    for kind, name in ((PrivateEffect, "privateeffect"), (PrivateTwoStageERM, "privatetwostageerm")):
+    for kind, name in (
+        (PrivateEffect, "privateeffect"),
+        (PrivateTwoStageERM, "privatetwostageerm"),
+    ):
         outer = make_pipeline(StandardScaler(), kind(DOMAIN, Budget(1.0)))
         with pytest.warns(UserWarning, match="step standardscaler of this Pipeline read all"):
             outer.fit(X, A, **{f"{name}__y": Y, f"{name}__conditional": True})
@@ -109,7 +116,8 @@ def test_a_pipeline_says_what_has_read_the_records():
     inner = make_pipeline(make_pipeline(weighted()))
     inner.set_params(pipeline__privatetwostageerm__first_stage__ridge=9.0)
     assert inner[0][0].first_stage.ridge == 9.0
-    # a function may read all rows, a frozen step may have been fitted to them, of others nobody knows
+    # a function may read all rows, a frozen step may have been fitted to them, of others nobody
+    # knows
     own = type("Own", (FunctionTransformer,), {})(np.tanh)
     for step in (FunctionTransformer(scale), FrozenEstimator(StandardScaler().fit(X)), own):
         before = make_pipeline(step, weighted())

@@ -1,4 +1,6 @@
-"""A square that drives treatment and outcome: effects by lines miss it, with a scheme or without."""
+"""A square that drives treatment and outcome: effects by lines miss it, with a scheme or
+without.
+"""
 
 import warnings
 
@@ -12,7 +14,9 @@ N, P = 16_000, 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("weights", "bias"), [(None, 0.45), ("entropy_balancing", 0.39)])
-def test_a_square_leaves_its_bias_with_the_weights_of_a_scheme_as_without(weights: str | None, bias: float):
+def test_a_square_leaves_its_bias_with_the_weights_of_a_scheme_as_without(
+    weights: str | None, bias: float
+):
     """Log odds .65 (x + x^2 - 1), outcomes with .5 (x^2 - 1): no interval holds the effect of 1."""
     domain = Domain(1.5, 6.0, ranges={f"x{k}": (-3.0, 3.0) for k in range(P)})
     errors = []

@@ -1,4 +1,6 @@
-"""Effects by weights whose bound an author states: said before anything is charged, and conditional after."""
+"""Effects by weights whose bound an author states: said before anything is charged, and conditional
+after.
+"""
 
 import re
 from collections.abc import Mapping
@@ -63,7 +65,9 @@ def drawn() -> Mapping[str, Any]:
     return {"X": X, "treatment": a, "outcome": X.sum(axis=1) + a + rng.normal(size=N)}
 
 
-def test_a_stated_bound_is_said_before_the_charge_and_makes_the_release_conditional(tmp_path: Path) -> None:
+def test_a_stated_bound_is_said_before_the_charge_and_makes_the_release_conditional(
+    tmp_path: Path,
+) -> None:
     derived = model_of(scheme()(priced)()).plan(N, 2)
     weights = stating(priced, 0.05)()
     ledger = Ledger(tmp_path / "ledger.sqlite")
@@ -74,7 +78,9 @@ def test_a_stated_bound_is_said_before_the_charge_and_makes_the_release_conditio
     assert plan.bound.V == pytest.approx(np.sqrt(N - 1.0) * 0.05 + 6.0)
     assert plan.bound.V < derived.bound.V
     said = " ".join(str(plan).split())
-    assert "conditional: do not publish (the weights rest on a bound that their author states)" in said
+    assert (
+        "conditional: do not publish (the weights rest on a bound that their author states)" in said
+    )
     X, a, y = drawn().values()
     with pytest.raises(DeclarationError, match="Nothing was charged"):
         model.fit(X, a, y)
@@ -104,7 +110,9 @@ def test_weights_that_nothing_certifies_are_refused_in_one_line(weights: Scheme,
 
 
 def test_a_stated_bound_that_is_not_used_is_no_assumption() -> None:
-    """Of a form V follows from what is minimized: a larger stated one changes neither noise nor standing."""
+    """Of a form V follows from what is minimized: a larger stated one changes neither noise nor
+    standing.
+    """
     plan = model_of(stating(priced, 5.0)()).plan(N, 2)
     assert plan.bound.theorem != "stated bound"
     assert plan.certified_by_design

@@ -1,4 +1,6 @@
-"""An effect by the weights of a declared scheme: interval, refusals, study file and verification."""
+"""An effect by the weights of a declared scheme: interval, refusals, study file and
+verification.
+"""
 
 import json
 import math
@@ -44,12 +46,19 @@ def by_totals(w: cp.Variable, records: Any, ridge: float) -> cp.Problem:
 
 def domain_of(**changes: Any) -> Domain:
     return Domain(
-        **{"covariate_bound": math.sqrt(P), "outcome_bound": 6.0, "ranges": [(-1.0, 1.0)] * P, **changes}
+        **{
+            "covariate_bound": math.sqrt(P),
+            "outcome_bound": 6.0,
+            "ranges": [(-1.0, 1.0)] * P,
+            **changes,
+        }
     )
 
 
 def drawn(n: int, seed: int, strength: float = 0.6) -> tuple[Array, Array, Array]:
-    """Covariates, treatments and outcomes; the effect is 1, the arms lie about ``strength`` apart."""
+    """Covariates, treatments and outcomes; the effect is 1, the arms lie about ``strength``
+    apart.
+    """
     rng = np.random.default_rng([41, seed])
     X = rng.uniform(-1.0, 1.0, (n, P))
     score = X.sum(axis=1) * math.sqrt(3.0 / P)
@@ -58,7 +67,12 @@ def drawn(n: int, seed: int, strength: float = 0.6) -> tuple[Array, Array, Array
 
 
 def model_of(**changes: Any) -> PrivateEffect:
-    settings: dict[str, Any] = {"residual_scale": 1.0, "weights": "entropy_balancing", "seed": 5, **changes}
+    settings: dict[str, Any] = {
+        "residual_scale": 1.0,
+        "weights": "entropy_balancing",
+        "seed": 5,
+        **changes,
+    }
     domain = settings.pop("domain", domain_of())
     return PrivateEffect(domain, settings.pop("budget", Budget(2.0)), **settings)
 
@@ -85,7 +99,9 @@ def test_the_interval_holds_the_effect(fitted: PrivateEffect) -> None:
 
 
 def test_a_plan_predicts_the_half_width_of_the_interval(fitted: PrivateEffect) -> None:
-    """By the formula of the release, at numbers that are expected: what it printed was half as wide."""
+    """By the formula of the release, at numbers that are expected: what it printed was half as
+    wide.
+    """
     plan = fitted.plan(3000, P)
     predicted = 1.96 * math.sqrt(plan.study.predicted_error)
     assert predicted == pytest.approx(fitted.release_.interval.half_width, rel=0.12)
@@ -158,7 +174,9 @@ def test_two_values_are_answered_without_a_bent_line() -> None:
 
 
 def test_the_rule_of_use_follows_the_declared_distance() -> None:
-    near, far = (model_of(confounding=distance).plan(3000, P).main.program for distance in (1.3, 1.4))
+    near, far = (
+        model_of(confounding=distance).plan(3000, P).main.program for distance in (1.3, 1.4)
+    )
     assert near.value("cap") == 1.5
     assert far.value("cap") == 2.0
     assert far.value("ridge") == pytest.approx(near.value("ridge") / 3.0)
@@ -228,7 +246,9 @@ def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
 
 
 def test_the_rehearsal_is_what_first_order_says() -> None:
-    """``mu / (mu + u^2 w / 2)`` where caps do not bind, u the spread and w the share within the arms."""
+    """``mu / (mu + u^2 w / 2)`` where caps do not bind, u the spread and w the share within the
+    arms.
+    """
     plan = model_of(confounding=0.3).plan(4000, P)
     program = plan.main.program.with_settings(cap=math.inf)
     space = plan.main.universe.space

@@ -1,4 +1,6 @@
-"""Rivals: the printed numbers, and published estimators: right without noise, as noisy as they state."""
+"""Rivals: the printed numbers, and published estimators: right without noise, as noisy as they
+state.
+"""
 
 import dataclasses
 import math
@@ -56,19 +58,26 @@ def test_printed_composition_has_the_printed_numbers():
     assert (calibration.scale, calibration.gamma) == pytest.approx(printed, rel=1e-9)
     assert (calibration.epsilon, baseline.step("propensity").calibration.epsilon) == (1.0, 1.0)
     gaussian = printed_ipw(noise="gaussian")
-    assert (gaussian.main.calibration.delta, gaussian.step("propensity").calibration.delta) == (5e-4, 0.0)
+    assert (gaussian.main.calibration.delta, gaussian.step("propensity").calibration.delta) == (
+        5e-4,
+        0.0,
+    )
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_printed_forms_are_marked_in_every_part(noise):
     for baseline in (printed_ipw(noise=noise), universal(study(DUAL, noise=noise), printed=True)):
-        marks = baseline.bound.private, baseline.main.calibration.private, bool(baseline.main.reason)
+        marks = (
+            baseline.bound.private,
+            baseline.main.calibration.private,
+            bool(baseline.main.reason),
+        )
         assert marks == (False, False, True)
 
 
 def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
-    # the printed argument fails and its noise does not: W1 and W2 of a weight of 1 + exp(M R) leave room for
-    # V = 2 w_max of the normalized weights
+    # the printed argument fails and its noise does not: W1 and W2 of a weight of 1 + exp(M R) leave
+    # room for V = 2 w_max of the normalized weights
     rng = np.random.default_rng(1)
     for _ in range(30):
         n = int(rng.choice([20, 400, 10_000]))
@@ -83,7 +92,9 @@ def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
 
 
 def logistic_loss_exactly(result, n, M, ridge):
-    """Privacy loss of objective perturbation with a rank-one Hessian of at most M^2/4, in 30 digits."""
+    """Privacy loss of objective perturbation with a rank-one Hessian of at most M^2/4, in 30
+    digits.
+    """
     with mpmath.workdps(30):
         M, curvature = mpmath.mpf(M), n * (mpmath.mpf(ridge) + mpmath.mpf(result.gamma))
         return 2 * M / mpmath.mpf(result.scale) + mpmath.log1p(M**2 / 4 / curvature)
@@ -114,8 +125,11 @@ def test_the_corrected_composition_is_theorem_9_and_needs_less_noise():
         spent = corrected.guarantee
         assert (spent.epsilon <= BUDGET.epsilon, spent.delta <= BUDGET.delta) == (True, True)
     assert corrected.main.calibration.scale < 0.7 * printed.main.calibration.scale
-    # the default split trades noise against gamma, so they are compared by what they predict together
-    errors = [predicted_error(plan.main.calibration, plan.main.loss, N) for plan in (corrected, printed)]
+    # the default split trades noise against gamma, so they are compared by what they predict
+    # together
+    errors = [
+        predicted_error(plan.main.calibration, plan.main.loss, N) for plan in (corrected, printed)
+    ]
     assert errors[0] < 0.5 * errors[1]
     trimmed = make_plan(study(ipw_private(share=0.2, radius=9.0, trim=3.0)))
     assert trimmed.bound.w_max < 3.0
@@ -125,7 +139,9 @@ def W2_of(largest):
     return pytest.approx(math.sqrt(2 * N * largest * (1 + N)))
 
 
-@pytest.mark.parametrize("first", [mmd(), mmd_pooled(), ipw_logistic(radius=1.0), PaperEntropyBalancing()])
+@pytest.mark.parametrize(
+    "first", [mmd(), mmd_pooled(), ipw_logistic(radius=1.0), PaperEntropyBalancing()]
+)
 def test_universal_baseline_covers_all_weights(first):
     baseline = universal(study(first, FLOORED, noise="gaussian"))
     bound = baseline.bound
@@ -151,11 +167,27 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
         (lambda: printed_ipw(radius=math.inf), DeclarationError, "radius"),
         (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
         (lambda: universal(study(ipw_private())), DeclarationError, "composition"),
-        (lambda: universal(study(PaperEntropyBalancing()), printed=True), CalibrationError, "mean 1"),
-        (lambda: universal(study(entropy_balancing_hard())), CalibrationError, "depends on the data"),
-        (lambda: universal(study(PaperEntropyBalancing(ridge=0.0), FLOORED)), CalibrationError, "ridge"),
+        (
+            lambda: universal(study(PaperEntropyBalancing()), printed=True),
+            CalibrationError,
+            "mean 1",
+        ),
+        (
+            lambda: universal(study(entropy_balancing_hard())),
+            CalibrationError,
+            "depends on the data",
+        ),
+        (
+            lambda: universal(study(PaperEntropyBalancing(ridge=0.0), FLOORED)),
+            CalibrationError,
+            "ridge",
+        ),
         (lambda: universal(study(mmd(cap=2.5))), CalibrationError, "half the weight"),
-        (lambda: make_plan(study(ipw_private(radius=INF, trim=INF))), CalibrationError, "radius or trim"),
+        (
+            lambda: make_plan(study(ipw_private(radius=INF, trim=INF))),
+            CalibrationError,
+            "radius or trim",
+        ),
     ],
 )
 def test_refusals(call, error, names):
@@ -178,7 +210,10 @@ def of_binary_outcomes(n):
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_method_is_a_function_of_its_seed_and_finds_the_effect_without_noise(name):
     effect, records = of_binary_outcomes(n=600)
-    result = [EFFECTS[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    result = [
+        EFFECTS[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed))
+        for seed in (1, 1, 2)
+    ]
     assert result[0].value == result[1].value != result[2].value
     effect, records = of_binary_outcomes(n=10_000)
     exact = EFFECTS[name]()(records, NO_NOISE, np.random.default_rng(1)).value
@@ -187,9 +222,13 @@ def test_a_method_is_a_function_of_its_seed_and_finds_the_effect_without_noise(n
 
 def test_sensitivities_of_folds_are_those_of_the_formula():
     _, records = of_binary_outcomes(n=1000)
-    result = [FoldNuisances(estimator=name).sensitivity(records, 50) for name in ("g", "ipw", "aipw")]
+    result = [
+        FoldNuisances(estimator=name).sensitivity(records, 50) for name in ("g", "ipw", "aipw")
+    ]
     # B = 1/2, w in [1/.9, 10]; folds of equal size: own/n + others/K
-    assert result == pytest.approx([2 / 1000 + 2 / 50, 10 / 1000 + (40 / 9) / 50, 20 / 1000 + (170 / 9) / 50])
+    assert result == pytest.approx(
+        [2 / 1000 + 2 / 50, 10 / 1000 + (40 / 9) / 50, 20 / 1000 + (170 / 9) / 50]
+    )
     with pytest.raises(DeclarationError, match="must be g, ipw or aipw"):
         FoldNuisances(estimator="none")
 
@@ -204,7 +243,9 @@ def test_a_published_rule_is_right_without_noise_and_a_function_of_its_seed(name
     right = records.X[:, 1] > 0
     theta = rule(records, half, None, np.random.default_rng(0))
     assert np.mean((records.X @ theta > 0) == right) > 0.95
-    known = [rule(records, half, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    known = [
+        rule(records, half, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)
+    ]
     assert np.array_equal(known[0], known[1])
     assert not np.array_equal(known[0], known[2])
     near = rule(records, half, NO_NOISE, np.random.default_rng(1))
@@ -239,7 +280,8 @@ SLOW = [("sharp", "gaussian"), ("auto", "gaussian"), ("saturating", "gamma")]
 
 
 @pytest.mark.parametrize(
-    ("family", "noise"), [("sharp", "gamma"), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)]
+    ("family", "noise"),
+    [("sharp", "gamma"), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)],
 )
 def test_theta_has_the_law_of_a_release(family, noise):
     data, domain = simulate("linear", 120, rng=0).dataset, CONSTANTS.domain(120)
@@ -260,7 +302,9 @@ def test_theta_has_the_law_of_a_release(family, noise):
 
 
 def test_every_scheme_lies_between_no_adjustment_and_the_textbook():
-    """Ridge bias; better balance costs stability, and every solver's solution of it is certified."""
+    """Ridge bias; better balance costs stability, and every solver's solution of it is
+    certified.
+    """
     data, domain = load_nhefs(), nhefs.effect_domain()
     records, universe = domain.records(data.X, data.a, data.y), Universe(domain, *data.X.shape)
     effects, imbalances, bounds = [], [], []
@@ -270,7 +314,9 @@ def test_every_scheme_lies_between_no_adjustment_and_the_textbook():
         imbalances.append(np.mean(np.abs(model.workings_.balance().smd_after)))
         bounds.append(scheme.program.stability(universe).V)
         if "/" in scheme.label:
-            for row in certificates(scheme.label, scheme.program.instance(records), ("newton", "clarabel")):
+            for row in certificates(
+                scheme.label, scheme.program.instance(records), ("newton", "clarabel")
+            ):
                 assert (row.certified, row.distance <= 1e-9) == (True, True)
     assert nhefs.textbook_effect(data) == pytest.approx(3.4, abs=0.1)
     assert all(effects[0] < effect < nhefs.textbook_effect(data) for effect in effects[1:])

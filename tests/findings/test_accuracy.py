@@ -56,7 +56,8 @@ def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, result):
     assert equal > 0.90
 
 
-# The simulated scenarios: what the printed calibration can reach, and how strong simple baselines are.
+# The simulated scenarios: what the printed calibration can reach, and how strong simple baselines
+# are.
 @cache
 def linear(n, seed):
     return simulate("linear", n, rng=seed)
@@ -80,7 +81,9 @@ def unweighted(domain, rule, epsilon, **declared):
 
 def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper"):
     domain = Domain(math.sqrt(10), outcome_bound)
-    return reached(unweighted(domain, itr(theta_set=theta_set), epsilon, calibration=calibration), 40)
+    return reached(
+        unweighted(domain, itr(theta_set=theta_set), epsilon, calibration=calibration), 40
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,9 @@ def test_uniform_weights_are_a_strong_baseline():
 
 
 @pytest.mark.parametrize(("n", "replicates", "result"), [(400, 10, 0.52), (100_000, 1, 0.54)])
-def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n, replicates, result):
+def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(
+    n, replicates, result
+):
     test = simulate("tree", 10_000, rng=777)
     reached = []
     for seed in range(replicates):
@@ -130,17 +135,24 @@ def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n
     assert test.accuracy(np.zeros(10_000)) == pytest.approx(0.61, abs=0.01)
 
 
-# Where this package took more noise, or less accuracy, than it had to: a ball, a split, a composition.
-@pytest.mark.parametrize(("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), slow((5.0, 0.89, 0.955))])
+# Where this package took more noise, or less accuracy, than it had to: a ball, a split, a
+# composition.
+@pytest.mark.parametrize(
+    ("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), slow((5.0, 0.89, 0.955))]
+)
 def test_the_l1_ball_costs_the_noise_of_the_l2_ball(epsilon, in_l1, in_l2):
-    models = [unweighted(Domain(1.0, 2.0), itr(theta_set=ball(4.0)), epsilon) for ball in (L1Ball, L2Ball)]
+    models = [
+        unweighted(Domain(1.0, 2.0), itr(theta_set=ball(4.0)), epsilon) for ball in (L1Ball, L2Ball)
+    ]
     one, other = (model.plan(400, 10).main.calibration for model in models)
     assert one == other
     assert [reached(model, 12) for model in models] == pytest.approx([in_l1, in_l2], abs=0.01)
 
 
 def split_by_the_utility_bound(loss, n, budget):
-    """With ``M' sqrt(2 / gamma)`` for the norm of theta, which is all that is known of it over R^p."""
+    """With ``M' sqrt(2 / gamma)`` for the norm of theta, which is all that is known of it over
+    R^p.
+    """
 
     def excess(q):
         result = calibrate(Objective(uniform_weights(n), loss, n), budget, split=q)
@@ -160,17 +172,23 @@ def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients
     # a fifth of the noise is saved, for about ten times the ridge
     assert plan.scale < 1.3 * wasteful.scale
     assert wasteful.gamma > 9 * plan.gamma
-    result = [reached(unweighted(domain, rule, 1.0, **how), 12, n) for how in ({"split": before}, {})]
+    result = [
+        reached(unweighted(domain, rule, 1.0, **how), 12, n) for how in ({"split": before}, {})
+    ]
     assert result == pytest.approx([0.967, 0.978], abs=0.005)
 
 
 def test_factors_that_are_never_normalized_move_by_2():
     universe, budget = Universe(Domain(1.6, 13.0), 1000, 5), Budget(1.0)
     normalized = {
-        trim: make_plan(Study(ipw_private(share=0.4, trim=trim), itr_saturating(slope=2.0), universe, budget))
+        trim: make_plan(
+            Study(ipw_private(share=0.4, trim=trim), itr_saturating(slope=2.0), universe, budget)
+        )
         for trim in (3.0, 4.0, 6.0)
     }
-    assert [plan.bound.V for plan in normalized.values()] == pytest.approx([5.78, 7.69, 11.52], abs=0.01)
+    assert [plan.bound.V for plan in normalized.values()] == pytest.approx(
+        [5.78, 7.69, 11.52], abs=0.01
+    )
     declared = {"center_share": None, "propensity": "logistic"}
     factors = make_plan(RuleStudy(universe, budget, outcome_scale=1.3, declared=declared))
     assert factors.bound.V == 2.0

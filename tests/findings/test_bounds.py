@@ -28,12 +28,15 @@ from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.solve import solve
 from tests.helpers import logistic_propensity
 
-# The paper's "117 times larger" noise of composed IPW: out of reach of its own bounds, and what it takes.
+# The paper's "117 times larger" noise of composed IPW: out of reach of its own bounds, and what it
+# takes.
 N, M = 400, math.sqrt(10)
 
 
 def composed_bound(radius):
-    """W1 of the fixed-weight corollary with ``1 + exp(M R)``, doubled by the split of the budget."""
+    """W1 of the fixed-weight corollary with ``1 + exp(M R)``, doubled by the split of the
+    budget.
+    """
     return 2 * 2 * (1 + math.exp(M * radius))
 
 
@@ -57,7 +60,8 @@ def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
     assert effective_share(weights(first_stage(scheme, constants.domain(N))).value) > 0.9995
 
 
-# At a ridge that keeps balance from drifting with n, the sharp bounds stay put and the printed ones grow.
+# At a ridge that keeps balance from drifting with n, the sharp bounds stay put and the printed ones
+# grow.
 SCHEMES = {
     "logistic": (
         lambda n: logistic_propensity(n, 1.0, 1.0, 1.0).V,
@@ -90,7 +94,8 @@ def test_those_the_paper_does_not_have_stay_put_too():
         assert few == pytest.approx(many, rel=0.06)
 
 
-# The MMD proposition under a change of treatment, through the package's own program and certificate.
+# The MMD proposition under a change of treatment, through the package's own program and
+# certificate.
 def of_a_flip(domain, ridge, X, a):
     """Weights before and after record 0 changes its arm, within 1e-9 per record in the 1-norm."""
     n, result = len(X), []
@@ -107,7 +112,9 @@ def printed_norm_bound(n, ridge, cap):
     return 2 * np.sqrt(2) * (cap + 1) * n / ridge
 
 
-@pytest.mark.parametrize(("ridge", "moved", "printed"), [(1e4, 0.7205, 0.0699), (1e3, 0.7204, 0.6994)])
+@pytest.mark.parametrize(
+    ("ridge", "moved", "printed"), [(1e4, 0.7205, 0.0699), (1e3, 0.7204, 0.6994)]
+)
 def test_one_hundred_records(ridge, moved, printed):
     n, domain = 100, Domain(10.0, 1.0, arm_floor=34)
     X = np.random.default_rng(0).normal(size=(n, 2))

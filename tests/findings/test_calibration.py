@@ -1,4 +1,6 @@
-"""Calibrations: an exponent, constants read off the data, a Hessian, a composition that does not follow."""
+"""Calibrations: an exponent, constants read off the data, a Hessian, a composition that does not
+follow.
+"""
 
 import functools
 import math
@@ -66,13 +68,16 @@ def test_its_noise_is_private_all_the_same_for_every_usual_epsilon_and_refused_b
     assert calibrated(89.0, corrected=True).private
 
 
-# Constants read off the private data: an eigenvalue in the noise scale, a scale in the balance functions.
+# Constants read off the private data: an eigenvalue in the noise scale, a scale in the balance
+# functions.
 #: The plug-in mean on the whole line: squared loss, one parameter, M' = 1.
 MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, gradient_bound=4.0)
 
 
 def calibrated_by_the_data(x, n):
-    """The printed calibration of IPW with lambda_min of the data at hand, as the statement writes it."""
+    """The printed calibration of IPW with lambda_min of the data at hand, as the statement writes
+    it.
+    """
     smallest = float(np.linalg.eigvalsh(x.T @ x / n)[0])
     rho = 0.2 + smallest * math.exp(-0.3) / (1 + math.exp(-0.3)) ** 2
     bound = paper_ipw_logistic(n, 1.0, rho, 0.3)
@@ -88,7 +93,8 @@ def test_a_noise_scale_that_depends_on_the_data_gives_no_finite_epsilon():
     assert first.scale != second.scale
 
     def log_density(calibration, mean, theta):
-        # theta minimizes (theta - mean)^2 + gamma theta^2/2 + b theta / n, so b is this function of it
+        # theta minimizes (theta - mean)^2 + gamma theta^2/2 + b theta / n, so b is this function of
+        # it
         slope = n * (2 + calibration.gamma)
         b = 2 * n * mean - slope * theta
         return math.log(slope) - abs(b) / calibration.scale - math.log(2 * calibration.scale)
@@ -111,7 +117,11 @@ def test_entropy_balancing_normalized_by_the_data():
         points = np.column_stack([arm, side / outlier])
         points[-1, 1] *= outlier
         ends.append(
-            solved(scaled_entropy(ridge, R), Pair(points[:-1], np.ones(n - 1), *points[[-1, -1]]), domain)
+            solved(
+                scaled_entropy(ridge, R),
+                Pair(points[:-1], np.ones(n - 1), *points[[-1, -1]]),
+                domain,
+            )
         )
     moved = np.linalg.norm(ends[0][1] - ends[1][1])
     claimed = norm_bound(paper_entropy_balancing(n, ridge, R, n // 2), n)
@@ -121,9 +131,9 @@ def test_entropy_balancing_normalized_by_the_data():
 
 # The constants of the private logistic regression of diffprivlib 0.6.6, for data norms above one.
 # ``models/logistic_regression.py`` line 398 passes ``function_sensitivity=0.25,
-# data_sensitivity=data_norm`` and ``mechanisms/vector.py`` line 149 takes ``epsilon - 2 log(1 + 0.25
-# data_norm / alpha)``. The Hessian of the logistic loss is bounded by 0.25 data_norm^2. The library is not
-# imported: its formulas are restated.
+# data_sensitivity=data_norm`` and ``mechanisms/vector.py`` line 149 takes ``epsilon - 2 log(1 +
+# 0.25 data_norm / alpha)``. The Hessian of the logistic loss is bounded by 0.25 data_norm^2. The
+# library is not imported: its formulas are restated.
 NORM, ALPHA, EPSILON = 12.0, 1.0, 3.0
 
 
@@ -136,7 +146,9 @@ def mechanism(curvature):
 
 
 def worst_loss(curvature):
-    """Largest log ratio of the densities of theta: one record of covariate NORM instead of 0, p = 1."""
+    """Largest log ratio of the densities of theta: one record of covariate NORM instead of 0, p =
+    1.
+    """
     scale, ridge = mechanism(curvature)
     theta = np.linspace(-3.0, 3.0, 60_001)
     # theta minimizes the losses + ridge theta^2 / 2 + b theta; a record at 0 adds nothing
@@ -151,7 +163,8 @@ def test_the_declared_epsilon_is_exceeded_and_kept_with_the_square():
     assert worst_loss(0.25 * NORM**2) <= EPSILON < 3.5 < worst_loss(0.25 * NORM)
 
 
-# Composition: the printed baseline does not follow from its corollary; Theorem 9 repairs and sharpens it.
+# Composition: the printed baseline does not follow from its corollary; Theorem 9 repairs and
+# sharpens it.
 def test_a_weight_that_depends_on_its_record_breaks_the_fixed_weight_corollary():
     # two heavy records, one of which turns light by a change of its covariate
     n, R = 50, 1.5
@@ -203,12 +216,14 @@ def study(first, epsilon, replicates, estimand="means"):
 
 
 SQUARED, COMPOSED = 2.5**2 + 1.0, ipw_private(share=0.3, trim=4.0)
-#: (epsilon, ridge / M^2 of the direct calibration whose balance is nearest to that of the composition)
+#: (epsilon, ridge / M^2 of the direct calibration whose balance is nearest to that of the
+#: composition)
 EQUAL_BALANCE = {1.0: 0.1, 2.0: 0.025, 4.0: 0.0125}
 
 
 @pytest.mark.parametrize(
-    "epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 2.0, pytest.param(4.0, marks=pytest.mark.slow)]
+    "epsilon",
+    [pytest.param(1.0, marks=pytest.mark.slow), 2.0, pytest.param(4.0, marks=pytest.mark.slow)],
 )
 def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
     """But at a small budget, where the noise of the propensity eats the gain."""
@@ -245,5 +260,7 @@ def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
 def test_without_noise(first, imbalance, effect):
     data, domain = load_nhefs(), nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0)
     model = TwoStageERM(domain, first, arm_means(theta_set=Box(7.5))).fit(data.X, data.a, data.y)
-    assert np.mean(np.abs(model.workings_.balance().smd_after)) == pytest.approx(imbalance, abs=0.001)
+    assert np.mean(np.abs(model.workings_.balance().smd_after)) == pytest.approx(
+        imbalance, abs=0.001
+    )
     assert model.theta_[1] - model.theta_[0] == pytest.approx(effect, abs=0.01)

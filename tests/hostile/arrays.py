@@ -1,6 +1,8 @@
-"""Hostile arrays, universes, budgets and settings through the estimator; ``... arrays NUMBER`` repeats one.
+"""Hostile arrays, universes, budgets and settings through the estimator; ``... arrays NUMBER``
+repeats one.
 
-Tables by name say how each part is drawn, from a generator, the number of records and that of columns.
+Tables by name say how each part is drawn, from a generator, the number of records and that of
+columns.
 """
 
 import datetime
@@ -32,8 +34,10 @@ Generator = np.random.Generator
 TINY = (5e-324, 2.3e-308, 1e-300, 1e-160, 1e-100, 1e-20, 1e-9)
 HUGE = (1e9, 1e20, 1e100, 1e154, 1e160, 1e300, 1.7976931348623157e308)
 WRONG: tuple[Any, ...] = (
-    float("nan"), float("inf"), -float("inf"), 0, -0.0, -1, -1e300, None, True, "", "1", "abc", "nan", b"1",
-    (), [1.0, 2.0], {"a": 1}, 1j, 10**400, 10**5000, decimal.Decimal("sNaN"), decimal.Decimal("1e999"),
+    float("nan"), float("inf"), -float("inf"), 0, -0.0, -1, -1e300, None, True, "", "1", "abc",
+    "nan", b"1",
+    (), [1.0, 2.0], {"a": 1}, 1j, 10**400, 10**5000, decimal.Decimal("sNaN"),
+    decimal.Decimal("1e999"),
     fractions.Fraction(1, 3), np.float32(0.5), np.int64(1), np.array(1.0), np.array([1.0]),
     np.zeros((9, 9)), np.ma.masked, datetime.date(2020, 1, 1), np.datetime64("2020-01-01"),
     np.timedelta64(5, "ns"), object, "a\nb", "\ud800", "x" * 5000,
@@ -98,15 +102,21 @@ SETTINGS: Mapping[str, Draw] = {
     "threshold": of(1.0, 1e-3, 1e3),
     "features_bound": of(1.0, 0.1),
     "arm_mass": one_of("equal", "proportional", "nope"),
-    "balance": lambda rng, n, columns: Moments(pick(rng, (1, 2, 3, 10))) if happens(rng, 0.9) else "x",
+    "balance": lambda rng, n, columns: (
+        Moments(pick(rng, (1, 2, 3, 10))) if happens(rng, 0.9) else "x"
+    ),
     "kernel": kind(Gaussian, Laplace, Linear, RandomFourier, of=of(1.0, 0.1, 10.0)),
-    "target": lambda rng, n, columns: PublicSample(covariates(rng, 5, columns - happens(rng, 0.1) or 1)),
+    "target": lambda rng, n, columns: PublicSample(
+        covariates(rng, 5, columns - happens(rng, 0.1) or 1)
+    ),
     "base_measure": lambda rng, n, columns: tuple(setting(rng, (1.0, 2.0)) for _ in range(n)),
     "coefficient": lambda rng, n, columns: tuple(
         setting(rng, (0.1, -2.0, 30.0, 1000.0)) for _ in range(columns + happens(rng, 0.1))
     ),
     "theta_set": kind(L1Ball, L2Ball, Box, lambda size: WholeSpace(), of=of(1.0, 0.1, 50.0)),
-    "regularizer": lambda rng, n, columns: ElasticNet(*(setting(rng, (0.0, 0.1, 10.0)) for _ in "12")),
+    "regularizer": lambda rng, n, columns: ElasticNet(
+        *(setting(rng, (0.0, 0.1, 10.0)) for _ in "12")
+    ),
     "features": one_of((0,), (1, 0), ("x1",), (0, 0), (), ("x9",), (99,), "x1", (True,)),
 }
 #: What may be declared of the universe, and how often.
@@ -123,7 +133,9 @@ UNIVERSE: Mapping[str, tuple[float, Draw]] = {
 #: How a release is asked for.
 SOLVERS = ("newton", "clarabel", "scs", "projected_gradient", "osqp", "nope")
 OPTIONS: Mapping[str, Draw] = {
-    "calibration": one_of(*("sharp",) * 6, "paper", "paper-corrected", "renyi", "output", "auto", "nope"),
+    "calibration": one_of(
+        *("sharp",) * 6, "paper", "paper-corrected", "renyi", "output", "auto", "nope"
+    ),
     "noise": one_of(*("gamma",) * 12, *("gaussian",) * 6, "nope", None),
     "split": of(None, None, 0.5, 0.01, 0.99),
     "solver": one_of(*("first_certified",) * 12, *SOLVERS),
@@ -144,12 +156,16 @@ RULES = (
 
 
 def ranges(rng: Generator, width: int) -> Any:
-    pairs = [(setting(rng, (-1.0, 0.0), 0.05), setting(rng, (1.0, 5.0), 0.05)) for _ in range(width)]
+    pairs = [
+        (setting(rng, (-1.0, 0.0), 0.05), setting(rng, (1.0, 5.0), 0.05)) for _ in range(width)
+    ]
     return pairs if happens(rng, 0.5) else {f"x{k + 1}": pair for k, pair in enumerate(pairs)}
 
 
 def stage(rng: Generator, known: Mapping[str, Any], n: int, columns: int) -> Any:
-    """A program by name or at random settings, or what is none; of a rule now and then one's own choices."""
+    """A program by name or at random settings, or what is none; of a rule now and then one's own
+    choices.
+    """
     if happens(rng, 0.06):
         return pick(rng, ("itr", "uniform", "itr", "uniform", "nope", None, 3))
     made = known[name := pick(rng, known)]
@@ -222,7 +238,20 @@ SPOILS: tuple[Callable[[Generator, np.ndarray], Any], ...] = (
     lambda rng, v: with_cell(rng, v, pick(rng, (thing for thing in WRONG if np.ndim(thing) == 0))),
     lambda rng, v: with_cell(rng, v, pick(rng, (np.nan, np.inf, -np.inf))),
     lambda rng, v: np.clip(v.astype(np.float64), -1e4, 1e4).astype(
-        pick(rng, ("S8", "U8", "float32", "float16", "complex128", "int64", "bool", "longdouble", "object"))
+        pick(
+            rng,
+            (
+                "S8",
+                "U8",
+                "float32",
+                "float16",
+                "complex128",
+                "int64",
+                "bool",
+                "longdouble",
+                "object",
+            ),
+        )
     ),
     lambda rng, v: np.ma.masked_array(v, mask=rng.uniform(size=v.shape) < 0.2),
     lambda rng, v: v.tolist(),
@@ -244,11 +273,17 @@ def case(rng: Generator) -> Outcome:
     private = [value for value in (*data[0].ravel(), *data[2]) if abs(value) not in public]
     data = [pick(rng, SPOILS)(rng, one) if happens(rng, 0.15) else one for one in data]
     domain = Domain(
-        **{name: draw(rng, n, p) for name, (chance, draw) in UNIVERSE.items() if happens(rng, chance)}
+        **{
+            name: draw(rng, n, p)
+            for name, (chance, draw) in UNIVERSE.items()
+            if happens(rng, chance)
+        }
     )
     columns = p + (1 if domain.intercept else 0)
     budget = Budget(EPSILON(rng, n, p), DELTA(rng, n, p))
-    stages = [stage(rng, known(), n, columns) for known in (registry.first_stages, registry.second_stages)]
+    stages = [
+        stage(rng, known(), n, columns) for known in (registry.first_stages, registry.second_stages)
+    ]
     options = {name: draw(rng, n, p) for name, draw in OPTIONS.items()}
     model = PrivateTwoStageERM(domain, budget, *stages, **options)
     try:
@@ -269,7 +304,9 @@ def case(rng: Generator) -> Outcome:
 
 
 def same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2ermError) -> None:
-    """Records of the universe must not decide whether there is a release: easy ones get the same refusal."""
+    """Records of the universe must not decide whether there is a release: easy ones get the same
+    refusal.
+    """
     try:
         dataset = Dataset.from_arrays(*data)
     except DataError:
@@ -283,7 +320,9 @@ def same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2ermE
         if type(other) is type(error) and (str(other) == str(error) or "columns" in str(error)):
             return
         told = repr(other)
-    raise Failure(f"refusal depends on the records: {error!r} here, {told} for easy records") from None
+    raise Failure(
+        f"refusal depends on the records: {error!r} here, {told} for easy records"
+    ) from None
 
 
 def one(number: int) -> tuple[int, Outcome]:
@@ -301,14 +340,18 @@ def count(numbers: Iterable[int], processes: int) -> list[tuple[int, Outcome]]:
 def failures(result: list[tuple[int, Outcome]]) -> str:
     """The failures, each with what repeats it."""
     wrong = [(number, one) for number, one in result if one.failed]
-    return "\n\n".join(f"python -m {__name__} {number}: {one.name}\n{one.detail}" for number, one in wrong)
+    return "\n\n".join(
+        f"python -m {__name__} {number}: {one.name}\n{one.detail}" for number, one in wrong
+    )
 
 
 def _limit() -> None:
     """No small input may cost more seconds of the processor, or bytes of address space."""
     outcome.SECONDS = 10.0
     for category in (RuntimeWarning, UserWarning):
-        warnings.filterwarnings("error", category=category, module=r"(dp2erm_cvx|numpy|problems|tests)\b")
+        warnings.filterwarnings(
+            "error", category=category, module=r"(dp2erm_cvx|numpy|problems|tests)\b"
+        )
     warnings.filterwarnings("ignore", message=r".*\(for the data holder only\)")
     resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
 

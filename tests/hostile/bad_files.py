@@ -33,10 +33,13 @@ GOOD = {
     **FILES,
 }
 
-#: Wrong declarations are those of the tests of domains and codebooks; here is what no reader expects.
+#: Wrong declarations are those of the tests of domains and codebooks; here is what no reader
+#: expects.
 _TOML = (
-    "", "\x00", "[domain]\n" + _DOMAIN + "[csv]\nnobody = 1", "{}", "covariate_bound: 1.5", "[" * 5000,
-    _DOMAIN + "nobody = 1\n" + _RANGES, _DOMAIN + _RANGES + "[nobody]\nx = 1", _DOMAIN + "ranges = 3",
+    "", "\x00", "[domain]\n" + _DOMAIN + "[csv]\nnobody = 1", "{}", "covariate_bound: 1.5",
+    "[" * 5000,
+    _DOMAIN + "nobody = 1\n" + _RANGES, _DOMAIN + _RANGES + "[nobody]\nx = 1",
+    _DOMAIN + "ranges = 3",
     _DOMAIN + '[ranges]\nx1 = ["low", "high"]', _DOMAIN + "[ranges]\nx1 = [0, 1]\nx1 = [0, 2]",
     'covariate_bound = "two"\noutcome_bound = 2\n' + _RANGES,
     "covariate_bound = true\noutcome_bound = 2\n" + _RANGES,
@@ -45,7 +48,8 @@ _TOML = (
     "a = " + "[" * 3000 + "]" * 3000, _DOMAIN + "relation = 1\n" + _RANGES,
     _DOMAIN + "coordinate_bound = 0\n" + _RANGES, _DOMAIN + 'intercept = "one"\n' + _RANGES,
     _DOMAIN + _RANGES + '[treatment]\ncolumn = "a"\ntreated = "1"\ncontrol = "1"',
-    _DOMAIN + _RANGES + '[treatment]\ncolumn = "a"\nnobody = "1"', _DOMAIN + "treatment = 3\n" + _RANGES,
+    _DOMAIN + _RANGES + '[treatment]\ncolumn = "a"\nnobody = "1"',
+    _DOMAIN + "treatment = 3\n" + _RANGES,
     _DOMAIN + _RANGES + '[levels]\nx1 = ["a", "b"]', _DOMAIN + _RANGES + '[missing]\nx1 = "many"',
     _DOMAIN + _RANGES + '[csv]\nseparator = ";;"', _DOMAIN + _RANGES + '[csv]\nencoding = "nobody"',
     _DOMAIN + "csv = 1\n" + _RANGES, "\ufeff" + _DOMAIN + _RANGES,
@@ -74,7 +78,8 @@ _JSON = (
 
 _BROKEN = "raise RuntimeError('own fault')"
 _PYTHON = (
-    "", "def (", "import nobody_has_this_module\n", f"{_BROKEN}\n", "import sys\nsys.exit(0)\n", "x = 1\n",
+    "", "def (", "import nobody_has_this_module\n", f"{_BROKEN}\n", "import sys\nsys.exit(0)\n",
+    "x = 1\n",
     "\x00",
     "def f():\n    return f()\nf()\n", "raise SystemExit('text')\n",
     "class Mine:\n    name = 'mine'\n",

@@ -1,4 +1,6 @@
-"""Bad inputs to every command: each a command line that only the user can mend, and the files it is about."""
+"""Bad inputs to every command: each a command line that only the user can mend, and the files it is
+about.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -17,7 +19,9 @@ from tests.hostile.refused import REFUSED
 
 _DECLARED = "data.csv --study domain.toml"
 #: By kind of question a line that runs the study that asks it.
-STUDIES = {name: f"run {name}.toml data.csv --output new.json" for name in ("effect", "rule", "fit")}
+STUDIES = {
+    name: f"run {name}.toml data.csv --output new.json" for name in ("effect", "rule", "fit")
+}
 
 #: By command a line that works at once, from which a bad one is made by one change.
 GOOD = {
@@ -39,12 +43,15 @@ _NUMBERS = ("nan", "-inf", "1e400", "many", "", "1,5")
 #: What no text option takes, whatever it is.
 _TEXTS = {
     "--solver": ("gurobi", ""), "--output-dir": ("data.csv", "data.csv/where", "x" * 5000),
-    "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap=", "outcome_bound=none", "covariate_bound=-1"),
+    "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap=", "outcome_bound=none",
+    "covariate_bound=-1"),
     "--program": ("nobody", "", "own.py:Nobody", "no.py"),
     "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
     "question": ("nobody", "", "no.py", "own.py:Nobody"), "name": ("nobody", ""),
-    "--treatment": ("nobody", ""), "--outcome": ("nobody", ""), "--separator": ("", ";;", '"', "\n"),
-    "--encoding": ("nobody", "", "base64"), "--decimal": (";", "", "point"), "--relation": ("add", "", "7"),
+    "--treatment": ("nobody", ""), "--outcome": ("nobody", ""), "--separator": ("", ";;", '"',
+    "\n"),
+    "--encoding": ("nobody", "", "base64"), "--decimal": (";", "", "point"), "--relation": ("add",
+    "", "7"),
     "--n": ("0", "-5", "1.5", "nan", "1e400", "many"), "--composition": ("sum", "renyi"),
     "--kind": ("cubic", ""), "--cell": ("nobody=1", "x"), "--variant": ("nobody",),
     "--declare-delta": ("1", "-1"), "--delta": ("1", "-0.1"), "--goal": ("gain", ""),
@@ -67,7 +74,9 @@ _WRITTEN = ("--output", "--love-plot", "--plot", "--draft")
 
 
 class Bad(NamedTuple):
-    """A bad command line, the file that is put into the folder before, and a part of what is told."""
+    """A bad command line, the file that is put into the folder before, and a part of what is
+    told.
+    """
 
     words: tuple[str, ...]
     name: str = ""
@@ -76,18 +85,24 @@ class Bad(NamedTuple):
 
 
 def put(command: str, name: str, value: str) -> tuple[str, ...]:
-    """The good line with another value of an option, the last of which counts, or of an argument."""
+    """The good line with another value of an option, the last of which counts, or of an
+    argument.
+    """
     words = [command, *GOOD[command].split()]
     if name.startswith("--"):
         return (*words, name, value)
-    place = 1 + [p.name for p in main.commands[command].params if isinstance(p, click.Argument)].index(name)
+    place = 1 + [
+        p.name for p in main.commands[command].params if isinstance(p, click.Argument)
+    ].index(name)
     given = place < len(words) and not words[place].startswith("--")
     words[place : place + given] = [value]
     return tuple(words)
 
 
 def write_files(folder: Path) -> None:
-    """The files that the good lines name, but for those that are there; what is wrong comes on top."""
+    """The files that the good lines name, but for those that are there; what is wrong comes on
+    top.
+    """
     for name, content in bad_files.GOOD.items():
         if not (folder / name).exists():
             (folder / name).write_bytes(content)
@@ -100,7 +115,9 @@ def write_files(folder: Path) -> None:
 
 
 def values() -> Iterator[Bad]:
-    """What no option and no argument takes; files that are not there, are folders, or cannot be written."""
+    """What no option and no argument takes; files that are not there, are folders, or cannot be
+    written.
+    """
     for command, known in main.commands.items():
         for one in known.params:
             name = one.opts[-1]
@@ -150,12 +167,17 @@ def contents() -> Iterator[Bad]:
     lines = {command: f"{command} {line}" for command, line in GOOD.items()} | STUDIES
     lines["settings"] = "settings own.py"
     for name, commands in readers.items():
-        for content in (*bad_files.WRONG[name], *(bad_files.releases() if name == "release.json" else ())):
+        for content in (
+            *bad_files.WRONG[name],
+            *(bad_files.releases() if name == "release.json" else ()),
+        ):
             for command in commands:
                 if command == "check" and content in bad_files.SHORT:  # a report of nobody is one
                     continue
                 own = (
-                    ("--set", "two_stage.first_stage=own.py") if (command, name) == ("fit", "own.py") else ()
+                    ("--set", "two_stage.first_stage=own.py")
+                    if (command, name) == ("fit", "own.py")
+                    else ()
                 )
                 yield Bad((*lines[command].split(), *own), name, content)
 

@@ -22,7 +22,9 @@ def run(words: list[str]) -> Outcome:
             raise Failure(f"refusal is not one line: {words}: {result.output[-1500:]}")
         return refusal(told)
     if result.exit_code != 0:
-        raise Failure(f"exit {result.exit_code}: {words}: {result.exception!r}: {result.output[-2500:]}")
+        raise Failure(
+            f"exit {result.exit_code}: {words}: {result.exception!r}: {result.output[-2500:]}"
+        )
     if "Traceback" in result.output or "Warning" in result.stderr:
         raise Failure(f"traceback or warning with exit 0: {words}: {result.output[-1500:]}")
     if "--json" in words and result.stdout.lstrip().startswith(("{", "[")):
@@ -32,5 +34,7 @@ def run(words: list[str]) -> Outcome:
             known = shown["guarantee"]
             return standing(known["standing"], known["assumptions"], str(words), seeded)
     elif (actual := NO_NUMBER.search(result.stdout)) and not {"--help", "-h"} & {*words}:
-        raise Failure(f"non-finite number on the screen: {actual.group()}: {words}: {result.stdout[-1500:]}")
+        raise Failure(
+            f"non-finite number on the screen: {actual.group()}: {words}: {result.stdout[-1500:]}"
+        )
     return Outcome("exit 0, finite")

@@ -17,7 +17,9 @@ FAILURE = "FAILURE"
 
 @dataclass(frozen=True)
 class Outcome:
-    """``name`` is what is counted; ``detail`` is shown where it is a failure or a conditional release."""
+    """``name`` is what is counted; ``detail`` is shown where it is a failure or a conditional
+    release.
+    """
 
     name: str
     detail: str = ""
@@ -73,9 +75,15 @@ def public_refusal(error: Dp2ermError, values: Any) -> None:
 
 
 def standing(stated: str, assumptions: Any, told: str, seeded: bool = False) -> Outcome:
-    """What a release says of itself: private unless it is seeded, or the declaration leaves it open."""
-    if stated == "conditional on certification" and any("not known to" in one for one in assumptions):
-        return Outcome("release, conditional on every dataset")  # of the declaration, whatever the records
+    """What a release says of itself: private unless it is seeded, or the declaration leaves it
+    open.
+    """
+    if stated == "conditional on certification" and any(
+        "not known to" in one for one in assumptions
+    ):
+        return Outcome(
+            "release, conditional on every dataset"
+        )  # of the declaration, whatever the records
     allowed = ["conditional on certification", "not private: the calibration is not proven"]
     if stated in [*allowed, "not private: seeded noise" if seeded else "private"]:
         return Outcome(f"release, {stated}", told)

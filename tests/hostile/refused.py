@@ -1,8 +1,8 @@
 """Command lines that only the user can mend, and what each is told: one table for all commands.
 
-A row is a command, or a study that is run, what stands behind its good line in ``bad_inputs`` (the last of
-two options counts) and a part of the message. Without a command the second entry is the whole line. A word
-``NAME=VALUE`` is a change, with ``--set`` before it.
+A row is a command, or a study that is run, what stands behind its good line in ``bad_inputs`` (the
+last of two options counts) and a part of the message. Without a command the second entry is the
+whole line. A word ``NAME=VALUE`` is a change, with ``--set`` before it.
 """
 
 import gzip
@@ -17,6 +17,7 @@ _RECORDS = 'treatment = "a"\noutcome_column = "y"\n'
 _BOUNDS = "covariate_bound = 1.5\noutcome_bound = 2\n"
 _ASKED = "[budget]\nepsilon = 1\n[[effect]]\n"
 
+_ANOTHER = _WEIGHTS[_WEIGHTS.index("@scheme") :].replace("mine", "another")
 #: Files that some rows are about, beside those of the good lines.
 FILES = {
     "no_treatment.toml": f'outcome_column = "y"\n{_BOUNDS}{_ASKED}'.encode(),
@@ -25,10 +26,12 @@ FILES = {
     "no_columns.toml": f"{_RECORDS}{_BOUNDS}{_ASKED}".encode(),
     "half.toml": f'{_RECORDS}{_BOUNDS}[ledger]\nfile = "book.db"\n{_ASKED}'.encode(),
     "loss.py": program_template("mine_too", "loss").encode(),
-    "two.py": f"{_WEIGHTS}\n\n{_WEIGHTS[_WEIGHTS.index('@scheme') :].replace('mine', 'another')}".encode(),
+    "two.py": f"{_WEIGHTS}\n\n{_ANOTHER}".encode(),
     "broken.py": b"x = 1\ny = x / 0\n",
     "taken.py": program_template("uniform", "direct").encode(),
-    "bare.py": b"from dp2erm_cvx.problems.known_weights import Uniform\nclass Bare(Uniform):\n    pass\n",
+    "bare.py": (
+        b"from dp2erm_cvx.problems.known_weights import Uniform\nclass Bare(Uniform):\n    pass\n"
+    ),
     "old.json": b"{}",
     "old.png": b"kept",
     "old.html": b"{}",
@@ -81,7 +84,11 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("fit", f"{_FIRST}=loss.py", "loss.py: holds no first stage; mine_too is a second stage"),
     ("fit", f"{_SECOND}=own.py", "own.py: holds no second stage; mine is a first stage"),
     ("fit", f"{_FIRST}=broken.py", "broken.py, line 2: ZeroDivisionError"),
-    ("fit", f"{_FIRST}=taken.py", "uniform is named 'uniform', as dp2erm_cvx.problems.known_weights"),
+    (
+        "fit",
+        f"{_FIRST}=taken.py",
+        "uniform is named 'uniform', as dp2erm_cvx.problems.known_weights",
+    ),
     ("fit", f"{_FIRST}=two.py:mine {_FIRST}.depth=3", "mine has no setting 'depth'"),
     ("fit", f"{_FIRST}=bare.py", "Bare: classes of programs are the library's"),
     ("fit", f"{_FIRST}=no.py", "no.py: cannot be read"),
@@ -130,12 +137,24 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("", "ledger none.db --dataset a --relation replace-one", "needs both"),
     ("", "ledger data.csv --dataset a --declare-epsilon 1", "not a database"),
     ("ledger", "--dataset trial", "declared once"),
-    ("", "bounds --program uniform", "covariate_bound is not declared: give --set covariate_bound="),
-    ("", "bounds --program uniform covariate_bound=1 outcome_bound=1 --second-stage itr", "--n-features"),
+    (
+        "",
+        "bounds --program uniform",
+        "covariate_bound is not declared: give --set covariate_bound=",
+    ),
+    (
+        "",
+        "bounds --program uniform covariate_bound=1 outcome_bound=1 --second-stage itr",
+        "--n-features",
+    ),
     ("", "bounds --program uniform covariate_bound=1 --second-stage arm_means", "outcome_bound"),
     ("", "bounds --program uniform covariate_bound=1 --plot one.xyz", "one.xyz"),
     ("bounds", "--plot no/plot.png", "no/plot.png"),
-    ("", "bounds --program kernel_mean_matching target=gap.csv covariate_bound=1", "by covariates, or by"),
+    (
+        "",
+        "bounds --program kernel_mean_matching target=gap.csv covariate_bound=1",
+        "by covariates, or by",
+    ),
     ("certify", "--n 1e18", "leave it out beside a data file"),
     ("certify", "--solver nobody", "nobody"),
     ("", "certify --n 1e18", "must be at most 1e+06"),

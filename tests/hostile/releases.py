@@ -38,18 +38,32 @@ def _good(number: int) -> str:
             .release_.to_json()
         )
     trial = {"propensity": 0.5, "value_share": 0.3, "center_share": 0.3}
-    model = PrivateEffect(domain, budget) if number == 3 else PrivateRule(domain, budget, settings=trial)
+    model = (
+        PrivateEffect(domain, budget)
+        if number == 3
+        else PrivateRule(domain, budget, settings=trial)
+    )
     return model.fit(X, a, y).release_.to_json()
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path of every entry of nested JSON."""
-    entries = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    return [path] * bool(path) + [place for key, value in entries for place in places(value, (*path, key))]
+    entries = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
+    return [path] * bool(path) + [
+        place for key, value in entries for place in places(value, (*path, key))
+    ]
 
 
 def good(number: int) -> dict[str, Any]:
-    """A release of each second stage, of an effect and of a rule, as plain JSON; ``number`` 2 is seeded."""
+    """A release of each second stage, of an effect and of a rule, as plain JSON; ``number`` 2 is
+    seeded.
+    """
     plain: dict[str, Any] = json.loads(_good(number))
     return plain
 

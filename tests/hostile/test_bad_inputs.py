@@ -1,4 +1,6 @@
-"""Bad inputs to all commands end in exit code 2 and one line, and neither write nor charge anything."""
+"""Bad inputs to all commands end in exit code 2 and one line, and neither write nor charge
+anything.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -14,7 +16,13 @@ from tests.hostile.outcome import Failure, Outcome, judge
 
 #: What of an effect and a rule their numbers of records or their ledgers decide.
 AFTER_READING = ("delta", "does not fit", "something else")
-AFTER_READING += ("not a database", "folder", "cannot be read", "is read in blocks", "are read in blocks")
+AFTER_READING += (
+    "not a database",
+    "folder",
+    "cannot be read",
+    "is read in blocks",
+    "are read in blocks",
+)
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -41,7 +49,9 @@ def refused(bad: Bad, folder: Path, ran: Callable[..., object]) -> Outcome:
     if bad.words[0] == "verify" and (code, line, told[:10]) == (1, "", "REFUTED\n- "):
         code, told, one_line = 2, "", True  # a release whose entries do not follow
     if code != 2 or told or not one_line or bad.told not in line or after != before:
-        raise Failure(f"not refused in one line: {bad!s:.400}: exit {code}: {told[-200:]} {line[-300:]}")
+        raise Failure(
+            f"not refused in one line: {bad!s:.400}: exit {code}: {told[-200:]} {line[-300:]}"
+        )
     return Outcome("exit 2, one line")
 
 
@@ -51,19 +61,27 @@ def failures(chosen: list[Bad], folder: Path, ran: Callable[..., object] = run) 
     return [outcome for outcome in result if outcome.failed]
 
 
-def test_what_is_wrong_is_told_and_nothing_is_written_or_charged(tmp_path: Path, monkeypatch) -> None:
+def test_what_is_wrong_is_told_and_nothing_is_written_or_charged(
+    tmp_path: Path, monkeypatch
+) -> None:
     """And what a declaration decides before the data are read."""
     asked, read, table_of = [], set(), reading.raw_table
-    monkeypatch.setattr(reading, "raw_table", lambda *known: read.add(asked[-1]) or table_of(*known))
+    monkeypatch.setattr(
+        reading, "raw_table", lambda *known: read.add(asked[-1]) or table_of(*known)
+    )
     assert not failures(table(), tmp_path, lambda *words: asked.append(words) or run(*words))
-    releases = [bad for bad in table() if bad.words[:2] in (("run", "effect.toml"), ("run", "rule.toml"))]
+    releases = [
+        bad for bad in table() if bad.words[:2] in (("run", "effect.toml"), ("run", "rule.toml"))
+    ]
     early = {bad.words for bad in releases if bad.told not in AFTER_READING}
     assert len(early) > 20
     assert not read & early
     assert read
 
 
-@pytest.mark.parametrize("chosen", [slice(3, None, 10), pytest.param(slice(None), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "chosen", [slice(3, None, 10), pytest.param(slice(None), marks=pytest.mark.slow)]
+)
 def test_bad_inputs(tmp_path: Path, chosen: slice) -> None:
     listed = every()
     assert len(listed) >= 1000

@@ -27,20 +27,39 @@ from tests.hostile.outcome import Failure, Outcome, judge
 
 #: Cells that break careless readers.
 CELLS = (
-    "nan", "NaN", "inf", "-inf", "1e999", "-1e999", "1e308", "5e-324", "", " ", "\t", "abc", "1,5", '"1,5"',
-    "1 000", "1_000", "1'000", "0x10", "--1", "1e", ".", "-", "+1", "true", "FALSE", "TRUE ", "NA", "NULL",
-    "None", "#DIV/0!", "=1+1", "\x00", "\x001", "1\x00", "\ufeff1", "\u0661\u0662", "\uff11", "½", "²", "∞",
-    "\u22121", "1\u00a0000", '"', '""', '"a"b', '"a\nb"', "'1'", "\r", "1\r", "a\rb", '"a\rb"', "\ufeff", ";",
-    "1;2", "1.0.0", "1e5e5", "9" * 400, "0." + "1" * 5000, "x" * 140_000, '"' + "x" * 140_000 + '"', "\ud7ff",
+    "nan", "NaN", "inf", "-inf", "1e999", "-1e999", "1e308", "5e-324", "", " ", "\t", "abc", "1,5",
+    '"1,5"',
+    "1 000", "1_000", "1'000", "0x10", "--1", "1e", ".", "-", "+1", "true", "FALSE", "TRUE ", "NA",
+    "NULL",
+    "None", "#DIV/0!", "=1+1", "\x00", "\x001", "1\x00", "\ufeff1", "\u0661\u0662", "\uff11", "½",
+    "²", "∞",
+    "\u22121", "1\u00a0000", '"', '""', '"a"b', '"a\nb"', "'1'", "\r", "1\r", "a\rb", '"a\rb"',
+    "\ufeff", ";",
+    "1;2", "1.0.0", "1e5e5", "9" * 400, "0." + "1" * 5000, "x" * 140_000, '"' + "x" * 140_000 + '"',
+    "\ud7ff",
     "😀", "nan(1)", "infinity", "1d5", "1j", "2020-01-01", "a", "y", "x1", " a ", "A", '"a"',
 )  # fmt: skip
-ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "utf-7", "shift_jis")
+ENCODINGS = (
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-le",
+    "utf-32",
+    "latin-1",
+    "cp1252",
+    "utf-7",
+    "shift_jis",
+)
 
 
 @st.composite
 def written(draw: Callable[..., Any]) -> bytes:
-    """A good table with a few wrong cells, each put in the place of one, or none, or one too many."""
-    rows = [["x1", "x2", "a", "y"], *([str(k % 3 - 1), "0.5", str(k % 2), "0.1"] for k in range(24))]
+    """A good table with a few wrong cells, each put in the place of one, or none, or one too
+    many.
+    """
+    rows = [
+        ["x1", "x2", "a", "y"],
+        *([str(k % 3 - 1), "0.5", str(k % 2), "0.1"] for k in range(24)),
+    ]
     rows = rows[: draw(st.sampled_from((25, 25, 11, 3, 2, 1)))]
     cells = st.sampled_from(CELLS).map(lambda cell: [cell]) | st.just([])
     for row, column, cell in draw(
@@ -67,7 +86,9 @@ def fine(case: Callable[[], Outcome]) -> bool:
     return True
 
 
-SHORT = st.binary(max_size=300) | st.text(alphabet='x1ay0,.-e"\n\r;\x00', max_size=80).map(str.encode)
+SHORT = st.binary(max_size=300) | st.text(alphabet='x1ay0,.-e"\n\r;\x00', max_size=80).map(
+    str.encode
+)
 CUT = st.integers(0, 3000).map(lambda end: parquet()[:end])
 CHOSEN = (None, None, ["x1"], ["x1", "x2"], ["x1", "x1"], [], "x1", ["a"], ["\ud800"])
 RECORDS = 'treatment = "a"\noutcome_column = "y"\ncovariate_bound = 1\noutcome_bound = 2\n'
@@ -86,17 +107,31 @@ def test_any_table(tmp_path: Path, examples: int) -> None:
     def does_no_harm(data: bytes, chosen: Any, question: str) -> None:
         study = tmp_path / "study.toml"
         study.write_text(study_of(question, RECORDS))
-        for name in ("any.csv", "any.parquet") if data.startswith((b"PAR1", b"\x00")) else ("any.csv",):
+        for name in (
+            ("any.csv", "any.parquet") if data.startswith((b"PAR1", b"\x00")) else ("any.csv",)
+        ):
             (path := tmp_path / name).write_bytes(data)
 
             def case(path: Path = path) -> Outcome:
                 read = Dataset.read(path, treatment="a", outcome="y", covariates=chosen)
-                if not (np.all(np.isfinite(read.X)) and np.all(np.isfinite(read.y)) and read.n_samples >= 2):
+                if not (
+                    np.all(np.isfinite(read.X))
+                    and np.all(np.isfinite(read.y))
+                    and read.n_samples >= 2
+                ):
                     raise Failure(f"accepted what is not finite: {data[:500]!r}")
                 return Outcome("records, all finite")
 
             assert fine(case)
-            words = ["run", str(study), str(path), "--json", "--force", "--output", str(tmp_path / "r.json")]
+            words = [
+                "run",
+                str(study),
+                str(path),
+                "--json",
+                "--force",
+                "--output",
+                str(tmp_path / "r.json"),
+            ]
             assert fine(lambda words=words: run(words))
 
     does_no_harm()
@@ -120,7 +155,10 @@ def test_many_seeded_cases() -> None:
 
 
 @settings(max_examples=50)
-@given(st.binary(max_size=300) | st.text(alphabet="cov_bound=[]{}.,'\"0123e-\n", max_size=80).map(str.encode))
+@given(
+    st.binary(max_size=300)
+    | st.text(alphabet="cov_bound=[]{}.,'\"0123e-\n", max_size=80).map(str.encode)
+)
 def test_any_bytes_as_a_domain(tmp_path, data: bytes) -> None:
     def case() -> Outcome:
         domain = load_domain(tmp_path / "any.toml")
@@ -134,7 +172,9 @@ def test_any_bytes_as_a_domain(tmp_path, data: bytes) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -151,7 +191,8 @@ def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) 
 @settings(max_examples=30)
 @given(
     st.lists(
-        st.sampled_from([*main.commands, "--json", "--n", "--epsilon"]) | st.text(max_size=6), max_size=6
+        st.sampled_from([*main.commands, "--json", "--n", "--epsilon"]) | st.text(max_size=6),
+        max_size=6,
     )
 )
 def test_any_words(tmp_path, monkeypatch, words: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""No command says how many rows a person has: two tables of the same persons, and what is written of them."""
+"""No command says how many rows a person has: two tables of the same persons, and what is written
+of them.
+"""
 
 import contextlib
 import json
@@ -39,8 +41,8 @@ STUDY = BOTH + '[[effect]]\nname = "by_sex"\nby = "sex"\n[[rule]]\nname = "whom"
 ARMS = BOTH.replace('"arm"', '{ column = "arm", levels = ["0", "1", "2"], contrasts = "pairs" }')
 
 
-#: Lines that read data; two stages, ``audit`` and ``certify`` are for single records. Other commands read
-#: files of releases, or none.
+#: Lines that read data; two stages, ``audit`` and ``certify`` are for single records. Other
+#: commands read files of releases, or none.
 COMMANDS = {
     "run": ["run", "study.toml", "data.csv"],
     "rule": ["run", "rule.toml", "data.csv", "--output", "rule.json"],
@@ -63,7 +65,9 @@ FOLLOWS = re.compile(
 def table(extra: int, arms: int) -> pd.DataFrame:
     """Of one to four records of each person; the fourth has ``extra`` more, of all arms."""
     rng = np.random.default_rng(4)
-    person = np.append(np.repeat(np.arange(PERSONS), rng.integers(1, 5, PERSONS)), np.full(extra, 3))
+    person = np.append(
+        np.repeat(np.arange(PERSONS), rng.integers(1, 5, PERSONS)), np.full(extra, 3)
+    )
     x = rng.uniform(-1, 1, len(person))
     arm = rng.integers(0, arms, len(person))
     frame = pd.DataFrame({"id": [f"p{k}" for k in person], "x": x, "sex": "F", "arm": arm})
@@ -72,7 +76,9 @@ def table(extra: int, arms: int) -> pd.DataFrame:
 
 
 def written(folder: Path, frame: pd.DataFrame, study: str, *words: str) -> dict[str, str]:
-    """What every command prints and writes about these data, by its name; stderr is their holder's."""
+    """What every command prints and writes about these data, by its name; stderr is their
+    holder's.
+    """
     folder.mkdir()
     with contextlib.chdir(folder):
         frame.to_csv("data.csv", index=False)
@@ -107,7 +113,9 @@ def differing(one: Any, other: Any, path: str = "") -> set[str]:
 @pytest.mark.parametrize(("study", "arms", "blocks"), [(STUDY, 2, "always"), (ARMS, 3, "never")])
 def test_what_is_written_differs_in_what_noise_was_added_to(tmp_path, study, arms, blocks):
     """Pages and summaries are made of the files alone, and in those nothing else differs."""
-    few, many = (written(tmp_path / str(k), table(k, arms), study, "--blocks", blocks) for k in (0, EXTRA))
+    few, many = (
+        written(tmp_path / str(k), table(k, arms), study, "--blocks", blocks) for k in (0, EXTRA)
+    )
     assert list(few) == list(many)
     for rows in (len(table(EXTRA, arms)), EXTRA, EXTRA + 1):
         assert not any(re.search(rf"\b({rows}|{rows:,})\b", text) for text in many.values())
@@ -119,10 +127,14 @@ def test_what_is_written_differs_in_what_noise_was_added_to(tmp_path, study, arm
         assert few[name] == many[name]
         assert "unit" in few[name] or "levels" in few[name]
     for name in (name for name in few if re.fullmatch(r"[\w/]+\.json", name)):
-        assert all(map(FOLLOWS.fullmatch, differing(json.loads(few[name]), json.loads(many[name])))), name
+        assert all(
+            map(FOLLOWS.fullmatch, differing(json.loads(few[name]), json.loads(many[name])))
+        ), name
         assert many[f"verify {name}"].lower().startswith("verified")
 
 
 def test_every_command_that_reads_data_is_walked():
-    reading = {name for name, one in main.commands.items() if "data" in {word.name for word in one.params}}
+    reading = {
+        name for name, one in main.commands.items() if "data" in {word.name for word in one.params}
+    }
     assert reading == {words[0] for words in COMMANDS.values()} | NO_RELEASE

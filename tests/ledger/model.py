@@ -11,10 +11,14 @@ RNG = np.random.default_rng(0)
 DATA = RNG.uniform(-1, 1, (30, 1)), RNG.integers(0, 2, 30), RNG.uniform(-1, 1, 30)
 
 
-def model(ledger: object, dataset: object = "trial", epsilon: float = 0.4, **changes) -> PrivateTwoStageERM:
+def model(
+    ledger: object, dataset: object = "trial", epsilon: float = 0.4, **changes
+) -> PrivateTwoStageERM:
     domain = Domain(1.0, 1.0)
     stages = ("uniform", "arm_means")
-    return PrivateTwoStageERM(domain, Budget(epsilon), *stages, ledger=ledger, dataset=dataset, **changes)
+    return PrivateTwoStageERM(
+        domain, Budget(epsilon), *stages, ledger=ledger, dataset=dataset, **changes
+    )
 
 
 def spent() -> float:
@@ -24,9 +28,13 @@ def spent() -> float:
 
 
 def optimal_delta(epsilon: float, count: int, target: float) -> float:
-    """Delta of ``count`` releases of pure ``epsilon`` at ``target`` (Kairouz, Oh and Viswanath 2015)."""
+    """Delta of ``count`` releases of pure ``epsilon`` at ``target`` (Kairouz, Oh and Viswanath
+    2015).
+    """
     terms = (
-        math.comb(count, k) * math.exp(k * epsilon) * (1 - math.exp(target - (2 * k - count) * epsilon))
+        math.comb(count, k)
+        * math.exp(k * epsilon)
+        * (1 - math.exp(target - (2 * k - count) * epsilon))
         for k in range(count + 1)
         if (2 * k - count) * epsilon > target
     )

@@ -1,9 +1,11 @@
-"""Processes that are killed, and some that charge one ledger at once; run as a script by test_killed.py.
+"""Processes that are killed, and some that charge one ledger at once; run as a script by
+test_killed.py.
 
-Arguments: folder, number of points, number of commands. At a point of its run a command is killed. A point is
-a call: of a function of this package, or of any built-in one, such as the writes to files and the statements
-to the ledger. Half of the points lie after the charge began. Every process is forked here, where all is
-imported. Prints one JSON line for the charges of four processes, and one for each point.
+Arguments: folder, number of points, number of commands. At a point of its run a command is killed.
+A point is a call: of a function of this package, or of any built-in one, such as the writes to
+files and the statements to the ledger. Half of the points lie after the charge began. Every process
+is forked here, where all is imported. Prints one JSON line for the charges of four processes, and
+one for each point.
 """
 
 import contextlib

@@ -16,7 +16,16 @@ CHARGED = [*FIT[:3], *sets("ledger.file=b.db", "ledger.dataset=trial")]
 
 def test_commands(folder: Path) -> None:
     Path("b.db").unlink()
-    done("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "1.5", "--declare-delta", "1e-6")
+    done(
+        "ledger",
+        "b.db",
+        "--dataset",
+        "trial",
+        "--declare-epsilon",
+        "1.5",
+        "--declare-delta",
+        "1e-6",
+    )
     charged = done(*CHARGED, "--json")
     assert json.loads(charged.stdout)["private"] is True
     assert "charged to 'trial': epsilon = 1, delta = 0" in charged.stderr
@@ -40,7 +49,9 @@ def test_commands(folder: Path) -> None:
 COUNTED = sets("two_stage.arithmetic=counted")
 
 
-@pytest.mark.parametrize(("words", "extra"), [(["--love-plot", "love.png"], "[plots]"), (COUNTED, "secure")])
+@pytest.mark.parametrize(
+    ("words", "extra"), [(["--love-plot", "love.png"], "[plots]"), (COUNTED, "secure")]
+)
 def test_a_missing_extra_is_named_before_the_charge(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], extra: str
 ) -> None:
@@ -55,10 +66,15 @@ def test_a_missing_extra_is_named_before_the_charge(
 
 
 @pytest.mark.slow
-def test_a_release_that_cannot_be_written_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_cannot_be_written_is_printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dp2erm_cvx.report.figures.love_plot", lambda *known: 1 / 0)
     # every write to /dev/full fails as on a full disk
-    for words, code in ((["--output", "/dev/full", "--force"], 2), (["--love-plot", "love.png"], 70)):
+    for words, code in (
+        (["--output", "/dev/full", "--force"], 2),
+        (["--love-plot", "love.png"], 70),
+    ):
         lost = run(*CHARGED, *words)
         assert (lost.exit_code, json.loads(lost.stdout)["private"]) == (code, True)
         assert "charged to 'trial'" in lost.stderr

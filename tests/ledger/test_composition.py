@@ -1,4 +1,6 @@
-"""What several releases spend by each composition: what is proven, and that it is never too little."""
+"""What several releases spend by each composition: what is proven, and that it is never too
+little.
+"""
 
 import sys
 from functools import cache
@@ -28,7 +30,9 @@ def release(epsilon: float, delta: float = 0.0, curve: RenyiCurve | None = None)
 
 @pytest.mark.parametrize(("way", "tight"), [(Composition.PLD, 0.98), (Composition.RENYI, 0.9)])
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.05, 400), (0.137, 60)])
-def test_figures_of_pure_releases_are_tight_and_safe(epsilon: float, count: int, way, tight: float) -> None:
+def test_figures_of_pure_releases_are_tight_and_safe(
+    epsilon: float, count: int, way, tight: float
+) -> None:
     pytest.importorskip("dp_accounting")
     total = Budget(epsilon * count, 1e-6)
     figures = spent([release(epsilon)] * count, total, way)
@@ -48,7 +52,10 @@ def test_loss_distributions_count_every_delta() -> None:
     total = Budget(4.0, 1e-6)
     mixed = [*[release(0.1, 4e-9)] * 50, release(0.3)]
     more = [*[release(0.1, 4e-9)] * 50, release(0.3, 9e-7)]
-    assert spent(mixed, total, Composition.PLD).epsilon > spent(mixed[1:], total, Composition.PLD).epsilon
+    assert (
+        spent(mixed, total, Composition.PLD).epsilon
+        > spent(mixed[1:], total, Composition.PLD).epsilon
+    )
     # the failure of every release is an infinite loss: with this one they exceed delta
     assert fits(mixed, total, Composition.PLD)
     assert not fits(more, total, Composition.PLD)
@@ -92,9 +99,17 @@ def test_two_releases_of_theorem_7_cost_less_together(tmp_path: Path) -> None:
         ledger.charge(name, ONE, curve=curve)
     composed, basic = ledger.account("trial").spent, ledger.account("plain").spent
     assert basic.epsilon == 2.0
-    assert (composed.composition, composed.epsilon) == (Composition.RENYI, pytest.approx(1.3286, abs=1e-4))
-    assert (composed.left_epsilon, composed.left_delta) == (pytest.approx(2.0 - composed.epsilon), 0.0)
-    with pytest.raises(LedgerError, match=r"left of epsilon = 2, delta = 2e-06 \(basic composition"):
+    assert (composed.composition, composed.epsilon) == (
+        Composition.RENYI,
+        pytest.approx(1.3286, abs=1e-4),
+    )
+    assert (composed.left_epsilon, composed.left_delta) == (
+        pytest.approx(2.0 - composed.epsilon),
+        0.0,
+    )
+    with pytest.raises(
+        LedgerError, match=r"left of epsilon = 2, delta = 2e-06 \(basic composition"
+    ):
         ledger.charge("plain", ONE, curve=curve)
     ledger.charge("trial", ONE, curve=curve)
     # without its curve the same release would have been one of basic composition
@@ -125,7 +140,9 @@ def test_two_releases_lose_no_more_than_the_figure() -> None:
             assert hockey_stick(*pair, figures[0], gamma, one.scale) <= delta
             worst = max(worst, composed_hockey_stick(*pair, figures[1], gamma, one.scale))
             # planted: equal releases are counted once
-            counted_once = max(counted_once, composed_hockey_stick(*pair, figures[0], gamma, one.scale))
+            counted_once = max(
+                counted_once, composed_hockey_stick(*pair, figures[0], gamma, one.scale)
+            )
     assert 0.0 < worst <= delta < counted_once
 
 
@@ -171,7 +188,9 @@ def test_what_is_left_fits_and_no_more() -> None:
     figures = renyi(releases, total)
     assert fits([*releases, release(figures.left_epsilon)], total, Composition.RENYI)
     assert not fits(releases, Budget(figures.epsilon * (1 - 1e-9), 1e-6), Composition.RENYI)
-    counts = [count for count in range(1, 12) if fits([theorem_7()] * count, total, Composition.RENYI)]
+    counts = [
+        count for count in range(1, 12) if fits([theorem_7()] * count, total, Composition.RENYI)
+    ]
     assert counts == [*range(1, 10)]  # of three by basic composition, at a delta of 3e-6
     assert renyi([theorem_7()] * 9, total).epsilon <= 3.0 < renyi([theorem_7()] * 10, total).epsilon
 
@@ -186,6 +205,8 @@ def test_the_figure_is_above_a_conversion_in_exact_sums() -> None:
         for order in theorem_7().curve.orders:
             bound = 3 * mp(theorem_7().curve.at(order)) + 7 * min(mp("0.1"), mp(order) / 200)
             k = mp(order) - 1
-            converted = bound + mpmath.log(k / order) - (mpmath.log(mp("9e-7")) + mpmath.log(order)) / k
+            converted = (
+                bound + mpmath.log(k / order) - (mpmath.log(mp("9e-7")) + mpmath.log(order)) / k
+            )
             best = min(best, converted + mp("0.3"))
         assert best <= stated <= best * (1 + mp("1e-8"))

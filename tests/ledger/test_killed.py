@@ -1,4 +1,5 @@
-"""Whatever stops a command that spends: the ledger has the charge, a release is on disk whole or never.
+"""Whatever stops a command that spends: the ledger has the charge, a release is on disk whole or
+never.
 
 No release is shown uncharged, and no total is exceeded.
 """
@@ -26,9 +27,18 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 @pytest.fixture(scope="module", params=[(7, 1), pytest.param((200, 3), marks=pytest.mark.slow)])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What became of processes that share a ledger, and of the points where one was killed."""
-    words = [sys.executable, "-W", "ignore", PROCESSES, tmp_path_factory.mktemp("forked"), *request.param]
+    words = [
+        sys.executable,
+        "-W",
+        "ignore",
+        PROCESSES,
+        tmp_path_factory.mktemp("forked"),
+        *request.param,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROCESSES.parents[2])}
-    ended = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [*map(str, words)], env=environment, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-2000:]
     result = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(result) == 1 + request.param[0]
@@ -57,13 +67,18 @@ def test_kill_at_points_of_a_run(told: list[Any]) -> None:
         else:
             assert (again["code"], again["output"]) == (0, "whole"), one
             assert again["charges"] == before["charges"] + 1, one
-            assert f"charge {again['charges']}, epsilon = {5 - again['charges']} left" in again["stderr"], one
+            assert (
+                f"charge {again['charges']}, epsilon = {5 - again['charges']} left"
+                in again["stderr"]
+            ), one
     ends = [(one["killed"]["charges"], one["killed"]["output"]) for one in told[1:]]
     assert (1, "none") in ends  # some points lie between the charge and the release
 
 
 def uncharged(*words: str) -> str:
-    """The line of a command that is refused, behind what becomes of the records if they were read."""
+    """The line of a command that is refused, behind what becomes of the records if they were
+    read.
+    """
     result = run(*words)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     return str(result.stderr.splitlines()[-1])
@@ -73,7 +88,9 @@ def full(*known: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_is_found_before_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_found_before_the_charge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert "out.json: cannot be written: No space left" in uncharged(*CHARGED)
     assert spent() == 0.0
@@ -81,7 +98,9 @@ def test_a_full_disk_is_found_before_the_charge(folder: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_disk_that_fails_after_the_charge(call: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_after_the_charge(
+    call: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("out.json").write_text("kept")
     monkeypatch.setattr(os, call, full)
     told = run(*CHARGED, "--force")

@@ -1,4 +1,6 @@
-"""The ledger: what it adds up, what it refuses, what is no ledger, and what fits charge before noise."""
+"""The ledger: what it adds up, what it refuses, what is no ledger, and what fits charge before
+noise.
+"""
 
 import math
 import sqlite3
@@ -64,7 +66,13 @@ REFUSED: list[tuple[type[Exception], str, str, tuple[Any, ...], dict[str, Any]]]
     (DeclarationError, "note", "charge", ("trial", Budget(0.1), "x" * 201), {}),
     (DeclarationError, "relation", "charge", ("trial", Budget(0.1)), {"relation": "add-remove"}),
     (DeclarationError, "unit", "charge", ("trial", Budget(0.1)), {"unit": ""}),
-    (DeclarationError, "must be a RenyiCurve", "charge", ("trial", ONE), {"curve": {"orders": [2.0]}}),
+    (
+        DeclarationError,
+        "must be a RenyiCurve",
+        "charge",
+        ("trial", ONE),
+        {"curve": {"orders": [2.0]}},
+    ),
     (LedgerError, "declared once", "declare", ("trial", Budget(2.0, 1e-6)), {}),
     (LedgerError, "declared once", "declare", ("trial", Budget(1.0)), {}),
     (LedgerError, "declared once", "declare", ("trial", ONE), {"composition": "pld"}),
@@ -101,14 +109,18 @@ def test_a_weaker_total_admits_a_stronger_release(ledger: Ledger) -> None:
     assert ledger.charge("weak", guarantee).budget == Budget(0.4)
     account = ledger.account("weak")
     assert account.spent.relation is account.relation is KEEP_TREATMENT
-    with pytest.raises(LedgerError, match=r"\(basic composition, neighbors: replace-one-keep-treatment\)"):
+    with pytest.raises(
+        LedgerError, match=r"\(basic composition, neighbors: replace-one-keep-treatment\)"
+    ):
         ledger.charge("weak", Budget(0.2))
 
 
 def test_an_account_protects_records_or_persons(ledger: Ledger) -> None:
     """One epsilon for persons and one for records are no two for either."""
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"id": np.repeat(np.arange(40), 5), "x": rng.uniform(-1, 1, 200), "y": 0.5})
+    table = pd.DataFrame(
+        {"id": np.repeat(np.arange(40), 5), "x": rng.uniform(-1, 1, 200), "y": 0.5}
+    )
     arms = rng.integers(0, 2, 200)
 
     def fitted(account: str, unit: Unit | None) -> PrivateEffect:
@@ -128,7 +140,9 @@ def test_an_account_protects_records_or_persons(ledger: Ledger) -> None:
             guarantee = fitted(account, own).release_.guarantee
         ledger.charge(account, guarantee)  # by hand, which states who is protected itself
         before = ledger.path.read_bytes()
-        with pytest.raises(LedgerError, match=f"{account!r} protects .*: epsilon for the one is none"):
+        with pytest.raises(
+            LedgerError, match=f"{account!r} protects .*: epsilon for the one is none"
+        ):
             ledger.charge(account, Budget(0.1), unit=other)
         assert ledger.path.read_bytes() == before
         assert ledger.account(account).unit == ("persons by id" if unit else "records")
@@ -138,7 +152,9 @@ def test_an_account_protects_records_or_persons(ledger: Ledger) -> None:
 
 
 def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:
-    fitted = clone(model(ledger, calibration="renyi")).set_params(budget=Budget(0.4, 1e-7)).fit(*DATA)
+    fitted = (
+        clone(model(ledger, calibration="renyi")).set_params(budget=Budget(0.4, 1e-7)).fit(*DATA)
+    )
     (receipt,) = ledger.account("trial").receipts
     assert fitted.receipt_ == receipt
     stated = fitted.release_.guarantee
@@ -153,7 +169,9 @@ def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:
         model(ledger).fit(*DATA)
 
 
-def test_the_charge_is_on_disk_before_noise_is_drawn(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_charge_is_on_disk_before_noise_is_drawn(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
 
     def drawn(*args: object, **kwargs: object) -> None:
@@ -171,7 +189,9 @@ def test_a_refusal_after_a_first_release_gives_nothing_back(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a later step refuses may depend on released numbers: it is an output, and paid for."""
-    own = PrivateEffect(Domain(2.0, 1.0), Budget(0.4), residual_scale=0.5, ledger=ledger, dataset="trial")
+    own = PrivateEffect(
+        Domain(2.0, 1.0), Budget(0.4), residual_scale=0.5, ledger=ledger, dataset="trial"
+    )
 
     def refusing(self: EffectScore, inputs: Inputs, released: dict, execution: object) -> None:
         assert "rate" in released
@@ -183,7 +203,9 @@ def test_a_refusal_after_a_first_release_gives_nothing_back(
     assert [receipt.budget for receipt in ledger.account("trial").receipts] == [Budget(0.4)]
 
 
-def test_a_refused_fit_neither_clips_nor_draws(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_fit_neither_clips_nor_draws(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Plan, "run", lambda *_, **__: pytest.fail("the data were touched"))
     refused = model(ledger, epsilon=1.5)
     with pytest.raises(LedgerError) as one:
@@ -204,7 +226,9 @@ def test_a_seeded_fit_charges_nothing_and_says_so_and_an_unproven_plan_is_refuse
         assert model(ledger, seed=1).fit(*DATA).receipt_ is None
     result = unproven(model(ledger).plan(30, 1))
     monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
-    with pytest.raises(CalibrationError, match="not proven"):  # whoever consents to what is not private
+    with pytest.raises(
+        CalibrationError, match="not proven"
+    ):  # whoever consents to what is not private
         model(ledger).fit(*DATA, conditional=True)
     assert ledger.account("trial").receipts == ()
 
@@ -248,7 +272,10 @@ def test_files_that_are_no_ledger(tmp_path: Path, ledger: Ledger) -> None:
     numbers = ("epsilon = '-1'", "delta = '-1'", "epsilon = 'inf'", "delta = 'x'")
     for change, message in (
         ("PRAGMA application_id = 1", "something else"),
-        *((f"PRAGMA user_version = {k}", f"version {k}, and 3 is known") for k in (0, -1, 2, 4, 2**31 - 1)),
+        *(
+            (f"PRAGMA user_version = {k}", f"version {k}, and 3 is known")
+            for k in (0, -1, 2, 4, 2**31 - 1)
+        ),
         *((f"UPDATE charges SET {one}", "damaged") for one in numbers),
     ):
         ledger.path.write_bytes(good)
@@ -258,11 +285,19 @@ def test_files_that_are_no_ledger(tmp_path: Path, ledger: Ledger) -> None:
         assert ledger.path.read_bytes() == before
 
 
-def test_curves_are_read_back_to_the_last_bit_and_a_damaged_one_stops_the_ledger(ledger: Ledger) -> None:
+def test_curves_are_read_back_to_the_last_bit_and_a_damaged_one_stops_the_ledger(
+    ledger: Ledger,
+) -> None:
     assert (decode(encode(CURVE)), decode(encode(None))) == (CURVE, None)
     assert "Infinity" not in (encode(CURVE) or "")
     ledger.charge("trial", Budget(0.1), curve=CURVE)
-    pairs = ("[2.0]", "[NaN]"), ("[2.0]", "[-1]"), ("[1.0]", "[1]"), ("[null]", "[1]"), ("[3, 2]", "[1, 1]")
+    pairs = (
+        ("[2.0]", "[NaN]"),
+        ("[2.0]", "[-1]"),
+        ("[1.0]", "[1]"),
+        ("[null]", "[1]"),
+        ("[3, 2]", "[1, 1]"),
+    )
     for text in (
         *("", "x", b"\xff", "[" * 100_000, '{"orders": [2.0]}'),
         '{"orders": [2.0], "divergences": [1.0], "more": 1}',
@@ -311,6 +346,9 @@ def test_who_waits_says_so(ledger, monkeypatch):
         assert ledger.account("trial").spent.epsilon == 0.5
         monkeypatch.setattr(store, "_PATIENCE", 0.01)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.warns(RuntimeWarning, match="waiting"), pytest.raises(LedgerError, match="locked"):
+        with (
+            pytest.warns(RuntimeWarning, match="waiting"),
+            pytest.raises(LedgerError, match="locked"),
+        ):
             ledger.charge("trial", Budget(0.5))
     assert len(ledger.account("trial").receipts) == 1

@@ -1,4 +1,6 @@
-"""Public radii that solves are sure to reach, the iterations that suffice, and where V is at its cap."""
+"""Public radii that solves are sure to reach, the iterations that suffice, and where V is at its
+cap.
+"""
 
 import math
 from functools import partial
@@ -32,7 +34,8 @@ from tests.drawn import PROGRAMS, ROBUST, first_stage, hostile_records, noisy_st
 from tests.every_program import edge_records
 from tests.helpers import LOSSES, penalized, penalized_rule
 
-#: Programs of which nothing is promised where the largest curvature is a million times the declared one.
+#: Programs of which nothing is promised where the largest curvature is a million times the declared
+#: one.
 STEEP = ("itr_huber", *LOSSES)
 SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
 
@@ -65,7 +68,10 @@ def draws(seed, count, smallest, names=SQUARED):
     ("names", "seed", "count"),
     [
         (SQUARED, 1, 40),
-        *(([name], 6, 15) for name in (*ROBUST, "regression", "overlap_private", "tilting_private")),
+        *(
+            ([name], 6, 15)
+            for name in (*ROBUST, "regression", "overlap_private", "tilting_private")
+        ),
         *(([name], 6, 15) for name in LOSSES),  # beside public linear and quadratic terms
         *(
             pytest.param(names, k, 1000, marks=pytest.mark.slow)
@@ -86,7 +92,9 @@ def test_every_solve_is_certified_within_the_promise(names, seed, count):
 
 @pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
 def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin(names):
-    """At least twofold where gamma is above 1e-4 of the curvature; four digits more could not be promised."""
+    """At least twofold where gamma is above 1e-4 of the curvature; four digits more could not be
+    promised.
+    """
     ratios = [
         solve(instance, solver=Newton(), within=reach / 1e4, throw=False).certificate.radius / reach
         for instance, reach in draws(seed=2, count=30, smallest=1e-4, names=names)
@@ -135,17 +143,23 @@ def test_within_takes_the_place_of_the_tolerance_for_every_solver():
         with pytest.raises(DeclarationError, match="within"):
             solve(instance, within=wrong)
     # the next solver gets the same instance and must meet the same radius
-    solution = solve(instance, solver=FirstCertified((Newton(0), ProjectedGradient())), within=reach)
+    solution = solve(
+        instance, solver=FirstCertified((Newton(0), ProjectedGradient())), within=reach
+    )
     assert solution.solver == "projected_gradient"
     assert certify(instance, solution.point).radius <= reach
 
 
 def iteration_bound(L, m, distance, radius):
-    """Iterations after which projected gradient is within ``radius``, as the page on solving says."""
+    """Iterations after which projected gradient is within ``radius``, as the page on solving
+    says.
+    """
     if distance <= radius:
         return 2
     gain = -math.log1p(-math.sqrt(m / L)) if m < L else math.inf
-    return 2 * (2 + math.ceil((math.log(2 * L / m) + 2 * math.log(distance / radius)) / gain * (1 + 1e-12)))
+    return 2 * (
+        2 + math.ceil((math.log(2 * L / m) + 2 * math.log(distance / radius)) / gain * (1 + 1e-12))
+    )
 
 
 def distance_to(model, minimizer):
@@ -155,7 +169,9 @@ def distance_to(model, minimizer):
 @pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
 @pytest.mark.parametrize("share", [1e-1, 1e-4, 1e-8])
 def test_the_iterations_needed_never_exceed_the_bound(share, names):
-    """Random and adversarial second stages and perturbed propensities, to a share of the first distance."""
+    """Random and adversarial second stages and perturbed propensities, to a share of the first
+    distance.
+    """
     tried = 0
     for instance, _ in draws(seed=21, count=20, smallest=1e-3, names=names):
         model = instance.model
@@ -175,7 +191,9 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
 
 
 def steep(condition):
-    """A quadratic in 40 dimensions whose curvatures spread over ``condition`` on a logarithmic scale."""
+    """A quadratic in 40 dimensions whose curvatures spread over ``condition`` on a logarithmic
+    scale.
+    """
     curvature = np.geomspace(1.0, condition, 40) - 1.0
     X = np.diag(np.sqrt(curvature / 2))
     return MarginModel(MarginRows(X, np.ones(40)), SQUARE, 1.0, Penalty(), linear=np.ones(40))
@@ -183,7 +201,9 @@ def steep(condition):
 
 @pytest.mark.parametrize("condition", [1e2, 1e4])
 def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
-    """Without the restarts, which could hide a wrong momentum; plain gradient steps would not do."""
+    """Without the restarts, which could hide a wrong momentum; plain gradient steps would not
+    do.
+    """
     model = steep(condition)
     minimizer = solving.minimize_by_newton(model, model.start())[0]
     distance = distance_to(model, minimizer)
@@ -202,7 +222,8 @@ def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
         assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
 
 
-#: Programs that are solved in their dual, by public steps where Newton's method does not reach the radius.
+#: Programs that are solved in their dual, by public steps where Newton's method does not reach the
+#: radius.
 DUAL = [
     name
     for name, made in first_stages().items()
@@ -212,14 +233,19 @@ DUAL = [
 
 @pytest.mark.parametrize(
     "name",
-    sorted(set(first_stages()) - {"ipw_known", "entropy_balancing_hard", "stable_balancing_hard", *DUAL}),
+    sorted(
+        set(first_stages())
+        - {"ipw_known", "entropy_balancing_hard", "stable_balancing_hard", *DUAL}
+    ),
 )
 def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
     program = first_stages()[name]()
     for records in edge_records().values():
         instance = program.instance(records)
         assert instance.model.smoothness <= 30 * instance.model.ridge
-        result = solve(instance, solver=ProjectedGradient(300), tolerance=1e-6, polish=False, throw=False)
+        result = solve(
+            instance, solver=ProjectedGradient(300), tolerance=1e-6, polish=False, throw=False
+        )
         assert result.certified
 
 
@@ -227,23 +253,37 @@ CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "paper"]
 
 
 def certified_stage(rng, name, records):
-    """A first stage at random settings; that of the paper with a base measure over 290 powers of ten."""
+    """A first stage at random settings; that of the paper with a base measure over 290 powers of
+    ten.
+    """
     if name != "paper":
         return first_stage(rng, name, records.space, records.X.shape[1], least=-5)
     base = tuple(10.0 ** rng.uniform(-float(rng.choice([1.0, 30.0, 290.0])), 0, records.n_samples))
-    settings = {"ridge": 10.0 ** rng.uniform(-7, 1), "radius": float(rng.choice([0.1, 1.0, 4.0, math.inf]))}
+    settings = {
+        "ridge": 10.0 ** rng.uniform(-7, 1),
+        "radius": float(rng.choice([0.1, 1.0, 4.0, math.inf])),
+    }
     base_measure = (None, base)[rng.integers(2)]
     return PaperEntropyBalancing(base_measure=base_measure, **settings).resolve(records.space)
 
 
 #: Schemes that differ in their dispersion or price alone from others here.
-_OTHERS = ("residual_balancing", "minimal_dispersion", "landmark_balancing", "logit_calibration", "raking")
+_OTHERS = (
+    "residual_balancing",
+    "minimal_dispersion",
+    "landmark_balancing",
+    "logit_calibration",
+    "raking",
+)
 
 
 @pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in _OTHERS else ()) for name in (*CERTIFIED, *DUAL)],
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in _OTHERS else ())
+        for name in (*CERTIFIED, *DUAL)
+    ],
 )
 def test_every_dataset_is_certified_within_the_reach(name):
     rng, ratios = np.random.default_rng(0), []
@@ -258,7 +298,9 @@ def test_every_dataset_is_certified_within_the_reach(name):
         program = program.at(universe)
         reach = program.certified_error(universe)
         if reach is not None and reach <= 1e-6:
-            result = solve(program.instance(records), solver=solver, tolerance=1e-9 + reach, throw=False)
+            result = solve(
+                program.instance(records), solver=solver, tolerance=1e-9 + reach, throw=False
+            )
             ratios.append(result.certificate.relative_radius / reach)
     # a claim is about the weights found, and a reach counts what steps on every dataset may miss
     assert (1e-6 if name in DUAL else 1e-3) < max(ratios) <= 1.0
@@ -281,7 +323,9 @@ def test_the_sizes_beside_public_terms_cover_every_model(monkeypatch):
         sizes = sizes_of(partial(program.certified_radius, universe, gamma, limit), monkeypatch)
         if sizes is None:
             continue  # too steep for a promise
-        instance = program.instance(records, unequal_weights(rng, n), gamma=gamma, noise=scale * noise)
+        instance = program.instance(
+            records, unequal_weights(rng, n), gamma=gamma, noise=scale * noise
+        )
         model = instance.model
         assert isinstance(model, WithQuadratic)
         v = model.penalty.set.project(10 ** rng.uniform(-2, 2) * rng.normal(size=model.dimension))
@@ -314,12 +358,16 @@ def test_a_release_beside_public_terms_is_private(name):
     second = penalized(LOSSES[name], penalty)(theta_set=L2Ball(1.0))
     rng = np.random.default_rng(2)
     for arithmetic in ("assumed", "counted"):
-        model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), "uniform", second, arithmetic=arithmetic)
+        model = PrivateTwoStageERM(
+            Domain(1.0, 1.0), Budget(1.0), "uniform", second, arithmetic=arithmetic
+        )
         assert model.plan(60, 3).certified_by_design
         drawn = hostile_records(rng, 60, 3, orders=0)
         fitted = model.fit(drawn.covariates, drawn.a, drawn.y)
         assert fitted.release_.private
-    kinked = penalized(LOSSES[name], lambda theta: penalty(theta) + cp.norm(theta))(theta_set=L2Ball(1.0))
+    kinked = penalized(LOSSES[name], lambda theta: penalty(theta) + cp.norm(theta))(
+        theta_set=L2Ball(1.0)
+    )
     assert (
         not PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), "uniform", kinked)
         .plan(60, 3)
@@ -354,7 +402,9 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
         sizes = sizes_of(partial(program.certified_error, MappedUniverse(space, n, p)), monkeypatch)
         model = program.instance(records).model
         start = model.start()
-        v = model.penalty.set.project(start + (1 + abs(start).max()) * 10 * rng.normal(size=model.dimension))
+        v = model.penalty.set.project(
+            start + (1 + abs(start).max()) * 10 * rng.normal(size=model.dimension)
+        )
         allowed = sizes.rounding + sizes.rounding_growth * np.linalg.norm(v)
         assert model.rounding(v) <= allowed
         assert model.smoothness <= sizes.smoothness * (1 + 1e-8)
@@ -381,14 +431,18 @@ def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
         for n in (100, 4000) if declared else (100, 4000, 100_000):
             # the controls have to reach the sum of the treated within their cap
             where = Domain(2.0, 1.0, arm_floor=n // 5) if name == "att_balancing" else domain
-            assert program.certified_error(Universe(where, n, 10)) < (1e-7 if by_pairs else 1e-8), name
+            assert program.certified_error(Universe(where, n, 10)) < (1e-7 if by_pairs else 1e-8), (
+                name
+            )
 
 
 UNSURE = [PaperEntropyBalancing(ridge=1e-12, radius=30.0), ipw_logistic(ridge=1e-12, radius=1.0)]
 
 
 @pytest.mark.parametrize("first", UNSURE)
-def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first):
+def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(
+    first,
+):
     model = PrivateTwoStageERM(Domain(1.0, 1.0, arm_floor=2), Budget(1.0), first, "arm_means")
     plan = model.plan(60, 2)
     assert plan.bound.V == 120
@@ -403,9 +457,12 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first):
     for n in (50, 1000, 100_000):
         domain = Domain(1.0, 1.0, arm_floor=n // 10)
-        programs = [first(ridge=ridge).resolve(domain.space) for ridge in np.geomspace(1e-9, 1.0, 10)]
+        programs = [
+            first(ridge=ridge).resolve(domain.space) for ridge in np.geomspace(1e-9, 1.0, 10)
+        ]
         lost = [one for one in programs if not one.certified_error(Universe(domain, n, 10)) <= 1e-6]
-        # V falls with the ridge: the largest ones are nearest to the claim; 2n is what it is at most
+        # V falls with the ridge: the largest ones are nearest to the claim; 2n is what it is at
+        # most
         assert min(one.bound(Universe(domain, n, 2)).V for one in lost[-2:]) >= 0.28 * 2 * n
 
 
@@ -426,7 +483,9 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius):
 def test_what_is_not_known_is_said_to_be_so():
     domain = Domain(1.0, 1.0)
     universe = Universe(domain, 50, 3)
-    own = PaperEntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain.space)
+    own = PaperEntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(
+        domain.space
+    )
     assert 0.0 < (own.certified_error(universe) or 0.0) < 1e-8
     assert entropy_balancing_hard().resolve(domain.space).certified_error(universe) is None
     unridged = PaperEntropyBalancing(ridge=0.0, radius=1.0).resolve(domain.space)

@@ -27,7 +27,9 @@ def huber(x, bound):
 
 def rows(x):
     shift = exact.to_mp([0.1, -0.2, 0.0, 1e3])
-    return [mp.fdot(zip(row, x, strict=True)) + b for row, b in zip(exact.to_mp(A), shift, strict=True)]
+    return [
+        mp.fdot(zip(row, x, strict=True)) + b for row, b in zip(exact.to_mp(A), shift, strict=True)
+    ]
 
 
 #: A CVXPY expression, and the same function in exact arithmetic.
@@ -62,7 +64,9 @@ FUNCTIONS = {
 
 
 def excesses(name, seed=0, count=30):
-    """How far planes exceed their function somewhere, and how far they miss what they say at their point."""
+    """How far planes exceed their function somewhere, and how far they miss what they say at their
+    point.
+    """
     expression, function = FUNCTIONS[name]
     theta = cp.Variable(3)
     loaded = SupportedFunction(expression(theta), theta, {}).at({}, 2.0)
@@ -71,7 +75,9 @@ def excesses(name, seed=0, count=30):
         size = 10.0 ** rng.uniform(-6, 4)
         x = size * rng.normal(size=3)
         if rng.random() < 0.3:
-            x = np.linalg.lstsq(A, -np.array([0.1, -0.2, 0.0, 1e3]), rcond=None)[0]  # where kinks are
+            x = np.linalg.lstsq(A, -np.array([0.1, -0.2, 0.0, 1e3]), rcond=None)[
+                0
+            ]  # where kinks are
         slopes = [
             None if not term.kink else term.unit_slope(rng.normal(size=len(term.group)))
             for term in loaded.terms
@@ -84,7 +90,11 @@ def excesses(name, seed=0, count=30):
             other = x + size * 10.0 ** rng.uniform(-8, 2) * rng.normal(size=3)
             move = [a - b for a, b in zip(exact.to_mp(other), exact.to_mp(x), strict=True)]
             slack = mp.fdot(zip(exact.to_mp(plane.error), map(mp.fabs, move), strict=True))
-            below = value - mp.mpf(plane.left_out) + mp.fdot(zip(exact.to_mp(plane.slope), move, strict=True))
+            below = (
+                value
+                - mp.mpf(plane.left_out)
+                + mp.fdot(zip(exact.to_mp(plane.slope), move, strict=True))
+            )
             yield below - slack - 2 * function(exact.to_mp(other))
         computed, error = loaded.values(x, np.zeros(3))
         yield mp.fabs(mp.mpf(float(computed[0])) - value) - mp.mpf(float(error[0]))

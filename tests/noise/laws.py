@@ -16,7 +16,13 @@ def box_of(noise, p):
 
 
 def calibration_of(noise, p, scale=2.5):
-    law = {"noise": noise, "scale": scale, "n_parameters": p, "box": box_of(noise, p), "theorem": "a test"}
+    law = {
+        "noise": noise,
+        "scale": scale,
+        "n_parameters": p,
+        "box": box_of(noise, p),
+        "theorem": "a test",
+    }
     return Calibration(**law, gamma=0.1, split=0.5, V=2.0, sensitivity=2.0, epsilon=1.0, delta=0.0)
 
 
@@ -39,7 +45,8 @@ class Forced:
 
 
 ZEROS, ONES, ALTERNATING, RANDOM = [0], [1], [1, 0], []
-#: One pattern per uniform, cycled: (length, angle) pairs of the Gaussians first, then those of the radius.
+#: One pattern per uniform, cycled: (length, angle) pairs of the Gaussians first, then those of the
+#: radius.
 STREAMS = {
     "zeros": [ZEROS],
     "ones": [ONES],
@@ -58,7 +65,9 @@ def forced_uniforms(stream, count):
 
 
 def permute_and_flip(scores: list[int], rate: float) -> list[float]:
-    """Probability of each place under permute-and-flip, by inclusion and exclusion over who comes first."""
+    """Probability of each place under permute-and-flip, by inclusion and exclusion over who comes
+    first.
+    """
     accepted = [math.exp(rate * (score - max(scores))) for score in scores]
     chances = []
     for place, own in enumerate(accepted):

@@ -1,4 +1,6 @@
-"""Discrete noise on a grid, on exact integers and among candidates: laws, guarantees, hostile input."""
+"""Discrete noise on a grid, on exact integers and among candidates: laws, guarantees, hostile
+input.
+"""
 
 import itertools
 import math
@@ -53,7 +55,9 @@ def fit(drawn, scale, reach, kind=Noise.GAMMA):
         law = stats.norm.cdf((k + 0.5) / scale) - stats.norm.cdf((k - 0.5) / scale)
     tail = (1 - law.sum()) / 2
     expected = np.array([tail, *law, tail]) * drawn.size
-    observed = np.bincount(np.clip(drawn, -reach - 1, reach + 1) + reach + 1, minlength=expected.size)
+    observed = np.bincount(
+        np.clip(drawn, -reach - 1, reach + 1) + reach + 1, minlength=expected.size
+    )
     assert expected.min() > 5
     return stats.chisquare(observed, expected).pvalue
 
@@ -73,7 +77,10 @@ WAYS = [{}, {"exact": False}, {"seed": 5}]
 GRIDS = itertools.product((-30, 0, 5), (1.0, 4.0), SEEDS)
 LAWS = [
     *((partial(on_the_grid, *case), GAMMA, case[1]) for case in GRIDS),
-    *((partial(on_integers, *c), *c[:2]) for c in itertools.product((GAMMA, GAUSSIAN), (1.0, 3.3), WAYS)),
+    *(
+        (partial(on_integers, *c), *c[:2])
+        for c in itertools.product((GAMMA, GAUSSIAN), (1.0, 3.3), WAYS)
+    ),
 ]
 
 
@@ -91,7 +98,9 @@ def test_law(draw, kind, scale):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_are_rounded_to_the_nearest_point(seed):
     # so little noise that a draw other than 0 has probability exp(-200)
-    result = perturb_on_grid([0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], grid_noise(5, 1 / 200, 0), seed=seed)
+    result = perturb_on_grid(
+        [0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], grid_noise(5, 1 / 200, 0), seed=seed
+    )
     assert result.tolist() == [0, -2, 3, 1e15, 0]
 
 
@@ -204,7 +213,10 @@ def test_sums_of_a_score_are_exact():
     parts = [noise.totals(part) for part in (score[:3], score[3:])]
     assert tuple(map(sum, zip(*parts, strict=True))) == noise.totals(score)
     # hostile scores are clipped to public numbers
-    assert noise.totals([math.nan, math.inf, -math.inf, HUGE, 1e300]) == (2 * top * 2 * top, 4 * top * top)
+    assert noise.totals([math.nan, math.inf, -math.inf, HUGE, 1e300]) == (
+        2 * top * 2 * top,
+        4 * top * top,
+    )
     with pytest.raises(DeclarationError, match=r"shape \(8,\)"):
         noise.totals([*score, 0.0])
 
@@ -235,7 +247,9 @@ VALUES = (-math.inf, -10.0, -0.1, 0.0, 0.7, 1.0, 2.0, 1e308, math.nan)
 
 
 def ranked(values: np.ndarray, grid: np.ndarray, rank: int, *, above: bool) -> list[int]:
-    return quantile_scores(np.bincount(quantile_places(values, grid, above=above), minlength=len(grid)), rank)
+    return quantile_scores(
+        np.bincount(quantile_places(values, grid, above=above), minlength=len(grid)), rank
+    )
 
 
 def by_hand(values, rank, above):
@@ -268,12 +282,16 @@ def test_scores_are_distances_of_ranks(above):
 def test_one_record_moves_every_score_by_at_most_one(above):
     for rest in itertools.combinations_with_replacement(VALUES[1:-1], 2):
         for rank in range(4):
-            scores = np.array([ranked(np.array([*rest, one]), GRID, rank, above=above) for one in VALUES])
+            scores = np.array(
+                [ranked(np.array([*rest, one]), GRID, rank, above=above) for one in VALUES]
+            )
             assert np.max(scores.max(axis=0) - scores.min(axis=0)) <= 1
 
 
 def worst_loss(scores_of, each):
-    """The largest log ratio of the exact laws over pairs of datasets of four records that differ in one."""
+    """The largest log ratio of the exact laws over pairs of datasets of four records that differ in
+    one.
+    """
     worst = 0.0
     for rest in itertools.combinations_with_replacement((-10.0, 0.0, 0.7, 40.0), 3):
         laws = [permute_and_flip(scores_of(np.array([*rest, one])), 0.5 * each) for one in VALUES]
@@ -315,7 +333,9 @@ def test_a_choice_has_the_law_of_permute_and_flip():
 def test_a_repeatable_choice_has_the_law_of_permute_and_flip():
     choose, scores, size = private_choice(2, 1.0, random.Random(1)), [0, -3, -7, 0], 20_000
     shares = np.bincount([choose(scores) for _ in range(size)], minlength=4) / size
-    assert np.allclose(shares, permute_and_flip(scores, 0.25), atol=3.5 / math.sqrt(size))  # 7 deviations
+    assert np.allclose(
+        shares, permute_and_flip(scores, 0.25), atol=3.5 / math.sqrt(size)
+    )  # 7 deviations
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-3, 1.0, 1e3, 1e300])

@@ -1,4 +1,6 @@
-"""The ideal vector lies within the stated distance, whatever the bits; the noise has the stated law."""
+"""The ideal vector lies within the stated distance, whatever the bits; the noise has the stated
+law.
+"""
 
 import itertools
 import math
@@ -38,11 +40,16 @@ def continued(uniform, tail):
 
 
 def ideal(calibration, uniforms):
-    """The noise vector from the definition of the laws, at the working precision, 400 digits or more."""
+    """The noise vector from the definition of the laws, at the working precision, 400 digits or
+    more.
+    """
     p = calibration.n_parameters
     if calibration.noise is Noise.BOX:
         rho = -mp.fsum(mp.log(u) for u in uniforms[p:]) * mp.mpf(calibration.scale)
-        return [rho * mp.mpf(m) * (2 * u - 1) for m, u in zip(calibration.box, uniforms[:p], strict=True)]
+        return [
+            rho * mp.mpf(m) * (2 * u - 1)
+            for m, u in zip(calibration.box, uniforms[:p], strict=True)
+        ]
     pairs = 2 * math.ceil(p / 2)
     gaussian = []
     for length, angle in zip(uniforms[:pairs:2], uniforms[1:pairs:2], strict=True):
@@ -65,7 +72,8 @@ def ratios(stream, noise, p, scale, error, evaluate=_evaluate):
     with mp.workdps(max(400, 150 + uniforms[0].length // 3)):
         value = [mp.mpf(float(v)) for v in drawn.value]
         size = mp.sqrt(mp.fsum(v * v for v in value))
-        # what the rounding may cost: half a unit in the last place, or half the smallest double each
+        # what the rounding may cost: half a unit in the last place, or half the smallest double
+        # each
         stated = mp.mpf(error) + mp.ldexp(size, -53) + math.sqrt(p) * mp.ldexp(1, -1075)
         result = []
         for tail in TAILS:
@@ -76,7 +84,13 @@ def ratios(stream, noise, p, scale, error, evaluate=_evaluate):
 
 
 #: Number of parameters, scale, and the error.
-SETTINGS = [(1, 2.5, 2.5e-12), (2, 2.5, 2.5e-40), (3, 1e290, 1e278), (3, 1e-290, 1e-302), (5, 2.5, 0.6)]
+SETTINGS = [
+    (1, 2.5, 2.5e-12),
+    (2, 2.5, 2.5e-40),
+    (3, 1e290, 1e278),
+    (3, 1e-290, 1e-302),
+    (5, 2.5, 0.6),
+]
 #: Where doubles give out.
 ENDS = [(3, scale, 5e-324) for scale in (5e-324, 1e-310, 1e307)]
 
@@ -105,7 +119,11 @@ def without_rounding(calibration, error, uniforms):
 def violations(evaluate=_evaluate):
     """Streams in which a distance is exceeded."""
     settings = itertools.product(STREAMS, Noise, SETTINGS)
-    return {stream for stream, noise, case in settings if ratios(stream, noise, *case, evaluate)[0] > 1.0}
+    return {
+        stream
+        for stream, noise, case in settings
+        if ratios(stream, noise, *case, evaluate)[0] > 1.0
+    }
 
 
 def test_a_distance_without_the_rounding_is_seen():
@@ -130,7 +148,9 @@ def narrow(self):
     return arb((2 * self.prefix + 1, -self.length - 1))
 
 
-@pytest.mark.parametrize(("bug", "seen_in"), [(truncated, "random"), (clipped, "zeros"), (narrow, "ones")])
+@pytest.mark.parametrize(
+    ("bug", "seen_in"), [(truncated, "random"), (clipped, "zeros"), (narrow, "ones")]
+)
 def test_a_wrong_uniform_is_seen(monkeypatch, bug, seen_in):
     monkeypatch.setattr(LazyUniform, "ball", bug)
     assert seen_in in violations()
@@ -157,7 +177,8 @@ def test_ball_is_exactly_the_interval_of_what_is_known(length):
     ends = []
     for sign in (-1, 1):
         center, radius = (
-            Fraction(int(m)) * Fraction(2) ** int(e) for m, e in (ball.mid().man_exp(), ball.rad().man_exp())
+            Fraction(int(m)) * Fraction(2) ** int(e)
+            for m, e in (ball.mid().man_exp(), ball.rad().man_exp())
         )
         ends.append(center + sign * radius)
     assert ends == [Fraction(uniform.prefix + k, 2**length) for k in (0, 1)]
@@ -167,7 +188,9 @@ def test_precision_of_other_users_is_left_alone(monkeypatch):
     calibration = calibration_of(Noise.GAMMA, 5)
     with ctx.workprec(77):
         with ThreadPoolExecutor(4) as pool:
-            drawn = list(pool.map(lambda seed: draw_within(calibration, 1e-9, seed=seed), range(60)))
+            drawn = list(
+                pool.map(lambda seed: draw_within(calibration, 1e-9, seed=seed), range(60))
+            )
         assert ctx.prec == 77
         monkeypatch.setattr("dp2erm_cvx.noise._enclose", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -238,7 +261,10 @@ def test_box_noise_is_uniform_in_its_box_with_one_gamma_more(kind, p):
     # Gamma(p + 1) times the largest of p uniforms is Gamma(p)
     assert p_value(length, stats.gamma(p, scale=2.5)) > 1e-3
     # the law whose length of a uniform point is Gamma(p) itself, and one without the box
-    assert p_value(length * stats.beta(p, 1).rvs(2000, random_state=1), stats.gamma(p, scale=2.5)) < 1e-6
+    assert (
+        p_value(length * stats.beta(p, 1).rvs(2000, random_state=1), stats.gamma(p, scale=2.5))
+        < 1e-6
+    )
     assert p > 1 or p_value(inside[:, 0], stats.laplace(scale=2.5)) > 1e-3
     for k in range(p):
         # P(|b_k| > t m_k) = E (1 - t / rho)_+ for rho ~ Gamma(p + 1)
@@ -258,7 +284,9 @@ def test_expected_noise(noise):
     norms = np.linalg.norm(b, axis=1)
     assert norms.mean() == pytest.approx(calibration.expected_noise, rel=0.01)
     np.testing.assert_allclose(np.mean(b**2, axis=0), calibration.variances, rtol=0.06)
-    assert np.all(norms <= calibration.unit / calibration.scale * calibration.norms(b) * (1 + 1e-12))
+    assert np.all(
+        norms <= calibration.unit / calibration.scale * calibration.norms(b) * (1 + 1e-12)
+    )
 
 
 ONE = {

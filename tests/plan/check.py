@@ -17,7 +17,8 @@ def exact_gaussian_delta(s, left, p):
     start = max(c, mpmath.mpf(0))
     log_constant = (mpmath.mpf(p) / 2 - 1) * mpmath.log(2) + mpmath.loggamma(mpmath.mpf(p) / 2)
 
-    # the density lives within a few units of max(start, sqrt(p)), in the tail on a scale of 1 / start
+    # the density lives within a few units of max(start, sqrt(p)), in the tail on a scale of 1 /
+    # start
     scale = 1 / (1 + max(start - mpmath.sqrt(p), 0))
     middle = max(start, mpmath.sqrt(p))
 
@@ -37,7 +38,9 @@ def exact_gaussian_delta(s, left, p):
 
 
 def spent_delta(calibration, loss, n, bound, outcome_bound=None):
-    """What a calibration spends beyond its epsilon, from the theorem written once more; 0 if pure."""
+    """What a calibration spends beyond its epsilon, from the theorem written once more; 0 if
+    pure.
+    """
     with mpmath.workdps(30):
         V, p = mpmath.mpf(bound.V), loss.n_parameters
         epsilon, scale = mpmath.mpf(calibration.epsilon), mpmath.mpf(calibration.scale)
@@ -53,13 +56,17 @@ def spent_delta(calibration, loss, n, bound, outcome_bound=None):
             k = steep(loss.saturation) / (n * curvature)
             return mpmath.mpf(0) if V / 2 * (a + max(a, k)) <= epsilon else 1
         if calibration.theorem.endswith("of a saturating loss"):
-            reach = mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) * V / scale
+            reach = (
+                mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) * V / scale
+            )
             return margin_delta(
                 reach, epsilon, mpmath.mpf(loss.saturation.row_norm) ** 2 * V / (n * curvature)
             )
         if calibration.theorem.startswith("Theorem 19"):
             return mpmath.mpf(0) if ball_loss(calibration, loss, n, V) <= epsilon else 1
-        left = epsilon - p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
+        left = epsilon - p * mpmath.log1p(
+            mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature)
+        )
         ratio = mpmath.mpf(loss.gradient_radius) * V / scale
         if calibration.noise.pure:
             return mpmath.mpf(0) if ratio <= left else 1
@@ -69,7 +76,9 @@ def spent_delta(calibration, loss, n, bound, outcome_bound=None):
 
 
 def steep(result):
-    """``-h'(1) kappa M^2``; ``a u + k h(u)`` is then largest at an end, as ``a`` is at least this part."""
+    """``-h'(1) kappa M^2``; ``a u + k h(u)`` is then largest at an end, as ``a`` is at least this
+    part.
+    """
     return result.steepness * mpmath.mpf(result.curvature) * mpmath.mpf(result.row_norm) ** 2
 
 
@@ -77,7 +86,12 @@ def ball_loss(calibration, loss, n, V):
     """The supremum of Theorem 19 on a grid of angles, which bounds it from below."""
     result = loss.saturation
     a = result.row_norm * result.slope / calibration.scale
-    bend = 4 * result.curvature * result.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
+    bend = (
+        4
+        * result.curvature
+        * result.row_norm**2
+        / (n * (calibration.gamma + loss.strong_convexity))
+    )
     angles = np.linspace(-np.pi / 2, np.pi / 2, 801)
     u = 1 / (1 + np.exp(-result.ball * np.sin(angles)))
     inner = np.cos(angles[:, None] + angles)
@@ -91,7 +105,9 @@ def margin_delta_at(s, left, K):
     def excess(level):
         c = (level - s * s / 2) / s
         tail = mpmath.erfc(c / mpmath.sqrt(2)) / 2
-        return 2 * s * (mpmath.npdf(c) - c * tail) if c > 0 else s * (mpmath.sqrt(2 / mpmath.pi) - c)
+        return (
+            2 * s * (mpmath.npdf(c) - c * tail) if c > 0 else s * (mpmath.sqrt(2 / mpmath.pi) - c)
+        )
 
     def bound(x, K=K):
         t = left + x + 1 - mpmath.exp(x)
@@ -126,9 +142,13 @@ def renyi_delta(calibration, loss, n, V):
         h = alpha - k * (1 + tau) ** 2
         if h <= 0:
             continue
-        cost = alpha * S**2 / (2 * scale**2 * h) + 2 * (-mpmath.log(1 + tau) - mpmath.log(h) / (2 * k))
+        cost = alpha * S**2 / (2 * scale**2 * h) + 2 * (
+            -mpmath.log(1 + tau) - mpmath.log(h) / (2 * k)
+        )
         # epsilon = D + log(k / alpha) - (log delta + log alpha) / k, solved for delta
-        best = min(best, mpmath.exp(k * (cost + mpmath.log(k / alpha) - epsilon) - mpmath.log(alpha)))
+        best = min(
+            best, mpmath.exp(k * (cost + mpmath.log(k / alpha) - epsilon) - mpmath.log(alpha))
+        )
     return best
 
 

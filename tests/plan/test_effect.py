@@ -49,16 +49,31 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
 
 
 def test_a_released_propensity_is_certified_to_a_public_radius(monkeypatch):
-    """It is published: neither a relative tolerance nor a V that covers all weights certifies it."""
-    declared = {"propensity": "logistic", "center_share": None, "mean_share": None, "spread_share": None}
-    data, run = Dataset.from_arrays(np.zeros((8, 1)), np.ones(8), np.ones(8)), Execution("newton", 1e-6)
-    plan = make_plan(RuleStudy(Universe(DOMAIN, 8, 1), Budget(1e4), outcome_scale=1.0, declared=declared))
+    """It is published: neither a relative tolerance nor a V that covers all weights certifies
+    it.
+    """
+    declared = {
+        "propensity": "logistic",
+        "center_share": None,
+        "mean_share": None,
+        "spread_share": None,
+    }
+    data, run = (
+        Dataset.from_arrays(np.zeros((8, 1)), np.ones(8), np.ones(8)),
+        Execution("newton", 1e-6),
+    )
+    plan = make_plan(
+        RuleStudy(Universe(DOMAIN, 8, 1), Budget(1e4), outcome_scale=1.0, declared=declared)
+    )
     radius = plan.step("propensity").radius
     assert radius > 1e-5  # more than a relative tolerance would ask for
     assert plan.run(data, run).steps["propensity"].solution.within == radius
     # a radius that nothing reaches is missed, and one that is not known certifies nothing by design
     assert not changed(plan, "propensity", radius=1e-60).run(data, run).certified
-    assert (plan.certified_by_design, changed(plan, "propensity", radius=None).certified_by_design) == (
+    assert (
+        plan.certified_by_design,
+        changed(plan, "propensity", radius=None).certified_by_design,
+    ) == (
         True,
         False,
     )
@@ -72,19 +87,27 @@ def test_a_released_propensity_is_certified_to_a_public_radius(monkeypatch):
 
 
 def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch):
-    """Derivatives of the mean score, by quadrature, at arms that hardly overlap; noise and ridge are tiny."""
+    """Derivatives of the mean score, by quadrature, at arms that hardly overlap; noise and ridge
+    are tiny.
+    """
     declared = {"propensity": "logistic", "cap": 10.0, "mean_share": None, "spread_share": None} | {
         "rows": "common"
     }
     universe = Universe(Domain(1.0, 10.0, ranges=[(-1.0, 1.0)]), 10**9, 1)
     plan = make_plan(EffectStudy(universe, Budget(1.0), residual_scale=1.0, declared=declared))
-    released = {"rate": np.array([5 * 10**8]), "center": np.zeros(3), "propensity": np.array([-0.2, 7.0])}
+    released = {
+        "rate": np.array([5 * 10**8]),
+        "center": np.zeros(3),
+        "propensity": np.array([-0.2, 7.0]),
+    }
     score = plan.main.at(plan.main.universe, released)
     spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
     z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
     e = expit(-0.2 + 7.0 * spread * z)
     monkeypatch.setattr(nuisances, "NODES", grid)  # covariates further out are shrunk by the domain
-    monkeypatch.setattr(nuisances, "WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2)))
+    monkeypatch.setattr(
+        nuisances, "WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2))
+    )
     mass = np.exp(-0.5 * (z**2 + residual**2)) * np.where(arm == 1, e, 1.0 - e)
     records = universe.domain.records(spread * z[:, None], arm, residual)
 
@@ -112,7 +135,11 @@ def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monk
     declared = {"propensity": "logistic", "mean_share": mean}
     plan = make_plan(study(universe, declared=declared))
     total, shares = 4000 * 2.0**20, [0.5, 0.3, 0.2] if mean else [1 / 3] * 3
-    released = {"rate": np.full(2, total / 2), "spread": np.array([0.3 * total]), "center": np.zeros(6)}
+    released = {
+        "rate": np.full(2, total / 2),
+        "spread": np.array([0.3 * total]),
+        "center": np.zeros(6),
+    }
     released["mean"] = total * np.array([0.0, *shares])
 
     def result(added):

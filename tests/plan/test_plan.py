@@ -1,4 +1,6 @@
-"""Plans: every method on random public settings, its guarantee evaluated again, and every refusal."""
+"""Plans: every method on random public settings, its guarantee evaluated again, and every
+refusal.
+"""
 
 import dataclasses
 
@@ -28,8 +30,12 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 FIRST = {
     "uniform": lambda r: Uniform(),
     "ipw_randomized": lambda r: RandomizedTrial(float(r.uniform(0.1, 0.9))),
-    "ipw_logistic": lambda r: ipw_logistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
-    "ipw_private": lambda r: ipw_private(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
+    "ipw_logistic": lambda r: ipw_logistic(
+        ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)
+    ),
+    "ipw_private": lambda r: ipw_private(
+        share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))
+    ),
     "entropy_balancing": lambda r: entropy_balancing(ridge=10 ** r.uniform(-1, 1)),
     "entropy of the paper": lambda r: PaperEntropyBalancing(
         ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0)
@@ -49,7 +55,8 @@ SECOND = {
 PAPER = ("paper", "paper-corrected")
 #: First stages that the paper states no bound for.
 NOT_PRINTED = ("ipw_private", "mmd_pooled", "entropy_balancing")
-#: The words of the only reason there is to refuse, by what is true of first, second, method and relation.
+#: The words of the only reason there is to refuse, by what is true of first, second, method and
+#: relation.
 REASONS = {
     "states no stability bound": lambda f, s, m, r: f in NOT_PRINTED and m in PAPER,
     "is false under": lambda f, s, m, r: f == "mmd" and m in PAPER and r is not KEEP,
@@ -64,7 +71,10 @@ def setting(rng):
     n = int(rng.choice([40, 400, 5000]))
     relation = list(Neighboring)[int(rng.integers(2))]
     domain = Domain(
-        10 ** rng.uniform(-0.3, 0.5), 10 ** rng.uniform(-1, 1), arm_floor=max(2, n // 4), relation=relation
+        10 ** rng.uniform(-0.3, 0.5),
+        10 ** rng.uniform(-1, 1),
+        arm_floor=max(2, n // 4),
+        relation=relation,
     )
     return n, domain, Budget(10 ** rng.uniform(-1.5, 1), 10 ** rng.uniform(-8, -2))
 
@@ -73,7 +83,9 @@ def setting(rng):
 @pytest.mark.parametrize("method", NAMES)
 @pytest.mark.parametrize("first", FIRST)
 def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
-    """Every method with every stage; what the weights cost is bounded once for all seconds of a first."""
+    """Every method with every stage; what the weights cost is bounded once for all seconds of a
+    first.
+    """
     rng = np.random.default_rng(sum(map(ord, first + method)))
     planned, turn = 0, list(FIRST).index(first) + list(NAMES).index(method)
     n, domain, _ = setting(public := np.random.default_rng(sum(map(ord, first))))
@@ -83,7 +95,9 @@ def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
         noise = str(rng.choice(["gamma", "gaussian"]))
         last = SECOND[second](rng).resolve(domain.space)
         study = Study(stage, last, Universe(domain, n, 2), budget, calibration=method, noise=noise)
-        refused = [said for said, holds in REASONS.items() if holds(first, second, method, domain.relation)]
+        refused = [
+            said for said, holds in REASONS.items() if holds(first, second, method, domain.relation)
+        ]
         if refused:
             with pytest.raises(CalibrationError, match=refused[0]) as caught:
                 make_plan(study)

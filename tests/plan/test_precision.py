@@ -1,4 +1,6 @@
-"""What covers the arithmetic: the claim on exact distributions, one-sided parts, and planted bugs."""
+"""What covers the arithmetic: the claim on exact distributions, one-sided parts, and planted
+bugs.
+"""
 
 import math
 from fractions import Fraction
@@ -29,10 +31,11 @@ def laplace_tail(x: int, scale: float) -> float:
 
 
 def release_loss(epsilon: float, epsilon_2: float, shift: float) -> float:
-    """Largest log ratio of P(A(theta_hat) >= x) for randomized response, 0 or 1, computed with errors.
+    """Largest log ratio of P(A(theta_hat) >= x) for randomized response, 0 or 1, computed with
+    errors.
 
-    theta is 1 with odds exp(epsilon) on D and exp(-epsilon) on D'; what is computed is theta + shift on D and
-    theta - shift on D'.
+    theta is 1 with odds exp(epsilon) on D and exp(-epsilon) on D'; what is computed is theta +
+    shift on D and theta - shift on D'.
     """
     noise = calibrate_grid(shift, 1, epsilon_2)
     step, likely = math.ldexp(1.0, noise.exponent), 1 / (1 + math.exp(-epsilon))
@@ -40,7 +43,9 @@ def release_loss(epsilon: float, epsilon_2: float, shift: float) -> float:
 
     def tail(x: int, odds: float, error: float) -> float:
         points = [round((value + error) / step) for value in (0.0, 1.0)]
-        return (1 - odds) * laplace_tail(x - points[0], scale) + odds * laplace_tail(x - points[1], scale)
+        return (1 - odds) * laplace_tail(x - points[0], scale) + odds * laplace_tail(
+            x - points[1], scale
+        )
 
     far = round(1.0 / step) + round(np.ceil(5 * scale))
     ratios = [
@@ -86,7 +91,9 @@ UNIVERSE = Universe(Domain(1.0, 2.0), 200, 3)
 
 def planned(first=None, second=None, budget=None, **changes):
     stages = (first or Uniform(), second or itr())
-    return make_plan(Study(*stages, UNIVERSE, budget or Budget(1.0), **{"arithmetic": "counted", **changes}))
+    return make_plan(
+        Study(*stages, UNIVERSE, budget or Budget(1.0), **{"arithmetic": "counted", **changes})
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,9 @@ def planned(first=None, second=None, budget=None, **changes):
         (ipw_private(), itr(), {}),
     ],
 )
-def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first, second, changes) -> None:
+def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(
+    first, second, changes
+) -> None:
     plan = planned(first, second, **changes)
     budget, parts = plan.study.budget, [(step.calibration, step.precision) for step in plan.steps]
     assert (plan.counted, plan.guarantee.epsilon) == (True, budget.epsilon)

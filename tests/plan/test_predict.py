@@ -1,4 +1,6 @@
-"""What is predicted without data: what rules and weights leave of a confounder, how far noise reaches."""
+"""What is predicted without data: what rules and weights leave of a confounder, how far noise
+reaches.
+"""
 
 import numpy as np
 import pytest
@@ -31,7 +33,9 @@ def rule(n, epsilon=1.0, **settings):
 
 
 def confounded(n, seed):
-    """A covariate well inside the domain, apart by the declared difference, that moves the outcome by 2."""
+    """A covariate well inside the domain, apart by the declared difference, that moves the outcome
+    by 2.
+    """
     rng = np.random.default_rng(seed)
     a, z = np.arange(n) % 2, rng.standard_normal(n)
     z += DIFFERENCE * (a - 0.5)
@@ -55,7 +59,9 @@ def test_the_prediction_is_what_fits_leave():
 
 
 def kept(first, n=1000, epsilon=1.0):
-    return residual_imbalance(make_plan(Study(first, arm_means(), Universe(NARROW, n, 3), Budget(epsilon))))
+    return residual_imbalance(
+        make_plan(Study(first, arm_means(), Universe(NARROW, n, 3), Budget(epsilon)))
+    )
 
 
 def test_what_cannot_be_predicted_fails_no_release(monkeypatch):
@@ -87,15 +93,22 @@ def test_noise_range_of_arm_means_in_closed_form():
     result = noise_range(second, Universe(domain, 500, 3), calibration)
     b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
     scale = 500 * (1 + calibration.gamma)
-    np.testing.assert_allclose(result.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
-    assert result.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)
+    np.testing.assert_allclose(
+        result.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03
+    )
+    assert result.effect == pytest.approx(
+        np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03
+    )
     assert result.shrinkage == pytest.approx(calibration.gamma / (1 + calibration.gamma))
     assert result.bound == 1.0
 
 
 def test_noise_range_covers_what_releases_do():
     """On records like the assumed ones, 95 % of the releases fall in the range."""
-    domain, n = Domain(covariate_bound=1.5, outcome_bound=1.0, ranges=((0.0, 10.0), (-3.0, 5.0))), 2000
+    domain, n = (
+        Domain(covariate_bound=1.5, outcome_bound=1.0, ranges=((0.0, 10.0), (-3.0, 5.0))),
+        2000,
+    )
     rng = np.random.default_rng(4)
     X = public_covariates(domain, 2, n, rng)
     data = X, np.arange(n) % 2, rng.uniform(-0.2, 0.2, n)
@@ -112,7 +125,9 @@ def test_noise_range_covers_what_releases_do():
 
 def test_public_covariates_of_a_codebook_are_levels_and_gaps():
     ranges, levels = {"age": [30, 80], "dose": [0, 10]}, {"region": ["N", "S", "W"]}
-    domain = domain_of({"outcome_bound": 1.0, "ranges": ranges, "levels": levels, "missing": {"dose": 2.0}})
+    domain = domain_of(
+        {"outcome_bound": 1.0, "ranges": ranges, "levels": levels, "missing": {"dose": 2.0}}
+    )
     assert domain.columns == ("age", "dose", "dose=missing", "region=N", "region=S", "region=W")
     X = public_covariates(domain, 6, 20_000, np.random.default_rng(0))
     assert np.all(X[:, 3:].sum(axis=1) == 1.0)

@@ -35,7 +35,9 @@ def rule(n=1000, epsilon=1.0, delta=0.0, k=3, domain=DOMAIN, **changes):
 
 def weights(first=None, second=None, domain=None, budget=None, **changes):
     universe = Universe(domain or Domain(2.0, 1.0, arm_floor=20), 100, 2)
-    return Study(first or Uniform(), second or itr(), universe, budget or Budget(1.0, 1e-3), **changes)
+    return Study(
+        first or Uniform(), second or itr(), universe, budget or Budget(1.0, 1e-3), **changes
+    )
 
 
 ORDER = ("rate", "mean", "spread", "along", "center", "propensity", "rule", "score")
@@ -75,17 +77,32 @@ def test_the_steps_spend_the_budget_and_no_more(study, declared, noise, delta, a
     gaussian = [step.name for step in plan.steps if step.calibration.noise == "gaussian"]
     assert plan.guarantee == Budget(1.0, delta if gaussian else 0.0)
     assert {*gaussian} <= {"mean", "spread", "along", "center", "propensity", "rule"}
-    assert (plan.counted, plan.proven, plan.certified_by_design) == (arithmetic == "counted", True, True)
+    assert (plan.counted, plan.proven, plan.certified_by_design) == (
+        arithmetic == "counted",
+        True,
+        True,
+    )
     assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
     assert list(spent) == [name for name in ORDER if name in spent]
-    assert plan.joint is False or isinstance(study, RuleStudy)  # a few numbers have no part of one delta
-    known = {"propensity": settings.propensity == "logistic", "rate": isinstance(settings.propensity, str)}
-    shares = {name: getattr(settings, f"{name}_share", None) for name in ORDER[:6] if known.get(name, True)}
+    assert plan.joint is False or isinstance(
+        study, RuleStudy
+    )  # a few numbers have no part of one delta
+    known = {
+        "propensity": settings.propensity == "logistic",
+        "rate": isinstance(settings.propensity, str),
+    }
+    shares = {
+        name: getattr(settings, f"{name}_share", None)
+        for name in ORDER[:6]
+        if known.get(name, True)
+    }
     takes = {name: share for name, share in shares.items() if share is not None}
     if "along" in spent:  # which takes a part of the share of the mean
         takes |= {"mean": (1.0 - ALONG_SHARE) * takes["mean"], "along": ALONG_SHARE * takes["mean"]}
     assert {*takes, settings.rest} == {*spent}
-    for name, share in ({} if plan.joint else takes | {settings.rest: 1.0 - settings.spent}).items():
+    for name, share in (
+        {} if plan.joint else takes | {settings.rest: 1.0 - settings.spent}
+    ).items():
         assert spent[name].epsilon == pytest.approx(share, rel=1e-9)
 
 
@@ -105,7 +122,9 @@ def test_the_public_rule_of_use():
     alone = {"center_share": None, "propensity": None, "mean_share": None, "spread_share": None}
     assert names(declared=alone) == ["rule"]
     # a mean of the covariates is worth its price where it is known to a fraction of their spread
-    ranged = Domain(covariate_bound=2.0, outcome_bound=4.0, ranges=dict.fromkeys("uvw", (-1.0, 1.0)))
+    ranged = Domain(
+        covariate_bound=2.0, outcome_bound=4.0, ranges=dict.fromkeys("uvw", (-1.0, 1.0))
+    )
     assert names(4000, domain=ranged)[:2] == ["mean", "spread"]
     assert names(domain=ranged)[:2] == ["spread", "center"]
     value = ["sides", "arms", "value"]
@@ -125,7 +144,8 @@ COUNTED, PURE, FREE = {"arithmetic": "counted"}, Budget(1.0), {"domain": Domain(
 #: Settings of a study and part of what is said of them.
 BOTH = [
     ({"shares": 1}, "is no setting"), ({"cap": 1.0}, "cap"), ({"slope": math.nan}, "slope"),
-    *(({"propensity": wrong}, "propensity") for wrong in (1.0, "forest", "cells")), ({"split": 1.0}, "split"),
+    *(({"propensity": wrong}, "propensity") for wrong in (1.0, "forest", "cells")), ({"split": 1.0},
+    "split"),
     ({"center_share": 0.0}, "center_share"), ({"mean_share": 1.0}, "mean_share"),
     ({"norm_bound": 0.0}, "norm_bound"), ({"spread_share": 0.9}, "leave nothing"),
     ({"center_share": 0.95, "propensity_share": 0.2}, "leave nothing"),
@@ -145,8 +165,10 @@ OF_RULES = [
 ]  # fmt: skip
 OF_WEIGHTS = [
     ({"first": mmd(cap=5.0), "calibration": "paper"}, "false under replace-one"),
-    ({"first": PAPER, "calibration": "paper"} | FREE, "arm_floor"), ({"first": mmd()} | FREE, "arm_floor"),
-    ({"first": mmd(cap=1.5, ridge=1e-3)}, "cap"), ({"calibration": "renyi", "budget": PURE}, "delta"),
+    ({"first": PAPER, "calibration": "paper"} | FREE, "arm_floor"), ({"first": mmd()} | FREE,
+    "arm_floor"),
+    ({"first": mmd(cap=1.5, ridge=1e-3)}, "cap"), ({"calibration": "renyi", "budget": PURE},
+    "delta"),
     ({"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"}, "regul"),
     ({"second": arm_means(), "calibration": "output"}, "use plug_in_ate"),
     ({"first": ipw_private(radius=math.inf, trim=math.inf)}, "finite radius or trim"),
@@ -155,7 +177,8 @@ OF_WEIGHTS = [
     *(({"split": 0.5, "calibration": one}, "split = 0.5") for one in ("renyi", "auto")),
     ({"calibration": "best"}, "must be one of"), ({"noise": "laplace"}, "noise"),
     ({"tolerance": -0.1}, "tolerance"), ({"arithmetic": "exact"}, "auto, counted, assumed"),
-    *((COUNTED | {"numerical_share": one}, "numerical_share") for one in (0.0, 1.0, -0.1, math.nan, "x")),
+    *((COUNTED | {"numerical_share": one}, "numerical_share") for one in (0.0, 1.0, -0.1, math.nan,
+    "x")),
 ]  # fmt: skip
 RISKS = [{"outcome_bound": 1.0}, {"outcome_bound": 0.4}, {"outcome_center": 0.0}]
 

@@ -1,4 +1,6 @@
-"""Before anything is spent a plan says what its release will be, and one that is not private is refused."""
+"""Before anything is spent a plan says what its release will be, and one that is not private is
+refused.
+"""
 
 import cvxpy as cp
 import numpy as np
@@ -60,7 +62,9 @@ def test_a_plan_names_what_no_public_number_bounds_and_the_bound_that_is_not_use
     text = str(plan).replace("\n", " ")
     assert "conditional: do not publish (no public number bounds the numerical error" in text
     assert "of the weights of kinked)" in text
-    stated, used = (bound.V for bound in (kinked()._bound_of_author(plan.study.universe), plan.bound))
+    stated, used = (
+        bound.V for bound in (kinked()._bound_of_author(plan.study.universe), plan.bound)
+    )
     assert f"the bound that its author states, V = {stated:.4g}, is not used: V = {used:.3}" in text
     rows = dict(describe(kinked(), Universe(DOMAIN, N, 2)))
     assert "is not used" in rows["stated"]

@@ -45,9 +45,18 @@ def two(w, n):
 
 #: What is declared, and what a refusal names.
 REFUSED = {
-    "capped entropy beside another limit": (near_one(capped, two, objective=entropy), "the atom entr"),
-    "an atom that is not read": (near_one(objective=unread_atom), "does not read the atom log_sum_exp"),
-    "an equation": (near_one(lambda w, n: w[0] == w[1]), "does not read .*: state it by inequalities"),
+    "capped entropy beside another limit": (
+        near_one(capped, two, objective=entropy),
+        "the atom entr",
+    ),
+    "an atom that is not read": (
+        near_one(objective=unread_atom),
+        "does not read the atom log_sum_exp",
+    ),
+    "an equation": (
+        near_one(lambda w, n: w[0] == w[1]),
+        "does not read .*: state it by inequalities",
+    ),
     "a box that no dataset satisfies": (near_one(lambda w, n: w <= 0.5), "cap of at least 1"),
     "a box that is a little too small": (near_one(lambda w, n: w <= 0.9999), "cap of at least 1"),
     "a floor above the mean": (near_one(capped, lambda w, n: w >= 1.1), "floor in \\[0, 1\\]"),
@@ -138,7 +147,9 @@ def test_private_records_without_weights_change_neither_plan_nor_guarantee():
         one.pop("theta")
     assert stated[0] == stated[1]
     # neither says that these are the declared weights: the bound is that of any
-    assert any("V covers all weights of sum n" in one for one in stated[0]["guarantee"]["assumptions"])
+    assert any(
+        "V covers all weights of sum n" in one for one in stated[0]["guarantee"]["assumptions"]
+    )
     assert "no solver" not in other.release_.to_json()
 
 

@@ -1,4 +1,6 @@
-"""Separable schemes of the literature with a loss and a log weight for each arm, as authors declare them."""
+"""Separable schemes of the literature with a loss and a log weight for each arm, as authors declare
+them.
+"""
 
 import math
 
@@ -8,7 +10,9 @@ from dp2erm_cvx.program import scheme
 
 
 def own(u, arm):
-    """The margin that is large where the arm of the record is likely; u is the log odds of treatment."""
+    """The margin that is large where the arm of the record is likely; u is the log odds of
+    treatment.
+    """
     return u if arm else -u
 
 
@@ -22,7 +26,9 @@ def tailored_to_the_treated(u, arm):
 
 @scheme.separable(ridge="M**2 / 10", treated=2.0, controls=3.0)
 def beta_family(u, arm, treated, controls):
-    """Beta family of balancing weights (Matsouaka & Zhou 2024): e^(treated - 1) (1 - e)^(controls - 1)."""
+    """Beta family of balancing weights (Matsouaka & Zhou 2024): e^(treated - 1) (1 - e)^(controls -
+    1).
+    """
     log_propensity, log_rest = -cp.logistic(-u), -cp.logistic(u)
     loss = cp.logistic(-own(u, arm))
     if arm:

@@ -48,7 +48,9 @@ def calibration_of_a_survey(u, low, high):
 
 @scheme.separable(ridge="M**2 / 10", base=(design, 0.5, 2.0), offset=(known_log_odds, -0.5, 0.5))
 def sampled_to_the_treated(u, arm):
-    """Odds weights of the effect on the treated in a population, with a known part of the log odds."""
+    """Odds weights of the effect on the treated in a population, with a known part of the log
+    odds.
+    """
     if arm:
         return cp.logistic(-u), 0
     return cp.logistic(u), u

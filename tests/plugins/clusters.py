@@ -12,14 +12,19 @@ from dp2erm_cvx.solve import solve
 
 
 def clustered(domain: Domain, n: int = 40, count: int = 60) -> Iterator[tuple[Records, Records]]:
-    """Datasets of one covariate, each with one whose first record is replaced by one at the far end."""
+    """Datasets of one covariate, each with one whose first record is replaced by one at the far
+    end.
+    """
     rng = np.random.default_rng(5)
     for _ in range(count):
         far = float(rng.uniform(0.3, 1.0))
         x = np.where(rng.uniform(size=n) < 0.9, -far, far)[:, None]
         a = np.where(rng.uniform(size=n) < rng.uniform(), 1, 0)
         data = domain.records(x, a, np.zeros(n))
-        yield data, data.replaced(0, np.array([float(rng.choice([-1.0, 1.0]))]), int(rng.integers(2)))
+        yield (
+            data,
+            data.replaced(0, np.array([float(rng.choice([-1.0, 1.0]))]), int(rng.integers(2))),
+        )
 
 
 def largest_movement(

@@ -1,4 +1,6 @@
-"""Problems as users of CVXPY have them: named parameters in the place of data, no name of this package."""
+"""Problems as users of CVXPY have them: named parameters in the place of data, no name of this
+package.
+"""
 
 import cvxpy as cp
 import numpy as np
@@ -25,18 +27,22 @@ def entropy_to_the_treated(n):
     price = cp.Parameter(pos=True, name="price")
     objective = cp.sum(cp.entr(weights)) - price * n * cp.sum_squares(Z.T @ weights / n - goal)
     return cp.Problem(
-        cp.Maximize(objective), [cp.sum(weights) == n, cp.multiply(treated, weights) == 0, weights <= 5]
+        cp.Maximize(objective),
+        [cp.sum(weights) == n, cp.multiply(treated, weights) == 0, weights <= 5],
     )
 
 
 def within_a_tolerance(n):
-    """Least variance, where an imbalance within a tolerance costs nothing (Wang & Zubizarreta 2020)."""
+    """Least variance, where an imbalance within a tolerance costs nothing (Wang & Zubizarreta
+    2020).
+    """
     w = cp.Variable(n, name="w")
     X = cp.Parameter((n, P), name="X")
     tolerance = cp.Parameter(nonneg=True, name="tolerance", value=0.02)
     beyond = cp.pos(cp.abs(X.T @ w / n) - tolerance)
     return cp.Problem(
-        cp.Minimize(cp.sum_squares(w - 1) + 20 * n * cp.sum_squares(beyond)), [cp.sum(w) == n, w >= 0, w <= 3]
+        cp.Minimize(cp.sum_squares(w - 1) + 20 * n * cp.sum_squares(beyond)),
+        [cp.sum(w) == n, w >= 0, w <= 3],
     )
 
 
@@ -47,7 +53,8 @@ def to_a_census(n):
     census = np.array([0.1, 0.0, -0.05, 0.1])
     off = X.T @ w - n * census
     return cp.Problem(
-        cp.Minimize(cp.sum(cp.kl_div(w, 1)) + 10 / n * cp.sum_squares(off)), [cp.sum(w) == n, w <= 4]
+        cp.Minimize(cp.sum(cp.kl_div(w, 1)) + 10 / n * cp.sum_squares(off)),
+        [cp.sum(w) == n, w <= 4],
     )
 
 

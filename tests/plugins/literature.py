@@ -39,7 +39,9 @@ def penalized_balance(w, records, cap, rho):
 
 @penalized_balance.bound
 def _(n, M, cap, rho):
-    """The gradient moves by 4 rho M^2 at one record and by 4 rho M^2 cap / sqrt(n) at the others."""
+    """The gradient moves by 4 rho M^2 at one record and by 4 rho M^2 cap / sqrt(n) at the
+    others.
+    """
     return Bound.from_gradient(4 * rho * M * M * (1 + cap / n**0.5), w_max=cap)
 
 
@@ -66,7 +68,9 @@ def pinball(theta, records, radius, level, width):
 
 @second_stage(radius="1 / M", most=4.0)
 def poisson(theta, records, radius, most):
-    """Poisson regression of a count that is coded in the outcome, in a ball (Nelder & Wedderburn 1972)."""
+    """Poisson regression of a count that is coded in the outcome, in a ball (Nelder & Wedderburn
+    1972).
+    """
     count = records.numbers("count", lambda x, a, y: round(most * (y + 1) / 2), 0, most)
     loss = cp.exp(records.x @ theta) - cp.multiply(count, records.x @ theta)
     return cp.Problem(cp.Minimize(cp.sum(loss)), [cp.norm(theta) <= radius])
@@ -82,16 +86,22 @@ def expectile(theta, records, radius, level):
 
 @second_stage(radius="4 / M")
 def hinge_rule(theta, records, radius):
-    """Outcome weighted learning with a squared hinge (Zhao et al. 2012): losses weigh by its size."""
+    """Outcome weighted learning with a squared hinge (Zhao et al. 2012): losses weigh by its
+    size.
+    """
     size = records.numbers("size", lambda x, a, y: abs(y), 0, records.outcome_bound)
-    side = records.rows("side", lambda x, a, y: (1 if y >= 0 else -1) * (2 * a - 1) * x, Ball(records.M))
+    side = records.rows(
+        "side", lambda x, a, y: (1 if y >= 0 else -1) * (2 * a - 1) * x, Ball(records.M)
+    )
     loss = cp.multiply(size, cp.square(cp.pos(1 - side @ theta)))
     return cp.Problem(cp.Minimize(cp.sum(loss)), [cp.norm(theta) <= radius])
 
 
 @second_stage(scale=0.5, lasso=0.01)
 def bounded_influence(theta, records, scale, lasso):
-    """Log-cosh regression with an l1 penalty: no outcome pulls with more than the scale (Huber 1981)."""
+    """Log-cosh regression with an l1 penalty: no outcome pulls with more than the scale (Huber
+    1981).
+    """
     residual = (records.y - records.x @ theta) / scale
     loss = scale**2 * (2 * cp.logistic(residual) - residual)
     return cp.Problem(cp.Minimize(cp.sum(loss) + records.n * lasso * cp.norm1(theta)))
@@ -102,7 +112,9 @@ def group_lasso(theta, records, radius, price):
     """Covariates that enter by pairs or not at all, with a robust loss (Yuan & Lin 2006)."""
     groups = sum(cp.norm(theta[first : first + 2]) for first in range(0, theta.size, 2))
     loss = cp.huber(records.y - records.x @ theta, 0.5)
-    return cp.Problem(cp.Minimize(cp.sum(loss) + records.n * price * groups), [cp.norm(theta) <= radius])
+    return cp.Problem(
+        cp.Minimize(cp.sum(loss) + records.n * price * groups), [cp.norm(theta) <= radius]
+    )
 
 
 @second_stage(radius="outcome_bound / M", price=0.02, sparse=0.005)

@@ -13,6 +13,8 @@ def probit_weights(s):
 
 @scheme.separable(ridge="M**2 / 5")
 def entropy_weights(s):
-    """Entropy weights (Zhou, Matsouaka & Thomas 2020): the entropy of treatment over the propensity."""
+    """Entropy weights (Zhou, Matsouaka & Thomas 2020): the entropy of treatment over the
+    propensity.
+    """
     own, other = cp.exp(-cp.logistic(-s)), cp.exp(-cp.logistic(s))
     return cp.logistic(-s), cp.log(cp.entr(own) + cp.entr(other)) + cp.logistic(-s)

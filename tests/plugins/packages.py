@@ -42,7 +42,9 @@ def least_weight(w, records, rho, least, cap):
 
 @scheme(rho=20.0, cap=4.0)
 def public_targets(w, records, rho, cap):
-    """``optweight(targets=)``, ``sbw(par_tar=)``: both arms have the means of a known population."""
+    """``optweight(targets=)``, ``sbw(par_tar=)``: both arms have the means of a known
+    population.
+    """
     rows = records.rows("row", lambda x, a, y: np.kron((1 - a, a), (1.0, *x[:3])), Ball(2**0.5), 8)
     goal = records.n / 2 * np.array([1.0, *CENSUS] * 2)
     price = rho / records.n * cp.sum_squares(rows.T @ w - goal)

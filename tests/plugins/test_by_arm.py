@@ -1,4 +1,6 @@
-"""Separable schemes by arm: weights of CVXPY alone, certified and released; and never moved beyond V."""
+"""Separable schemes by arm: weights of CVXPY alone, certified and released; and never moved beyond
+V.
+"""
 
 import math
 import pickle
@@ -141,7 +143,9 @@ def test_an_empty_arm_has_certified_weights(made, arm):
 @pytest.mark.one_row_in(5)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
-    """Clustered datasets, of which the replaced record is at the far end: what moves weights most."""
+    """Clustered datasets, of which the replaced record is at the far end: what moves weights
+    most.
+    """
     domain = Domain(1.0, 1.0)
     program = made().resolve(domain.space)
     bound = program.stability(Universe(domain, 40, 1))
@@ -192,12 +196,16 @@ def test_what_is_derived_is_on_one_screen(made):
 @every
 def test_a_release_is_private(made):
     data = records(6, 400)
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(data.covariates, data.a, data.y)
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(
+        data.covariates, data.a, data.y
+    )
     assert model.release_.private
 
 
 def test_both_arms_alike_are_one_scheme():
-    """A function that returns one curve of its own margin in either arm is the scheme of that margin."""
+    """A function that returns one curve of its own margin in either arm is the scheme of that
+    margin.
+    """
 
     @scheme.separable(ridge=0.1)
     def by_margin(s):
@@ -213,7 +221,9 @@ def test_both_arms_alike_are_one_scheme():
     data, universe = records(7), Universe(DOMAIN, N, P)
     one, two = (solve(program().instance(data)) for program in (by_margin, by_arms))
     np.testing.assert_allclose(one.value, two.value, atol=1e-9)
-    assert by_arms().stability(universe).V == pytest.approx(by_margin().stability(universe).V, rel=0.02)
+    assert by_arms().stability(universe).V == pytest.approx(
+        by_margin().stability(universe).V, rel=0.02
+    )
 
 
 def test_one_curve_of_the_plain_margin_is_read():

@@ -1,4 +1,6 @@
-"""Public means, offsets and base weights of separable schemes: solved as CVXPY does, and never beyond V."""
+"""Public means, offsets and base weights of separable schemes: solved as CVXPY does, and never
+beyond V.
+"""
 
 import math
 import warnings
@@ -48,7 +50,9 @@ def in_numbers(program, data):
         low, high = program.low, program.high
         scale = (high - low) / ((1 - low) * (high - 1))
         shift = math.log((1 - low) / (high - 1))
-        bent = cp.sum(cp.multiply(d, low * u + (high - low) / scale * cp.logistic(scale * u + shift)))
+        bent = cp.sum(
+            cp.multiply(d, low * u + (high - low) / scale * cp.logistic(scale * u + shift))
+        )
         return (
             v,
             bent - N * (scaled @ v),
@@ -84,7 +88,9 @@ def test_weights_are_those_of_cvxpy_alone(made, radius):
 @pytest.mark.one_row_in(3)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
-    """Clustered datasets, of which the replaced record is at the far end; numbers are at their ends."""
+    """Clustered datasets, of which the replaced record is at the far end; numbers are at their
+    ends.
+    """
     n, domain = 40, Domain(1.0, 1.0)
     program = made().resolve(domain.space)
     if program.target is not None:
@@ -105,7 +111,9 @@ def test_weights_move_by_no_more_than_their_bound(made):
 
 @every
 def test_neighbors_have_their_own_weights(made):
-    """The fast path of rows knows a target, but no offset and no factor, and takes none for 0 and 1."""
+    """The fast path of rows knows a target, but no offset and no factor, and takes none for 0 and
+    1.
+    """
     data = records(4, 30)
     program = made().resolve(DOMAIN.space)
     instance = program.instance(data)
@@ -138,7 +146,9 @@ def test_public_bounds_hold_on_a_dataset(made):
 @every
 def test_a_release_is_private_and_states_what_is_the_authors(made):
     data = records(6, 400)
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(data.covariates, data.a, data.y)
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(
+        data.covariates, data.a, data.y
+    )
     assert model.release_.private
     assumed = "; ".join(model.release_.guarantee.assumptions)
     assert all(name in assumed for name in made().own_data())

@@ -1,4 +1,6 @@
-"""Weights that are normalized by arm: made, certified, never beyond V, and refused without a floor."""
+"""Weights that are normalized by arm: made, certified, never beyond V, and refused without a
+floor.
+"""
 
 import math
 
@@ -40,7 +42,9 @@ def test_either_arm_has_half_of_the_weights(made):
     program = made().resolve(FLOOR.space)
     for solver in ("newton", "clarabel"):
         solution = solve(program.instance(data), solver=solver)
-        np.testing.assert_allclose(solution.value, expected(program, data, solution.point), rtol=1e-10)
+        np.testing.assert_allclose(
+            solution.value, expected(program, data, solution.point), rtol=1e-10
+        )
         assert solution.value[data.a == 1].sum() == pytest.approx(N / 2, rel=1e-12)
         assert solution.certificate.output_radius <= 1e-8 * N
     # the same coefficient as with one normalization
@@ -76,7 +80,9 @@ def test_the_certificate_covers_points_nearby(made):
 
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
-    """Clustered datasets, of which the replaced record is at the far end, with arms down to the floor."""
+    """Clustered datasets, of which the replaced record is at the far end, with arms down to the
+    floor.
+    """
     n, floor = 40, 6
     domain = Domain(1.0, 1.0, arm_floor=floor)
     program = made().resolve(domain.space)
@@ -98,7 +104,9 @@ def test_weights_move_by_no_more_than_their_bound(made):
 
 @every
 def test_neighbors_are_solved_alone(made, monkeypatch):
-    """Planted: the fast path has one normalization, and is not taken where rows are offered all the same."""
+    """Planted: the fast path has one normalization, and is not taken where rows are offered all the
+    same.
+    """
     data = records(4, 40, FLOOR)
     program = made().resolve(FLOOR.space)
     assert program.row_neighbors(data) is None
@@ -124,7 +132,9 @@ def test_public_bounds_hold_on_a_dataset(made):
 @every
 def test_a_release_is_private(made):
     data = records(6, 400, FLOOR)
-    model = PrivateTwoStageERM(FLOOR, Budget(4.0), made(), "arm_means").fit(data.covariates, data.a, data.y)
+    model = PrivateTwoStageERM(FLOOR, Budget(4.0), made(), "arm_means").fit(
+        data.covariates, data.a, data.y
+    )
     assert model.release_.private
 
 

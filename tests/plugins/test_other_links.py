@@ -67,12 +67,16 @@ def test_weights_move_by_no_more_than_their_bound(made):
 @every
 def test_a_release_is_private(made):
     data = records(6, 400)
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(data.covariates, data.a, data.y)
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(
+        data.covariates, data.a, data.y
+    )
     assert model.release_.private
 
 
 def test_a_probit_is_evaluated_to_its_stated_rounding():
-    """Against 60 digits: value, slope and curvature, and the least and largest curvature of cells."""
+    """Against 60 digits: value, slope and curvature, and the least and largest curvature of
+    cells.
+    """
     one = atom("probit")
     u = np.concatenate([np.linspace(-12.0, 12.0, 97), [-37.0, 30.0, 100.0, 1000.0]])
     slopes, unit = one.slope(u), 2.0**-53
@@ -85,7 +89,9 @@ def test_a_probit_is_evaluated_to_its_stated_rounding():
             assert abs(slopes[k] - hazard) <= (8 + 16 * hazard) * unit
             bent = hazard * (hazard - x)
             assert least[k] <= bent <= largest[k]
-            assert values[k] == pytest.approx(float(-mp.log(mp.erfc(x / mp.sqrt(2)) / 2)), rel=1e-13)
+            assert values[k] == pytest.approx(
+                float(-mp.log(mp.erfc(x / mp.sqrt(2)) / 2)), rel=1e-13
+            )
 
 
 @pytest.mark.parametrize("reach", [0.5, 2.0, 8.0])

@@ -1,4 +1,6 @@
-"""Schemes and losses of the literature in a few lines: read, fitted, certified; wrong ones refused."""
+"""Schemes and losses of the literature in a few lines: read, fitted, certified; wrong ones
+refused.
+"""
 
 import inspect
 import json
@@ -48,7 +50,9 @@ def every(programs, name="program"):
 @pytest.mark.filterwarnings("ignore:You are solving a parameterized problem")
 @every(SECOND)
 def test_theta_is_that_of_the_problem_as_it_is_declared(program):
-    """CVXPY minimizes the function's own problem, with weights, gamma and noise written into its sum."""
+    """CVXPY minimizes the function's own problem, with weights, gamma and noise written into its
+    sum.
+    """
     data, resolved, weights = records(), program().resolve(DOMAIN.space), np.linspace(0.5, 1.5, N)
     result = solve(resolved.instance(data, weights, gamma=GAMMA, noise=NOISE))
     declared, theta, problem = resolved.declared_problem(DOMAIN.space, N, P + 1)
@@ -75,7 +79,10 @@ def test_weights_move_by_no_more_than_their_bound(program):
         data, corner = records(seed, 40), rng.choice([-1.0, 1.0], P) * 1.4 / math.sqrt(P)
         other = data.replaced(0, np.array([0.5, *corner]), 1 - data.a[0])
         one, two = (solve(placed.instance(each)) for each in (data, other))
-        worst = max(worst, float(np.sum(np.abs(one.value - two.value)) + 2 * min(one.value[0], two.value[0])))
+        worst = max(
+            worst,
+            float(np.sum(np.abs(one.value - two.value)) + 2 * min(one.value[0], two.value[0])),
+        )
         assert max(one.value.max(), two.value.max()) <= bound.w_max * (1 + 1e-6)
     assert 0.02 * bound.V < worst <= bound.V
 
@@ -119,7 +126,9 @@ def test_a_release_rests_on_no_word_of_the_author_where_a_smaller_bound_is_deriv
 
 @pytest.mark.slow
 def test_a_release_stands_private_on_a_stated_bound():
-    """Of a form, which has a public radius; below what is derived a stated bound is its author's word."""
+    """Of a form, which has a public radius; below what is derived a stated bound is its author's
+    word.
+    """
 
     @scheme(rho=0.05)
     def near(w, records, rho):
@@ -179,7 +188,9 @@ def test_a_ridge_takes_the_place_of_a_ball_for_exponential_losses():
     result = solve(made(1.0).resolve(DOMAIN.space).instance(records()))
     assert result.certified
     assert np.linalg.norm(result.point) <= 2 * 1.5
-    with pytest.raises(DeclarationError, match="out of reach; declare a radius of at most 12/G = 8"):
+    with pytest.raises(
+        DeclarationError, match="out of reach; declare a radius of at most 12/G = 8"
+    ):
         made(0.1).stability(UNIVERSE)
 
 
@@ -255,21 +266,39 @@ OF_MARGIN = [
     ((cp.logistic,), {"ridge": "9**9**9"}, "is no finite number"),
 ]
 OF_THETA = [
-    ((lambda v, r: cp.sum_squares(cp.Parameter(r.n, name="q") - r.x @ v),), "parameter q has no public set"),
+    (
+        (lambda v, r: cp.sum_squares(cp.Parameter(r.n, name="q") - r.x @ v),),
+        "parameter q has no public set",
+    ),
     ((lambda v, r: cp.sum(cp.logistic(cp.multiply(r.y, r.x @ v))),), READ),
     ((lambda v, r: cp.sum(cp.square(np.ones((r.n, r.n)) @ (r.x @ v))),), READ),
-    ((lambda v, r: cp.norm(residual(v, r)),), "no sum over records, and a penalty of theta holds no data"),
+    (
+        (lambda v, r: cp.norm(residual(v, r)),),
+        "no sum over records, and a penalty of theta holds no data",
+    ),
     ((lambda v, r: squares(v, r) + r.n * cp.norm(cp.sum(r.y) * v),), "holds no data"),
     ((lambda v, r: squares(v, r) + r.n * (1 + 1 / r.n) * cp.norm(v),), RIDGE),
     ((lambda v, r: squares(v, r) + cp.norm(v),), RIDGE),
     ((lambda v, r: squares(v, r) + r.n * cp.sum(cp.exp(v)),), "no penalty that is read"),
     ((lambda v, r: cp.sum_squares(r.z - r.x @ v),), "records have no 'z'"),
-    ((lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),), "2 are written, of the rows"),
-    ((lambda v, r: squares(v, r) + cp.sum(cp.square(r.x @ v - r.treatment)),), "2 are written, of the rows"),
+    (
+        (lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),),
+        "2 are written, of the rows",
+    ),
+    (
+        (lambda v, r: squares(v, r) + cp.sum(cp.square(r.x @ v - r.treatment)),),
+        "2 are written, of the rows",
+    ),
     ((lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v),), RIDGE),
     ((lambda v, r: squares(v, r) + cp.sum_squares(v),), RIDGE),
-    ((lambda v, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ v),), "1.0: must be Ball(r)"),
-    ((lambda v, r: cp.sum_squares(r.y - r.by_arm() @ v),), "one entry for every column of records.x"),
+    (
+        (lambda v, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ v),),
+        "1.0: must be Ball(r)",
+    ),
+    (
+        (lambda v, r: cp.sum_squares(r.y - r.by_arm() @ v),),
+        "one entry for every column of records.x",
+    ),
     ((squares, lambda v, r: [cp.norm(v - 2) <= 1]), NO_SET),  # without 0
     ((squares, lambda v, r: [cp.norm(v) <= cp.sum(r.y)]), NO_SET),
     ((squares, lambda v, r: [cp.power(v, 3) <= 1]), NO_SET),
@@ -282,7 +311,8 @@ def of_own_rows(margin):
     return cp.sum(cp.logistic(margin - 1) + cp.huber(2 * margin, 1.0))
 
 
-#: Losses that are one margin, and the same ones as they are usually written, up to what moves no minimizer.
+#: Losses that are one margin, and the same ones as they are usually written, up to what moves no
+#: minimizer.
 ONE_MARGIN = {
     "two squares": (
         lambda v, r: cp.sum(cp.square(r.y - r.x @ v) + 3 * cp.square(r.x @ v - 2)),
@@ -307,10 +337,13 @@ ONE_MARGIN = {
 
 @pytest.mark.parametrize("name", ONE_MARGIN)
 def test_a_loss_of_one_margin_is_read_as_one(name):
-    """Both ways of writing it have one minimizer, and the bound of the rows counts the constant row."""
+    """Both ways of writing it have one minimizer, and the bound of the rows counts the constant
+    row.
+    """
     first, second = (of_theta(loss)() for loss in ONE_MARGIN[name])
     one, two = (
-        solve(made().instance(records(), np.ones(N), gamma=GAMMA, noise=NOISE)) for made in (first, second)
+        solve(made().instance(records(), np.ones(N), gamma=GAMMA, noise=NOISE))
+        for made in (first, second)
     )
     np.testing.assert_allclose(one.value, two.value, atol=1e-9)
     program = first().at(UNIVERSE)
@@ -346,7 +379,10 @@ WRONG = [
     (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
     (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
     (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
-    (lambda: scheme.separable(ridge=1.0, power=2.0)(lambda s: (s, s)), "must be a keyword of the decorator"),
+    (
+        lambda: scheme.separable(ridge=1.0, power=2.0)(lambda s: (s, s)),
+        "must be a keyword of the decorator",
+    ),
 ]
 
 
@@ -384,7 +420,9 @@ def test_a_stated_bound_is_what_its_author_returns():
 def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
     @second_stage()
     def doubled(theta, records):
-        """Rows twice as long as declared, of a record alone: of many records at once they would be 0."""
+        """Rows twice as long as declared, of a record alone: of many records at once they would be
+        0.
+        """
         rows = records.rows("twice", lambda x, a, y: 2 * x if x.ndim == 1 else 0 * x, Ball(1.0))
         return cp.Problem(cp.Minimize(cp.sum(cp.logistic(rows @ theta))), [cp.norm(theta) <= 1])
 
@@ -434,10 +472,16 @@ def test_functions_of_an_author_that_are_broken_are_refused_in_public():
     def no_number(x, a):
         return math.nan
 
-    for function, reason in ((misspelt, "'probability', which is not defined"), (no_number, "is no number")):
+    for function, reason in (
+        (misspelt, "'probability', which is not defined"),
+        (no_number, "is no number"),
+    ):
         with pytest.raises(DeclarationError, match=reason):
             scheme.known(least=0.5, most=2.0)(function)().stability(UNIVERSE)
-    maps = ((lambda x, a, y: x * probability, "not defined"), (lambda x, a, y: x[1:], "returns 3 numbers"))  # noqa: F821
+    maps = (
+        (lambda x, a, y: x * probability, "not defined"),  # noqa: F821
+        (lambda x, a, y: x[1:], "returns 3 numbers"),
+    )
     for make, reason in maps:
         own = of_weights(
             lambda w, r, make=make: (
@@ -459,7 +503,9 @@ def test_balance_functions_of_an_author_are_named_by_a_release():
     def of_curves(w, records, balance, ridge):
         """Means of covariates and of their squares."""
         missed = records.features(balance, "signed").T @ w
-        return cp.Problem(cp.Minimize(cp.sum_squares(missed) + records.n * ridge * cp.sum_squares(w)))
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(missed) + records.n * ridge * cp.sum_squares(w))
+        )
 
     long = BalanceFunctions(lambda x: 9.0 * x, 0.5)(np.ones((3, 2)))
     assert np.linalg.norm(long, axis=1) == pytest.approx(np.full(3, 0.5))

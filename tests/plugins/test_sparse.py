@@ -1,4 +1,6 @@
-"""An l1 norm or a box of the coefficient of a separable scheme: solved as CVXPY does, and never beyond V."""
+"""An l1 norm or a box of the coefficient of a separable scheme: solved as CVXPY does, and never
+beyond V.
+"""
 
 import warnings
 
@@ -75,7 +77,9 @@ def test_weights_move_by_no_more_than_their_bound(made):
 
 @every
 def test_neighbors_are_solved_alone(made, monkeypatch):
-    """The fast path of rows knows a ball alone. Planted: a program that offers its rows is solved alone."""
+    """The fast path of rows knows a ball alone. Planted: a program that offers its rows is solved
+    alone.
+    """
     data = records(4, 30)
     program = made().resolve(DOMAIN.space)
     new = records(5, 3)
@@ -96,7 +100,9 @@ def test_neighbors_are_solved_alone(made, monkeypatch):
 @every
 def test_a_release_is_private(made):
     data = records(6, 400)
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(data.covariates, data.a, data.y)
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), made(), "arm_means").fit(
+        data.covariates, data.a, data.y
+    )
     assert model.release_.private
 
 

@@ -124,7 +124,9 @@ def test_every_solver_is_certified(made):
 def test_an_audit_finds_nothing_above_the_bound(made):
     program = made()
     search = SearchPlan(evaluations=60, seed=3)
-    audit = audit_stability(program, drawn(2), DOMAIN, search=search, strategies=("extreme", "flips"))
+    audit = audit_stability(
+        program, drawn(2), DOMAIN, search=search, strategies=("extreme", "flips")
+    )
     assert not audit.violated
     assert audit.unseen is not None
     assert 1.0 <= audit.unseen < 12.0
@@ -138,7 +140,9 @@ def test_a_release_stands_private_on_it(made):
 
 
 def test_a_hard_scheme_of_an_author_is_fitted_without_privacy_alone():
-    """What it states is met, its certificate is a backward error, and it is never released with noise."""
+    """What it states is met, its certificate is a backward error, and it is never released with
+    noise.
+    """
     made = weighting.approximate_balance()
     assert made.relations == frozenset()
     instance = made.instance(records())
@@ -159,7 +163,9 @@ def test_a_hard_scheme_of_an_author_is_fitted_without_privacy_alone():
         PrivateTwoStageERM(DOMAIN, Budget(1.0), made, "arm_means").plan(N, P)
     X, a, y = drawn()
     a = (X[:, 0] > 0).astype(int)
-    with pytest.raises(InfeasibleError, match=r"no weights meet the targets within 0\.02: .*x1.* Allow"):
+    with pytest.raises(
+        InfeasibleError, match=r"no weights meet the targets within 0\.02: .*x1.* Allow"
+    ):
         solve(made.instance(DOMAIN.records(X, a, y)))
 
 

@@ -1,7 +1,7 @@
 """Balancing weights of the literature as problems in the weights, each in a few lines of CVXPY.
 
-A small ridge is exact balance. No weight is above ``cap`` times the mean weight of its arm, if both arms
-weigh half and a public share of the records is ``treated``.
+A small ridge is exact balance. No weight is above ``cap`` times the mean weight of its arm, if both
+arms weigh half and a public share of the records is ``treated``.
 """
 
 import cvxpy as cp
@@ -37,7 +37,9 @@ def entropy_balancing_capped(w, records, ridge, cap, treated):
 def stable_weights(w, records, ridge, cap, treated):
     """Weights of least variance, their imbalance penalized (Zubizarreta 2015)."""
     price = cp.sum_squares(to_all(w, records)) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
+    return cp.Problem(
+        cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated)
+    )
 
 
 def three_ways(w, records, kernel, alpha):
@@ -53,14 +55,18 @@ def three_ways(w, records, kernel, alpha):
 def energy_weights(w, records, ridge, cap, treated):
     """Energy balancing weights, improved (Huling & Mak 2024)."""
     price = three_ways(w, records, Energy(), 0.5) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
+    return cp.Problem(
+        cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated)
+    )
 
 
 @scheme(ridge=0.1, cap=3.0, treated=0.5, bandwidth=1.0)
 def kernel_balancing(w, records, ridge, cap, bandwidth, treated):
     """Kernel balance of the arms to each other and to all records (Chen et al. 2024)."""
     price = three_ways(w, records, Gaussian(bandwidth), 0.5) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
+    return cp.Problem(
+        cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated)
+    )
 
 
 @scheme(ridge=0.1, cap=3.0, treated=0.5)
@@ -86,21 +92,31 @@ def treated_balancing(w, records, ridge, cap):
 
 @scheme(cap=3.0, treated=0.5, rho=1.0, smoothing=0.02)
 def robust_weights(w, records, cap, rho, treated):
-    """Weights near 1 under the worst mean of a ball of linear functions (Hirshberg & Wager 2021)."""
+    """Weights near 1 under the worst mean of a ball of linear functions (Hirshberg & Wager
+    2021).
+    """
     price = rho * cp.norm(to_all(w, records))
-    return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
+    return cp.Problem(
+        cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated)
+    )
 
 
 @scheme(cap=3.0, treated=0.5, rho=1.0, smoothing=0.02)
 def sparse_imbalance(w, records, cap, rho, treated):
-    """Weights near 1 under the sum of all imbalances: few of them are left (Ning, Peng & Imai 2020)."""
+    """Weights near 1 under the sum of all imbalances: few of them are left (Ning, Peng & Imai
+    2020).
+    """
     price = rho * cp.norm1(to_all(w, records))
-    return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
+    return cp.Problem(
+        cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated)
+    )
 
 
 @scheme(tolerance=0.02, cap=4.0)
 def approximate_balance(w, records, tolerance, cap):
-    """Weights of least variance with the imbalance of the arms below a tolerance (Zubizarreta 2015)."""
+    """Weights of least variance with the imbalance of the arms below a tolerance (Zubizarreta
+    2015).
+    """
     apart = cp.abs(records.signed.T @ w) <= records.n / 2 * tolerance
     halves = records.arms.T @ w == records.n / 2
     return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [apart, halves, w <= cap])

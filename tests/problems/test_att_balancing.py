@@ -1,4 +1,6 @@
-"""Balance of controls to the treated: its problem in arrays, exact weights, and neighbors against V."""
+"""Balance of controls to the treated: its problem in arrays, exact weights, and neighbors against
+V.
+"""
 
 import math
 import warnings
@@ -49,7 +51,9 @@ def minimized(g, a, ridge, cap):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("settings", [{}, {"ridge": 0.01}, {"ridge": 0.003, "cap": 1.5}, {"cap": math.inf}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"ridge": 0.01}, {"ridge": 0.003, "cap": 1.5}, {"cap": math.inf}]
+)
 def test_weights_are_those_of_the_problem_in_arrays(settings, seed):
     X, a, y = drawn(seed)
     whole = {"ridge": 1.0, "cap": 10.0} | settings
@@ -158,7 +162,9 @@ def neighboring_tables(rng, kind):
 
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("settings", [{"cap": 2.0}, {"ridge": 0.1, "cap": 2.0}])
-@pytest.mark.parametrize(("kind", "least"), [("control", 0.25), ("treated", 0.2), ("changes", 0.35)])
+@pytest.mark.parametrize(
+    ("kind", "least"), [("control", 0.25), ("treated", 0.2), ("changes", 0.35)]
+)
 def test_no_pair_of_neighbors_moves_beyond_the_bound(kind, least, settings):
     program = att_balancing(**settings).at(universe(MANY, SMALL))
     stability = program.stability(universe(MANY, SMALL))
@@ -183,11 +189,17 @@ def test_the_arm_floor_has_to_let_controls_weigh_as_much_as_the_treated():
 
 
 def test_v_falls_with_the_cap_and_with_the_floor_of_the_treated():
-    wide, narrow = (att_balancing(ridge=0.1, cap=cap).stability(universe(N)).V for cap in (10.0, 4.0))
-    higher = att_balancing(ridge=0.1, cap=4.0).stability(universe(N, Domain(1.0, 1.0, arm_floor=20))).V
+    wide, narrow = (
+        att_balancing(ridge=0.1, cap=cap).stability(universe(N)).V for cap in (10.0, 4.0)
+    )
+    higher = (
+        att_balancing(ridge=0.1, cap=4.0).stability(universe(N, Domain(1.0, 1.0, arm_floor=20))).V
+    )
     assert higher < narrow < wide
 
 
 def test_a_release_stands_private_on_it():
-    model = PrivateTwoStageERM(DOMAIN, Budget(4.0), att_balancing(cap=4.0), "arm_means").fit(*drawn(3))
+    model = PrivateTwoStageERM(DOMAIN, Budget(4.0), att_balancing(cap=4.0), "arm_means").fit(
+        *drawn(3)
+    )
     assert model.release_.private

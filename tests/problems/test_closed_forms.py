@@ -1,4 +1,6 @@
-"""Weights and second stages against closed forms, moments, CVXPY and other people's regressions; kernels."""
+"""Weights and second stages against closed forms, moments, CVXPY and other people's regressions;
+kernels.
+"""
 
 import json
 import math
@@ -76,12 +78,18 @@ def test_the_interval_of_log_weights_is_enforced():
 
 def test_the_trace_of_a_private_coefficient_grows_with_the_squared_norm_of_rows():
     for M, name in ((0.5, "ipw_private"), (3.0, "overlap_private")):
-        constants = PROGRAMS[name]().resolve(domain := Domain(M, 1.0)).loss_constants(Universe(domain, 50, 3))
+        constants = (
+            PROGRAMS[name]()
+            .resolve(domain := Domain(M, 1.0))
+            .loss_constants(Universe(domain, 50, 3))
+        )
         assert constants.hessian_trace == pytest.approx(0.25 * M**2, rel=1e-9)
 
 
 # scikit-learn minimizes |z - X theta|^2 / (2n) + alpha |theta|_1
-LASSO = Lasso(alpha=0.25, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(RECORDS.X, TRANSFORMED)
+LASSO = Lasso(alpha=0.25, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(
+    RECORDS.X, TRANSFORMED
+)
 SQUARES = LinearRegression(fit_intercept=False).fit(RECORDS.X, RECORDS.y, sample_weight=WEIGHTS)
 MEANS = [np.average(RECORDS.y[arm], weights=WEIGHTS[arm]) for arm in (~TREATED, TREATED)]
 EFFECT = np.mean(WEIGHTS * TRANSFORMED)
@@ -90,7 +98,12 @@ EFFECT = np.mean(WEIGHTS * TRANSFORMED)
 @pytest.mark.parametrize(
     ("name", "settings", "weights", "expected"),
     [
-        ("itr", {"theta_set": WholeSpace(), "regularizer": ElasticNet(l1=0.5)}, np.ones(200), LASSO.coef_),
+        (
+            "itr",
+            {"theta_set": WholeSpace(), "regularizer": ElasticNet(l1=0.5)},
+            np.ones(200),
+            LASSO.coef_,
+        ),
         ("regression", {"theta_set": WholeSpace()}, WEIGHTS, SQUARES.coef_),
         ("arm_means", {}, WEIGHTS, MEANS),
         ("plug_in_ate", {}, WEIGHTS, [EFFECT]),
@@ -102,14 +115,18 @@ def test_second_stages_are_what_statistics_calls_them(name, settings, weights, e
 
 
 def test_an_effect_is_the_difference_of_arms_and_noise_shrinks_a_mean():
-    effect = PROGRAMS["arm_means"]().effect(np.array([1.0, 3.0]), RECORDS.space, RECORDS.covariates[:4])
+    effect = PROGRAMS["arm_means"]().effect(
+        np.array([1.0, 3.0]), RECORDS.space, RECORDS.covariates[:4]
+    )
     assert effect == pytest.approx([2.0] * 4)
     noisy = PROGRAMS["plug_in_ate"]().instance(RECORDS, WEIGHTS, gamma=0.1, noise=np.array([3.0]))
     assert solve(noisy).value == pytest.approx([(400 * EFFECT - 3.0) / (200 * 2.1)], rel=1e-12)
 
 
 def test_hard_primal_and_flat_dual_have_the_same_weights():
-    """Those of arms in proportion to their sizes are the hard ones times the weight of the arm over n/2."""
+    """Those of arms in proportion to their sizes are the hard ones times the weight of the arm over
+    n/2.
+    """
     instance = PROGRAMS["entropy_balancing_hard"]().instance(RECORDS)
     hard = solve(instance).value
     np.testing.assert_allclose(declared_solution(instance, "weights"), hard, atol=1e-6)
@@ -117,7 +134,8 @@ def test_hard_primal_and_flat_dual_have_the_same_weights():
     hard = hard * np.where(TREATED, 2 * share, 2 * (1 - share))
     flat, soft = (PaperEntropyBalancing(ridge=one).instance(RECORDS) for one in (0.0, 1e-7))
     dual = solve(flat, throw=False)
-    # the multipliers are not unique, and no strong convexity can be claimed along the flat direction
+    # the multipliers are not unique, and no strong convexity can be claimed along the flat
+    # direction
     assert not dual.certified
     np.testing.assert_allclose(dual.value, hard, atol=1e-7)
     # and the limit of small ridges
@@ -179,7 +197,10 @@ def test_what_no_theorem_covers_is_refused() -> None:
 
 
 def test_a_base_measure_widens_the_printed_bound() -> None:
-    even, uneven = PaperEntropyBalancing(**PAPER), PaperEntropyBalancing(**PAPER, base_measure=UNEVEN)
+    even, uneven = (
+        PaperEntropyBalancing(**PAPER),
+        PaperEntropyBalancing(**PAPER, base_measure=UNEVEN),
+    )
     printed = paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0)
     assert printed.W1 > paper_entropy_balancing(40, 1.0, 1.0, 5).W1
     bounds = [usable_bound(one, UNIVERSE).V for one in (uneven, even)]

@@ -1,7 +1,7 @@
 """Entropy balancing as a problem in the weights has the weights of its dual, and a smaller bound.
 
-The dual, and the problem with caps, are written out here with arrays as data: nothing of the library's
-reading or solving is used for them.
+The dual, and the problem with caps, are written out here with arrays as data: nothing of the
+library's reading or solving is used for them.
 """
 
 import math
@@ -49,8 +49,12 @@ def records_of(seed: int, n: int = N) -> Records:
     return DOMAIN.records(X, a, np.zeros(n))
 
 
-def rows_of(records: Records, balance: Moments = MEANS, constant: float = 1.0) -> tuple[Array, Array]:
-    """Rows ``e_a (x) (constant, g(x))`` (n, 2k), and their target, half of the mean of both arms."""
+def rows_of(
+    records: Records, balance: Moments = MEANS, constant: float = 1.0
+) -> tuple[Array, Array]:
+    """Rows ``e_a (x) (constant, g(x))`` (n, 2k), and their target, half of the mean of both
+    arms.
+    """
     X = records.covariates
     powers = [X**degree for degree in range(1, balance.degree + 1)]
     g = np.hstack([np.full((len(X), 1), constant), *powers])
@@ -68,18 +72,24 @@ def clarabel(problem: cp.Problem) -> None:
 
 
 def dual_weights(
-    records: Records, ridge: float = 2.0, radius: float = math.inf, order: float = 2, **functions: Any
+    records: Records,
+    ridge: float = 2.0,
+    radius: float = math.inf,
+    order: float = 2,
+    **functions: Any,
 ) -> Array:
     """Weights of the regularized dual, which are proportional to ``exp(<b_i, lam>)``.
 
-    A solver of cones finds the coefficient to half of its digits; projected gradient steps find the others.
-    The ball is that of the norm of this order, 2 or infinity.
+    A solver of cones finds the coefficient to half of its digits; projected gradient steps find the
+    others. The ball is that of the norm of this order, 2 or infinity.
     """
     B, target = rows_of(records, **functions)
     lam = cp.Variable(B.shape[1])
     log_mean = cp.log_sum_exp(B @ lam) - math.log(len(B))
     ball = [cp.norm(lam, order) <= radius] if math.isfinite(radius) else []
-    clarabel(cp.Problem(cp.Minimize(log_mean - target @ lam + ridge / 2 * cp.sum_squares(lam)), ball))
+    clarabel(
+        cp.Problem(cp.Minimize(log_mean - target @ lam + ridge / 2 * cp.sum_squares(lam)), ball)
+    )
     point = np.asarray(lam.value)
     for _ in range(4000):
         weights = law(B, point)
@@ -147,7 +157,9 @@ def test_a_ball_of_the_sup_norm_is_a_huber_price_of_every_entry(radius: float) -
 
 
 def test_a_radius_alone_is_refused_and_said_how_to_write() -> None:
-    with pytest.raises(DeclarationError, match=r"ridge = 0: .* n \* radius \* cp.norm\(imbalance\)"):
+    with pytest.raises(
+        DeclarationError, match=r"ridge = 0: .* n \* radius \* cp.norm\(imbalance\)"
+    ):
         entropy_balancing(ridge=0.0, radius=1.0)
 
 
@@ -182,12 +194,16 @@ def test_a_cap_holds_the_bound_where_the_ridge_is_small() -> None:
 def test_the_share_of_the_treated_decides_the_caps_alone() -> None:
     """Where no cap binds the declared share changes no weight."""
     records = records_of(0)
-    weights = [solve(entropy_balancing(treated=share).instance(records)).value for share in (0.2, 0.5)]
+    weights = [
+        solve(entropy_balancing(treated=share).instance(records)).value for share in (0.2, 0.5)
+    ]
     np.testing.assert_allclose(weights[0], weights[1], atol=1e-11)
 
 
 @pytest.mark.parametrize(("share", "cap"), [(0.2, 1.5), (0.35, 1.2), (0.8, math.inf)])
-def test_bases_by_arm_are_the_mean_weights_of_arms_that_weigh_half(share: float, cap: float) -> None:
+def test_bases_by_arm_are_the_mean_weights_of_arms_that_weigh_half(
+    share: float, cap: float
+) -> None:
     records = records_of(2)
     program = entropy_balancing(ridge=0.05, treated=share, cap=cap, bases="by_arm")
     weights = solve(program.instance(records)).value
@@ -196,7 +212,9 @@ def test_bases_by_arm_are_the_mean_weights_of_arms_that_weigh_half(share: float,
     base = np.where(records.a == 1, 1 / (2 * share), 1 / (2 * (1 - share)))
     caps = np.maximum(min(cap, 1e3) * base, 1.0)
     price = cp.sum_squares(B.T @ w / N - target) / (2 * 0.05)
-    clarabel(cp.Problem(cp.Minimize(price + cp.sum(cp.kl_div(w, base)) / N), [cp.sum(w) == N, w <= caps]))
+    clarabel(
+        cp.Problem(cp.Minimize(price + cp.sum(cp.kl_div(w, base)) / N), [cp.sum(w) == N, w <= caps])
+    )
     assert np.sum(np.abs(weights - w.value)) <= 1e-5 * N
     universe = Universe(DOMAIN, N, P)
     assert program.at(universe).own_data() == ()
@@ -210,7 +228,9 @@ def test_bases_by_arm_have_a_public_radius_at_every_share() -> None:
         assert radius is not None
         assert radius < 1e-8
     even = entropy_balancing(ridge=0.05, cap=1.5).stability(universe).V
-    assert entropy_balancing(ridge=0.05, cap=1.5, bases="by_arm").stability(universe).V == pytest.approx(even)
+    assert entropy_balancing(ridge=0.05, cap=1.5, bases="by_arm").stability(
+        universe
+    ).V == pytest.approx(even)
 
 
 def test_bases_of_another_name_are_refused() -> None:

@@ -32,7 +32,9 @@ _PARTS = (ElasticNet(), ElasticNet(l1=0.2), ElasticNet(l2=0.3))
 
 
 def built(name, settings, *marks):
-    """A program by name; slow if a set is paired with part of a penalty, where others have the whole."""
+    """A program by name; slow if a set is paired with part of a penalty, where others have the
+    whole.
+    """
     paired = isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace))
     slow = [pytest.mark.slow] * (paired and settings.get("regularizer") in _PARTS)
     # a place in memory is another in every process
@@ -54,11 +56,15 @@ def at_ends(table):
 
 
 def every(table):
-    return pytest.mark.parametrize("program", [built(name, row) for name in table for row in table[name]])
+    return pytest.mark.parametrize(
+        "program", [built(name, row) for name in table for row in table[name]]
+    )
 
 
 def lift(instance, solution):
-    """Values of the declared variables at a solution: ``point`` of the only one, unless it says otherwise."""
+    """Values of the declared variables at a solution: ``point`` of the only one, unless it says
+    otherwise.
+    """
     program, weights = instance.program, {"weights": solution.value}
     other = isinstance(program, ClosedFormWeights)
     return weights if other else solution.point
@@ -68,14 +74,19 @@ def declared_at(instance, values):
     """The declaration with its variables set: (compiled, objective, largest violation)."""
     compiled = Compiled(instance.program.declare, instance.data)
     compiled.load(instance.data)
-    variables, constraints = compiled.declaration.variables, compiled.declaration.constraints.values()
+    variables, constraints = (
+        compiled.declaration.variables,
+        compiled.declaration.constraints.values(),
+    )
     if not isinstance(values, dict):
         point, model = values, instance.composite
         values = {name: model.margins(point) if name == "margins" else point for name in variables}
     assert values.keys() == variables.keys()
     for name, value in values.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a sign declared on a variable is checked by its violation
+            warnings.simplefilter(
+                "ignore"
+            )  # a sign declared on a variable is checked by its violation
             variables[name].save_value(value)
     violation = max((float(np.max(c.violation())) for c in constraints), default=0.0)
     return compiled, float(compiled.problem.objective.value), violation
@@ -91,7 +102,9 @@ def check_weights(program, solution, missed=1e-13):
 
 
 def solver_names(instance):
-    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
+    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a
+    model.
+    """
     is_qp = Compiled(instance.program.declare, instance.data).problem.is_qp()
     own = [] if instance.model is None else ["newton", "projected_gradient"]
     return ["clarabel", "scs", *(["osqp"] if is_qp else []), *own]
@@ -168,7 +181,9 @@ def test_declared_gradient_agrees_with_the_model(program):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
     instance = bind(program, STANDARD)
     if instance.model is None or isinstance(program, ClosedFormWeights):
-        pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
+        pytest.skip(
+            "the declaration is over other variables than the model; optimality is compared instead"
+        )
     if getattr(program, "smoothing", None):
         pytest.skip("the declaration has the kink, and the model is of its envelope")
     model, rng = instance.model, np.random.default_rng(3)
@@ -191,7 +206,9 @@ def test_declared_gradient_agrees_with_the_model(program):
         inner = np.asarray(instance.data["Z"]).T @ flat.pop("margins") if "margins" in flat else 0.0
         (own,) = flat.values()
         expected = model.gradient(point) + model.penalty.l1 * np.sign(point)
-        np.testing.assert_allclose(own + inner, expected, rtol=1e-9, atol=1e-9 * np.linalg.norm(expected))
+        np.testing.assert_allclose(
+            own + inner, expected, rtol=1e-9, atol=1e-9 * np.linalg.norm(expected)
+        )
         # and the values, up to the constant that a declaration may drop
         difference = model.value(point) + model.penalty.value(point) - model.value(zero)
         assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
@@ -206,11 +223,15 @@ def test_model_derivatives_agree_with_differences(program):
     point = model.start() + 0.3 * rng.normal(size=model.dimension)
     direction = rng.normal(size=model.dimension)
     step = 1e-5
-    slope = (model.value(point + step * direction) - model.value(point - step * direction)) / (2 * step)
+    slope = (model.value(point + step * direction) - model.value(point - step * direction)) / (
+        2 * step
+    )
     assert slope == pytest.approx(float(model.gradient(point) @ direction), rel=1e-6, abs=1e-5)
     if model.solves_itself:
         return  # solved in its dual, without a Hessian of the weights
-    bend = (model.gradient(point + step * direction) - model.gradient(point - step * direction)) / (2 * step)
+    bend = (model.gradient(point + step * direction) - model.gradient(point - step * direction)) / (
+        2 * step
+    )
     np.testing.assert_allclose(bend, model.hessian(point) @ direction, rtol=1e-5, atol=1e-5)
     # smoothness is stated over the feasible points
     eigenvalues = np.linalg.eigvalsh(model.hessian(model.penalty.set.project(point)))
@@ -221,7 +242,9 @@ def test_model_derivatives_agree_with_differences(program):
 @pytest.mark.one_row_in(5)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
-    """Only what CVXPY compiles is kept; how it is compiled depends on the program, not on its settings."""
+    """Only what CVXPY compiles is kept; how it is compiled depends on the program, not on its
+    settings.
+    """
     instances = [bind(program, make_records(60, P, k), gamma=0.05 * (k + 1)) for k in (0, 7)]
     for solver in solver_names(instances[0]):
         monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", OrderedDict())
@@ -243,7 +266,9 @@ BOTH_ARMS = ("att_balancing", "mmd", "energy_balancing", "kernel_mean_matching")
 @pytest.mark.parametrize("data", RECORDS)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_edge_datasets_are_solved_and_certified(program, data):
-    """No dataset of the universe may make a fit refuse: a refusal would depend on private records."""
+    """No dataset of the universe may make a fit refuse: a refusal would depend on private
+    records.
+    """
     if program.name in BOTH_ARMS and len(set(RECORDS[data].a)) < 2:
         pytest.skip("the domain's arm floor rules out an empty arm")
     # hard constraints may have no solution, which has its own error
@@ -265,9 +290,11 @@ def test_extreme_settings_are_certified(program):
         check_weights(program, solution)
 
 
-#: A dense kernel factor keeps a conic solver busy for seconds at 400 records and for ten minutes at 4000.
+#: A dense kernel factor keeps a conic solver busy for seconds at 400 records and for ten minutes at
+#: 4000.
 KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing")
-#: Size, program, settings, and whether conic solvers run; settings between two others are slow, as these are.
+#: Size, program, settings, and whether conic solvers run; settings between two others are slow, as
+#: these are.
 TARGETS = []
 for name, rows in SETTINGS.items():
     for row in rows:
@@ -284,7 +311,9 @@ def test_radius_target(n, name, settings, conic):
     if name == "ipw_known":
         settings = settings | {"coefficient": settings["coefficient"] + (0.1,) * 7}
     if isinstance(settings.get("target"), PublicSample):
-        settings = settings | {"target": PublicSample(np.random.default_rng(9).normal(size=(20, 10)))}
+        settings = settings | {
+            "target": PublicSample(np.random.default_rng(9).normal(size=(20, 10)))
+        }
     instance = bind(programs()[name](**settings), make_records(n, 10))
     solvers = ["newton", "projected_gradient", *(["clarabel", "scs"] if conic else [])]
     if conic and Compiled(instance.program.declare, instance.data, embed=True).problem.is_qp():

@@ -1,6 +1,8 @@
-"""Programs of the literature have the weights of their CVXPY problems, which are written out here in arrays.
+"""Programs of the literature have the weights of their CVXPY problems, which are written out here
+in arrays.
 
-Nothing of the library's reading or solving is used. And no pair of neighbors moves its weights beyond V.
+Nothing of the library's reading or solving is used. And no pair of neighbors moves its weights
+beyond V.
 """
 
 import math
@@ -41,7 +43,9 @@ def records_of(seed: int, n: int = N) -> Records:
 
 
 def minimized(w: cp.Variable, objective: Any, constraints: list[Any]) -> Array:
-    """Weights by Clarabel at tolerances that it hardly reaches, in units of the objective near 1."""
+    """Weights by Clarabel at tolerances that it hardly reaches, in units of the objective near
+    1.
+    """
     problem = cp.Problem(cp.Minimize(objective / N), [*constraints, w >= 0])
     tight = {"tol_gap_abs": 1e-14, "tol_gap_rel": 1e-14, "tol_feas": 1e-14, "tol_ktratio": 1e-12}
     with warnings.catch_warnings():
@@ -96,7 +100,9 @@ def logit(arms: Arms, ridge: float, cap: float, treated: float, low: float) -> A
     slope = math.log((1.0 - low) / (top - 1.0))
     distance = cp.sum(-cp.entr(w - low) - cp.entr(top - w) - slope * w)
     scale = (1.0 - low) * (top - 1.0) / (top - low)
-    return minimized(w, scale * distance + squares(arms, w, ridge), [cp.sum(w) == N, w >= low, w <= caps])
+    return minimized(
+        w, scale * distance + squares(arms, w, ridge), [cp.sum(w) == N, w >= low, w <= caps]
+    )
 
 
 def likelihood(arms: Arms, ridge: float, cap: float, treated: float, low: float) -> Array:
@@ -161,7 +167,11 @@ STATED: dict[str, tuple[Callable[..., Array], list[dict[str, float]]]] = {
     ),
     "residual_balancing": (
         largest,
-        [{}, {"ridge": 0.01, "smoothing": 0.05}, {"ridge": 0.02, "treated": 0.3, "smoothing": 0.02}],
+        [
+            {},
+            {"ridge": 0.01, "smoothing": 0.05},
+            {"ridge": 0.02, "treated": 0.3, "smoothing": 0.02},
+        ],
     ),
     "raking": (raked, [{}, {"ridge": 0.02, "cap": 1.6}, {"ridge": 0.01, "treated": 0.3}]),
 }
@@ -206,7 +216,9 @@ def test_balance_functions_and_the_constant_are_those_of_the_problem(name):
         # its unit is the largest norm of a row: of both powers and the constant
         whole["smoothing"] = (2.0 + 0.3**2) / (1.0 + 0.3**2)
     program = programs()[name](ridge=0.05, balance=Moments(2), constant=0.3)
-    np.testing.assert_allclose(solve(program.instance(records)).value, stated(arms, **whole), atol=AGREE)
+    np.testing.assert_allclose(
+        solve(program.instance(records)).value, stated(arms, **whole), atol=AGREE
+    )
 
 
 @pytest.mark.one_row_in(4)
@@ -284,7 +296,9 @@ def test_landmarks_are_written_in_a_study_and_read_from_a_release():
 
 
 def test_margins_of_raking_are_public():
-    """Functions less their margins: both arms have the margins of the population, whatever the records."""
+    """Functions less their margins: both arms have the margins of the population, whatever the
+    records.
+    """
     margins = (0.1, -0.05, 0.2)
     centered = BalanceFunctions(lambda x: x - margins, 2.0, "margins")
     program = programs()["raking"](balance=centered, ridge=1e-5, cap=math.inf)

@@ -1,7 +1,8 @@
-"""Programs of squared imbalances have the weights of their CVXPY problems, which are written out here.
+"""Programs of squared imbalances have the weights of their CVXPY problems, which are written out
+here.
 
-Data are arrays here, and features of a kernel are a factor of its matrix: nothing of the library's reading or
-solving is used.
+Data are arrays here, and features of a kernel are a factor of its matrix: nothing of the library's
+reading or solving is used.
 """
 
 import math
@@ -63,7 +64,9 @@ def energy(X: Array, Y: Array) -> Array:
 
 
 def minimized(w: cp.Variable, objective: Any, constraints: list[Any]) -> Array:
-    """Weights by Clarabel at tolerances that it hardly reaches, in units of the objective near 1."""
+    """Weights by Clarabel at tolerances that it hardly reaches, in units of the objective near
+    1.
+    """
     problem = cp.Problem(cp.Minimize(objective / N), [*constraints, w >= 0])
     tight = {"tol_gap_abs": 1e-14, "tol_gap_rel": 1e-14, "tol_feas": 1e-14, "tol_ktratio": 1e-12}
     with warnings.catch_warnings():
@@ -103,7 +106,9 @@ def of_kernel(K: Callable[[Array, Array], Array], ridge: float, alpha: float, **
     )
 
 
-def matched(records: Records, K: Callable[[Array, Array], Array], ridge: float, public: bool) -> Array:
+def matched(
+    records: Records, K: Callable[[Array, Array], Array], ridge: float, public: bool
+) -> Array:
     """Records, or the controls alone, are made like a public sample, or like the treated."""
     X = records.covariates
     source = np.arange(N) if public else np.flatnonzero(records.a == 0)
@@ -120,7 +125,11 @@ def matched(records: Records, K: Callable[[Array, Array], Array], ridge: float, 
 #: Program, its settings, and its statement.
 CASES: dict[str, tuple[str, dict[str, Any], Callable[[Records], Array]]] = {
     "stable": ("stable_balancing", {}, lambda r: stable(r, 2.0, 1.0, 1.0, 1)),
-    "stable, small ridge": ("stable_balancing", {"ridge": 0.02}, lambda r: stable(r, 0.02, 1.0, 1.0, 1)),
+    "stable, small ridge": (
+        "stable_balancing",
+        {"ridge": 0.02},
+        lambda r: stable(r, 0.02, 1.0, 1.0, 1),
+    ),
     "stable, squares": (
         "stable_balancing",
         {"ridge": 0.5, "alpha": 0.3, "balance": Moments(2), "constant": 0.3},
@@ -177,7 +186,9 @@ def test_weights_are_those_of_the_statement(name: str, seed: int) -> None:
     assert np.sum(np.abs(weights - statement(records))) <= AGREE * N
 
 
-def test_data_that_are_too_large_for_parameters_are_given_to_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_are_too_large_for_parameters_are_given_to_solvers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     instance = programs()["stable_balancing"]().instance(records_of(0))
     exact = solve(instance).value
     monkeypatch.setattr("dp2erm_cvx.solve.solvers.PARAMETER_LIMIT", 0.0)

@@ -28,23 +28,42 @@ def records():
 
 #: Two data of one name, that differ in what the second is.
 DIFFERENT = {
-    "another function": lambda own: (own.numbers("u", first, -1, 1), own.numbers("u", outcome, -1, 1)),
-    "a lambda of the same text": lambda own: [own.numbers("u", lambda x, a, y: x[0], -1, 1) for _ in (1, 2)],
-    "another interval": lambda own: (own.numbers("u", first, -1, 1), own.numbers("u", first, -1, 2)),
+    "another function": lambda own: (
+        own.numbers("u", first, -1, 1),
+        own.numbers("u", outcome, -1, 1),
+    ),
+    "a lambda of the same text": lambda own: [
+        own.numbers("u", lambda x, a, y: x[0], -1, 1) for _ in (1, 2)
+    ],
+    "another interval": lambda own: (
+        own.numbers("u", first, -1, 1),
+        own.numbers("u", first, -1, 2),
+    ),
     "another ball": lambda own: (own.rows("u", first, Ball(1.0)), own.rows("u", first, Ball(2.0))),
-    "another width": lambda own: (own.rows("u", first, Ball(1.0), 1), own.rows("u", first, Ball(1.0), 2)),
-    "rows and numbers": lambda own: (own.rows("u", first, Ball(1.0), 1), own.numbers("u", first, -1, 1)),
+    "another width": lambda own: (
+        own.rows("u", first, Ball(1.0), 1),
+        own.rows("u", first, Ball(1.0), 2),
+    ),
+    "rows and numbers": lambda own: (
+        own.rows("u", first, Ball(1.0), 1),
+        own.numbers("u", first, -1, 1),
+    ),
     "cells and numbers": lambda own: (own.cells("u", first, 2), own.numbers("u", first, 0, 1)),
     "more cells": lambda own: (own.cells("u", first, 2), own.cells("u", first, 3)),
     "another constant of arms": lambda own: (own.by_arm(1e-20), own.by_arm(2e-20)),
     "the library's rows": lambda own: (own.by_arm(), own.rows("by_arm", first, Ball(1.0))),
-    "rows called as the library's": lambda own: (own.rows("by_arm", first, Ball(1.0)), own.by_arm()),
+    "rows called as the library's": lambda own: (
+        own.rows("by_arm", first, Ball(1.0)),
+        own.by_arm(),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_two_maps_of_one_name_are_refused(name):
-    with pytest.raises(DeclarationError, match=r"two data are called '(u|by_arm)'; choose another name"):
+    with pytest.raises(
+        DeclarationError, match=r"two data are called '(u|by_arm)'; choose another name"
+    ):
         DIFFERENT[name](records())
 
 
@@ -77,7 +96,9 @@ def test_weights_with_two_maps_of_one_name_are_refused_where_they_stand():
             """Two imbalances of one name."""
             u = records.numbers("u", first, -1, 1)
             v = records.numbers("u", outcome, -1, 1)
-            return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.square(u @ w) + cp.square(v @ w)))
+            return cp.Problem(
+                cp.Minimize(cp.sum_squares(w - 1) + cp.square(u @ w) + cp.square(v @ w))
+            )
 
 
 def test_one_function_under_two_names_is_two_data():

@@ -1,4 +1,6 @@
-"""Programs that are only CVXPY as first stages: what is derived, who certifies, what a release says."""
+"""Programs that are only CVXPY as first stages: what is derived, who certifies, what a release
+says.
+"""
 
 import math
 
@@ -51,7 +53,13 @@ def test_every_solver_is_certified_and_finds_the_weights_of_a_conic_one(name):
     assert (error is None) == (name == "norm")
     instance = program.instance(RECORDS)
     theirs = solve(instance, solver="clarabel", polish=False, throw=False)
-    for solver in ("newton", "projected_gradient", "clarabel", "scs", *(["osqp"] * (name == "squares"))):
+    for solver in (
+        "newton",
+        "projected_gradient",
+        "clarabel",
+        "scs",
+        *(["osqp"] * (name == "squares")),
+    ):
         result = solve(instance, solver=solver)
         assert result.certified
         assert result.certificate.basis == "multiplier residual"
@@ -65,8 +73,12 @@ def test_every_solver_is_certified_and_finds_the_weights_of_a_conic_one(name):
 
 
 def test_data_beyond_their_bounds_are_clipped():
-    short = on_the_box(SOME["squares"], lambda records: records.rows("own", lambda x, a, y: x, Ball(0.01)))
-    assert np.max(np.linalg.norm(short.instance(RECORDS).data["own"], axis=1)) == pytest.approx(0.01)
+    short = on_the_box(
+        SOME["squares"], lambda records: records.rows("own", lambda x, a, y: x, Ball(0.01))
+    )
+    assert np.max(np.linalg.norm(short.instance(RECORDS).data["own"], axis=1)) == pytest.approx(
+        0.01
+    )
 
 
 def test_an_objective_outside_of_the_form_keeps_the_gap():
@@ -106,14 +118,19 @@ def outside(dispersion):
     @scheme(rho=0.1)
     def outside(w, records, rho):
         imbalance = rho / records.n * cp.sum_squares(records.signed.T @ w)
-        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + dispersion(w) + imbalance), [w <= 3.0])
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(w - 1) + dispersion(w) + imbalance), [w <= 3.0]
+        )
 
     return outside
 
 
 #: Atoms that neither the form nor a gap reads, and what is to be written.
 UNREAD = {
-    "exponential": (lambda w: cp.sum(cp.exp(w)), r"write -cp\.sum\(cp\.entr\(w\)\) .* the atom exp"),
+    "exponential": (
+        lambda w: cp.sum(cp.exp(w)),
+        r"write -cp\.sum\(cp\.entr\(w\)\) .* the atom exp",
+    ),
     "logistic": (lambda w: cp.sum(cp.logistic(w)), r"write .* the atom logistic"),
     "determinant": (
         lambda w: -cp.log_det(np.eye(2) + cp.diag(w[:2])),
@@ -167,7 +184,9 @@ def test_a_problem_without_known_curvature_is_refused_where_it_is_declared():
 
 @pytest.mark.parametrize("which", ["curvature", "cap"])
 def test_a_curvature_or_a_box_that_changes_with_the_columns_is_refused(which):
-    """A curvature of 2/k read at three columns would claim a tenth of what neighbors move at thirty."""
+    """A curvature of 2/k read at three columns would claim a tenth of what neighbors move at
+    thirty.
+    """
     with pytest.raises(DeclarationError, match="its problem changes with the records"):
 
         @scheme(rho=0.05)
@@ -192,7 +211,9 @@ def balanced(*constraints):
 
 
 def test_a_stated_bound_of_weights_that_are_multiplied_for_a_release_is_refused():
-    """20 treated of 100 make a control of weight 4 one of weight 10: the box says nothing about it."""
+    """20 treated of 100 make a control of weight 4 one of weight 10: the box says nothing about
+    it.
+    """
     as_many = balanced(
         lambda w, r: cp.multiply(r.treatment, w - 1) == 0,
         lambda w, r: (1 - r.treatment) @ w == cp.sum(r.treatment),
@@ -211,7 +232,9 @@ def test_a_stated_bound_of_weights_that_are_smoothed_is_refused():
 
     @scheme()
     def robust(w, records):
-        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [w <= 3])
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [w <= 3]
+        )
 
     universe = Universe(DOMAIN, 100, 2)
     robust.bound(lambda n: Bound.from_l2(0.1))
@@ -240,7 +263,9 @@ def test_a_bound_from_gradients_is_refused_where_the_set_of_weights_moves():
 
 @pytest.mark.parametrize("p", [1, 2, 5])
 def test_a_problem_of_one_covariate_is_that_of_many(p):
-    """CVXPY copies a number into the entries of a vector, and leaves it alone where there is one entry."""
+    """CVXPY copies a number into the entries of a vector, and leaves it alone where there is one
+    entry.
+    """
 
     @scheme(ridge=1.0)
     def to_the_sample(w, records, ridge):

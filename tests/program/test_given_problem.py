@@ -1,4 +1,6 @@
-"""Problems of CVXPY that stand already become schemes: read, solved and released as they are written."""
+"""Problems of CVXPY that stand already become schemes: read, solved and released as they are
+written.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -58,10 +60,17 @@ GIVEN: dict[str, tuple[dict[str, Any], Callable[[Records], dict[str, Array]]]] =
     ),
     "to_a_census": ({"data": {"X": "x"}}, lambda r: {"X": r.covariates}),
     "by_arm": (
-        {"data": {"G": rows_by_arm, "A": "arms", "half": halves}, "settings": ["rho"], "columns": P},
+        {
+            "data": {"G": rows_by_arm, "A": "arms", "half": halves},
+            "settings": ["rho"],
+            "columns": P,
+        },
         lambda r: {
             "G": np.hstack(
-                [(r.a == arm)[:, None] * np.column_stack([np.ones(N), r.covariates]) for arm in (0, 1)]
+                [
+                    (r.a == arm)[:, None] * np.column_stack([np.ones(N), r.covariates])
+                    for arm in (0, 1)
+                ]
             ),
             "A": np.column_stack([1 - r.a, r.a]).astype(float),
             "half": np.tile(np.append(N / 2, r.covariates.sum(axis=0) / 2), 2),
@@ -118,7 +127,9 @@ def test_a_given_problem_becomes_a_release(name: str) -> None:
     made = scheme_of(name)
     V = made().stability(Universe(DOMAIN, N, P)).V
     assert V < 2 * N
-    model = PrivateTwoStageERM(DOMAIN, Budget(4.0), made(), "regression").fit(records.X, records.a, records.y)
+    model = PrivateTwoStageERM(DOMAIN, Budget(4.0), made(), "regression").fit(
+        records.X, records.a, records.y
+    )
     assert model.release_.private
     declared = model.release_.to_json()
     assert "given_problems.py" in declared
@@ -143,7 +154,9 @@ def with_a_bound_of_sizes(n):
 def of_two_products(n):
     w = cp.Variable(n, name="w")
     X = cp.Parameter((n, P), name="X")
-    return cp.Problem(cp.Minimize(cp.sum_squares(w) + cp.sum_squares(X @ (X.T @ w))), [cp.sum(w) == n])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(w) + cp.sum_squares(X @ (X.T @ w))), [cp.sum(w) == n]
+    )
 
 
 def without_a_sum(n):
@@ -155,7 +168,9 @@ def without_a_sum(n):
 def of_any_sign(n):
     w = cp.Variable(n, name="w")
     X = cp.Parameter((n, P), name="X")
-    return cp.Problem(cp.Minimize(cp.sum_squares(w) + cp.sum_squares(X.T @ w) / n), [cp.sum(w) == n, w <= 4])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(w) + cp.sum_squares(X.T @ w) / n), [cp.sum(w) == n, w <= 4]
+    )
 
 
 def of_one_size(n):
@@ -174,8 +189,16 @@ def of_one_size(n):
         (of_any_sign, {"data": {"X": "x"}}, "may be negative"),
         (of_one_size, {"data": {"X": "x"}}, "must have one variable w of shape"),
         (given_problems.stable_weights, {"data": {"X": "signed"}}, "say what rho is"),
-        (given_problems.stable_weights, {"data": {"X": "sgned"}, "settings": ["rho"]}, "did you mean signed"),
-        (given_problems.stable_weights, {"data": {"X": "arms"}, "settings": ["rho"]}, "X has shape"),
+        (
+            given_problems.stable_weights,
+            {"data": {"X": "sgned"}, "settings": ["rho"]},
+            "did you mean signed",
+        ),
+        (
+            given_problems.stable_weights,
+            {"data": {"X": "arms"}, "settings": ["rho"]},
+            "X has shape",
+        ),
         (
             given_problems.stable_weights,
             {"data": {"X": "x", "Y": "x"}, "settings": ["rho"]},
@@ -191,12 +214,18 @@ def of_one_size(n):
             {**GIVEN["entropy_to_the_treated"][0], "settings": ["price"]},
             "price has no value",
         ),
-        (given_problems.stable_weights, {"weights": "v", "data": {"X": "x"}}, "w is a variable beside"),
+        (
+            given_problems.stable_weights,
+            {"weights": "v", "data": {"X": "x"}},
+            "w is a variable beside",
+        ),
         (lambda n: None, {"data": {}}, "return a cp.Problem"),
         (3, {"data": {}}, "must be a function"),
     ],
 )
-def test_what_is_no_problem_of_weights_is_refused_in_a_line(make: Any, words: Any, says: str) -> None:
+def test_what_is_no_problem_of_weights_is_refused_in_a_line(
+    make: Any, words: Any, says: str
+) -> None:
     with pytest.raises(DeclarationError) as error:
         scheme.from_problem(make, **words)
     assert says in str(error.value)

@@ -1,4 +1,6 @@
-"""What is read of the library's own functions, compared with CVXPY: programs of authors do so themselves."""
+"""What is read of the library's own functions, compared with CVXPY: programs of authors do so
+themselves.
+"""
 
 import pytest
 
@@ -18,7 +20,9 @@ from tests.rows import one_of
 from tests.unchanged import cases
 
 READ = {**available(), **parts()}
-SEPARABLE = sorted(name for name, made in READ.items() if issubclass(family_of(made), SeparableFirstStage))
+SEPARABLE = sorted(
+    name for name, made in READ.items() if issubclass(family_of(made), SeparableFirstStage)
+)
 WEIGHTINGS = [
     stage
     for name, made in available().items()
@@ -39,7 +43,9 @@ def test_curves_of_margins_have_the_values_of_cvxpy(name):
     assert program.scheme.of_library
     settings = dict(program.own_settings())
     for arm, held in zip(program.arms, program.first_reading().arms, strict=True):
-        read = margins_read(program.scheme.function, tuple(program.margins), settings, compared=True, arm=arm)
+        read = margins_read(
+            program.scheme.function, tuple(program.margins), settings, compared=True, arm=arm
+        )
         assert read == held
 
 
@@ -73,7 +79,9 @@ def test_another_form_than_was_read_is_found(monkeypatch):
     program = READ["stable_balancing"]().at(MappedUniverse(STANDARD, 12, 4))
 
     of_balance = FeatureTable._of_balance
-    monkeypatch.setattr(FeatureTable, "_of_balance", lambda self, datum: _larger(of_balance(self, datum)))
+    monkeypatch.setattr(
+        FeatureTable, "_of_balance", lambda self, datum: _larger(of_balance(self, datum))
+    )
     with pytest.raises(DeclarationError, match="please report it"):
         program.reading.compare()
 

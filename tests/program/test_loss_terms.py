@@ -1,4 +1,6 @@
-"""What a loss says at once of margins: its derivatives, and bounds on their errors, at 40 digits."""
+"""What a loss says at once of margins: its derivatives, and bounds on their errors, at 40
+digits.
+"""
 
 import contextlib
 import math
@@ -37,7 +39,11 @@ from dp2erm_cvx.program.declaration import refuse_misread
 def test_a_reading_has_the_values_of_cvxpy(read, shifted, refused):
     """A log weight has no slopes to compare: its values alone decide."""
     s = cp.Variable()
-    refusal = pytest.raises(DeclarationError, match="other values") if refused else contextlib.nullcontext()
+    refusal = (
+        pytest.raises(DeclarationError, match="other values")
+        if refused
+        else contextlib.nullcontext()
+    )
     with refusal:
         refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), (-1.0, 0.5), shifted=shifted)
 
@@ -68,20 +74,28 @@ def test_values_and_errors(loss, exact, S):
     s = S * np.concatenate([sizes, -sizes])
     with mpmath.workdps(40):
         value, slope, curvature = np.array([exact(mpmath.mpf(one)) for one in s]).T
-        np.testing.assert_allclose(loss.value(s), value.astype(float), rtol=1e-12, atol=1e-15 * S**2)
+        np.testing.assert_allclose(
+            loss.value(s), value.astype(float), rtol=1e-12, atol=1e-15 * S**2
+        )
         for relative in (0.0, 1e-15, 1e-9, 1e-3, 1.0, 50.0):
             result = loss.at(s, relative * S * np.ones(len(s)))
             np.testing.assert_allclose(result.value, loss.value(s), rtol=1e-13, atol=1e-13)
             for sign in (1.0, -1.0) if relative else (1.0,):
                 # where the loss is, and where it is taken to be
-                moved = np.array([exact(mpmath.mpf(one) + sign * mpmath.mpf(relative * S)) for one in s])
+                moved = np.array(
+                    [exact(mpmath.mpf(one) + sign * mpmath.mpf(relative * S)) for one in s]
+                )
                 for slopes, curvatures in (
                     (loss.slope(s), loss.curvature(s)),
                     (result.slope, result.curvature),
                 ):
                     assert np.all(np.abs(moved[:, 1] - slopes) <= result.slope_error + 1e-310)
-                    assert np.all(np.abs(moved[:, 2] - curvatures) <= result.curvature_error + 1e-310)
-                assert np.all(loss.least_curvature(s, relative * S * np.ones(len(s))) <= moved[:, 2])
+                    assert np.all(
+                        np.abs(moved[:, 2] - curvatures) <= result.curvature_error + 1e-310
+                    )
+                assert np.all(
+                    loss.least_curvature(s, relative * S * np.ones(len(s))) <= moved[:, 2]
+                )
         rounded = np.abs(slope - loss.slope(s)).astype(float)
         assert np.all(rounded <= loss.rounding_units(np.inf) * 2.0**-53)
         assert np.all(np.abs(curvature - loss.curvature(s)) <= 1e-12 * curvature + 1e-300)
@@ -101,7 +115,9 @@ def test_the_declaration_has_the_value_of_the_loss_at_its_minimum():
     assert float(loss.slope(np.array([0.5]))[0]) <= loss.largest_slope(0.5) <= 0.5
     assert (loss.largest_slope(np.inf), loss.largest_curvature(np.inf)) == (0.6, 1.0)
     s = np.array([-30.0, -1.0, 0.0, 1e-3, 0.5, 7.0])
-    np.testing.assert_allclose(loss.declared(cp.Constant(s)).value, loss.value(s), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        loss.declared(cp.Constant(s)).value, loss.value(s), rtol=1e-9, atol=1e-12
+    )
     u = cp.Variable(len(s))
     problem = cp.Problem(cp.Minimize(cp.sum(loss.declared(u))), [u == s])
     assert problem.is_dcp(dpp=True)
@@ -136,7 +152,9 @@ def test_prox_is_the_declared_minimizer_and_has_its_derivative(chosen, l1):
         problem = cp.Problem(cp.Minimize(objective), list(constraints))
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
         np.testing.assert_allclose(penalty.prox(v, 0.4), x.value, atol=3e-5)
-        slope = (penalty.prox(v + h * direction, 0.4) - penalty.prox(v - h * direction, 0.4)) / (2 * h)
+        slope = (penalty.prox(v + h * direction, 0.4) - penalty.prox(v - h * direction, 0.4)) / (
+            2 * h
+        )
         jacobian = penalty.jacobian(v, 0.4)
         np.testing.assert_allclose(jacobian @ direction, slope, atol=1e-6)
         np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-15)
@@ -160,16 +178,22 @@ def test_projection_is_feasible_idempotent_and_nearest(chosen, v, other):
 @every_set
 def test_norm_bound_is_attained(chosen):
     far = 1e100 * (np.ones(4) if isinstance(chosen, Box) else np.eye(4)[2])
-    assert np.linalg.norm(chosen.project(far)) == pytest.approx(min(chosen.norm_bound(4), 1e100), rel=1e-14)
+    assert np.linalg.norm(chosen.project(far)) == pytest.approx(
+        min(chosen.norm_bound(4), 1e100), rel=1e-14
+    )
 
 
 def test_a_set_needs_a_positive_finite_size():
-    for kind, size in product((L1Ball, L2Ball, Box), (0.0, -1.0, math.nan, math.inf, "abc", None, True)):
+    for kind, size in product(
+        (L1Ball, L2Ball, Box), (0.0, -1.0, math.nan, math.inf, "abc", None, True)
+    ):
         with pytest.raises(DeclarationError, match="must be"):
             kind(size)
 
 
-ANYTHING = hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(allow_nan=True, allow_infinity=True))
+ANYTHING = hnp.arrays(
+    np.float64, st.integers(2, 40), elements=st.floats(allow_nan=True, allow_infinity=True)
+)
 
 
 @settings(max_examples=200)

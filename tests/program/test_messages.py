@@ -1,4 +1,6 @@
-"""What the author of a declaration that is not read is told: the expression and the remedy, in one line."""
+"""What the author of a declaration that is not read is told: the expression and the remedy, in one
+line.
+"""
 
 import cvxpy as cp
 import numpy as np
@@ -42,7 +44,10 @@ REFUSED = {
         r"returns the objective sum_squares\(w - 1\)",
     ),
     "nothing": (of_weights(lambda w, records: None), r"returns nothing: return cp.Problem"),
-    "a pair": (of_weights(lambda w, records: (squares(w), [])), r"returns an object of the class tuple"),
+    "a pair": (
+        of_weights(lambda w, records: (squares(w), [])),
+        r"returns an object of the class tuple",
+    ),
     "a loss alone": (
         lambda: scheme.separable(ridge=1.0)(lambda s: cp.logistic(-s)),
         r"returns the expression logistic\(-s\) alone: return \(loss, log weight\)",
@@ -51,14 +56,22 @@ REFUSED = {
         of_theta(lambda theta, records: cp.sum(cp.logistic(records.x @ theta))),
         r"returns the expression sum\(logistic\(x @ theta\)\): return cp.Problem",
     ),
-    "a problem": (lambda: scheme(ALONE), r"sum_squares\(own\): a single problem .* function of \(w, records"),
-    "a problem of theta": (lambda: second_stage(ALONE), r"or of \(theta, records\) for a second stage"),
+    "a problem": (
+        lambda: scheme(ALONE),
+        r"sum_squares\(own\): a single problem .* function of \(w, records",
+    ),
+    "a problem of theta": (
+        lambda: second_stage(ALONE),
+        r"or of \(theta, records\) for a second stage",
+    ),
     "probit": (
         lambda: scheme.separable(ridge=1.0)(lambda s: (-cp.log_normcdf(s), -cp.log_normcdf(s))),
         r"cp.log_normcdf of s: .* write probit\(-s\)",
     ),
     "a maximum": (
-        of_theta(lambda theta, records: cp.Problem(cp.Maximize(-cp.sum(cp.logistic(records.x @ theta))))),
+        of_theta(
+            lambda theta, records: cp.Problem(cp.Maximize(-cp.sum(cp.logistic(records.x @ theta))))
+        ),
         r"maximizes -sum\(logistic\(x @ theta\)\): write cp.Minimize of its negative",
     ),
     "two margins": (
@@ -79,7 +92,9 @@ REFUSED = {
     "another variable": (
         of_theta(
             minimized(
-                lambda theta, records: cp.sum(cp.logistic(records.x @ theta)) + cp.Variable(name="slack")
+                lambda theta, records: (
+                    cp.sum(cp.logistic(records.x @ theta)) + cp.Variable(name="slack")
+                )
             )
         ),
         r"variable slack: is not theta: write the problem in theta alone",
@@ -100,10 +115,13 @@ REFUSED = {
                 )
             )
         ),
-        r"transpose\(x\) @ \(treatment \* w\): a product of data, which is not DPP: .* records.by_arm",
+        r"transpose\(x\) @ \(treatment \* w\): a product of data, which is not DPP: .* "
+        r"records.by_arm",
     ),
     "a Gram matrix": (
-        of_weights(minimized(lambda w, records: cp.quad_form(w, records.x @ records.x.T) + squares(w))),
+        of_weights(
+            minimized(lambda w, records: cp.quad_form(w, records.x @ records.x.T) + squares(w))
+        ),
         r"write sum_squares\(Z.T @ w\)",
     ),
     "too few arguments": (of_weights(lambda w: None), r"its arguments are \(w, records\)"),
@@ -121,7 +139,9 @@ def test_a_message_has_the_expression_and_the_remedy_in_one_line(name):
 
 @pytest.mark.parametrize("curve", [cp.logistic, cp.exp, lambda r: cp.huber(r, 0.1)])
 def test_a_loss_that_falls_without_end_is_planned_on_a_ball(curve):
-    """Its least value is that of the margins that the ball admits: an infinite one set no starting point."""
+    """Its least value is that of the margins that the ball admits: an infinite one set no starting
+    point.
+    """
 
     @second_stage(radius="1 / M")
     def falling(theta, records, radius):

@@ -1,4 +1,6 @@
-"""Public penalties of theta: read, solved for every loss as CVXPY alone solves them, and certified."""
+"""Public penalties of theta: read, solved for every loss as CVXPY alone solves them, and
+certified.
+"""
 
 import itertools
 import math
@@ -20,7 +22,9 @@ from tests.rows import one_of
 P, N = 4, 40
 DOMAIN = Domain(1.0, 1.0)
 DIFFERENCES = np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 1.0, -1.0, 0.0], [0.0, 0.0, 1.0, -1.0]])
-FORM = np.array([[2.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+FORM = np.array(
+    [[2.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+)
 SHIFT = np.array([0.1, 0.0, 0.2])
 
 #: Penalties whose certificate is that of every model.
@@ -64,7 +68,9 @@ def bound(seed=0):
 
 
 def by_cvxpy(program, data, weights, gamma, noise):
-    """Theta of the declared problem with weights, gamma and noise written into its sum, by CVXPY alone."""
+    """Theta of the declared problem with weights, gamma and noise written into its sum, by CVXPY
+    alone.
+    """
     _, theta, problem = program.resolve(DOMAIN.space).declared_problem(DOMAIN.space, N, P)
     for datum in problem.parameters():
         datum.value = datum.of(data)
@@ -79,13 +85,17 @@ def by_cvxpy(program, data, weights, gamma, noise):
 #: Penalties of the terms of others, on other entries.
 ALIKE = ("overlapping", "columns", "tv", "bends")
 CASES = [
-    pytest.param(loss, name, marks=() if (i + j) % 4 == 0 and name not in ALIKE else pytest.mark.slow)
+    pytest.param(
+        loss, name, marks=() if (i + j) % 4 == 0 and name not in ALIKE else pytest.mark.slow
+    )
     for (i, loss), (j, name) in itertools.product(enumerate(LOSSES), enumerate(PENALTIES))
 ]
 
 
 @pytest.mark.one_row_in(6)
-@pytest.mark.filterwarnings("ignore:Solution may be inaccurate", "ignore:You are solving a parameterized")
+@pytest.mark.filterwarnings(
+    "ignore:Solution may be inaccurate", "ignore:You are solving a parameterized"
+)
 @pytest.mark.parametrize(("loss", "name"), CASES)
 def test_every_solver_certifies_the_minimizer_of_what_is_declared(loss, name):
     program = penalized(LOSSES[loss], PENALTIES[name], columns=P)()
@@ -114,7 +124,10 @@ def test_kinks_are_certified_in_every_set(loss, theta_set):
     program = penalized(LOSSES[loss], KINKED["fused"], columns=P)(theta_set=theta_set)
     solution = solve(program.instance(records(), **bound()), solver="first_certified")
     assert solution.certified
-    assert np.linalg.norm(theta_set.project(solution.value) - solution.value) <= solution.certificate.radius
+    assert (
+        np.linalg.norm(theta_set.project(solution.value) - solution.value)
+        <= solution.certificate.radius
+    )
 
 
 def test_a_setting_takes_the_place_of_the_elastic_net_alone():
@@ -150,8 +163,12 @@ def test_a_mean_goes_with_a_penalty_and_a_release_is_made():
     other = penalized(LOSSES["logistic"], lambda theta: 1e-6 * cp.norm(theta), columns=P)
     # no price adds noise
     programs = grouped(), other(theta_set=L2Ball(1.0))
-    noise = [PrivateTwoStageERM(DOMAIN, Budget(4.0), "uniform", one).plan(120, P) for one in programs]
-    assert noise[0].main.calibration.scale == pytest.approx(noise[1].main.calibration.scale, rel=1e-9)
+    noise = [
+        PrivateTwoStageERM(DOMAIN, Budget(4.0), "uniform", one).plan(120, P) for one in programs
+    ]
+    assert noise[0].main.calibration.scale == pytest.approx(
+        noise[1].main.calibration.scale, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["groups", "form", "linear"])
@@ -163,8 +180,12 @@ def test_theorems_without_a_regularizer_refuse_every_penalty(name):
     for method in ("renyi", "output"):
         options = {"calibration": method, "noise": "gaussian" if method == "renyi" else "gamma"}
         with pytest.raises(CalibrationError):
-            PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-6), "uniform", program, **options).plan(100, P)
-    automatic = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-6), "uniform", program, calibration="auto")
+            PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-6), "uniform", program, **options).plan(
+                100, P
+            )
+    automatic = PrivateTwoStageERM(
+        DOMAIN, Budget(1.0, 1e-6), "uniform", program, calibration="auto"
+    )
     assert "7" not in automatic.plan(100, P).theorem.split()
 
 
@@ -207,5 +228,12 @@ def test_a_model_with_a_quadratic_has_the_derivatives_of_both():
         np.testing.assert_allclose(bend, model.hessian(v)[k], rtol=1e-6, atol=1e-6)
     low, high = model.spectrum(v)
     eigenvalues = np.linalg.eigvalsh(model.hessian(v))
-    assert model.ridge <= low <= eigenvalues[0] <= eigenvalues[-1] <= high <= model.smoothness * (1 + 1e-9)
+    assert (
+        model.ridge
+        <= low
+        <= eigenvalues[0]
+        <= eigenvalues[-1]
+        <= high
+        <= model.smoothness * (1 + 1e-9)
+    )
     assert math.isfinite(model.rounding(v))

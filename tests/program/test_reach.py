@@ -1,4 +1,6 @@
-"""What an author's function of one record may reach: numbers and pure functions, never what may hold data."""
+"""What an author's function of one record may reach: numbers and pure functions, never what may
+hold data.
+"""
 
 import argparse
 import dataclasses
@@ -211,8 +213,12 @@ REFUSED = {
     "a default that is an array": lambda x, a, y, cuts=ARRAY: x * cuts,
     "a default that is a dict": lambda x, a, y, *, known=TABLE: x * known["scale"],
     "a partial of an array": functools.partial(lambda cuts, x, a, y: x * cuts, ARRAY),
-    "a partial by keyword": functools.partial(lambda x, a, y, known: x * known["scale"], known=TABLE),
-    "a partial of a partial": functools.partial(functools.partial(lambda k, x, a, y: x * k[0], SEEN)),
+    "a partial by keyword": functools.partial(
+        lambda x, a, y, known: x * known["scale"], known=TABLE
+    ),
+    "a partial of a partial": functools.partial(
+        functools.partial(lambda k, x, a, y: x * k[0], SEEN)
+    ),
     "a decorated function": around_a_table,
     "a closure over an array": closes_over_array(),
     "a closure that is written": remembers(),
@@ -265,7 +271,9 @@ NAMED_THINGS = {
     "a class attribute": "reaches Kept, the class Kept",
     "an attribute of a function": "reaches with_attribute.scale, an attribute of a function",
     "another module": "reaches the module other_module: write from tests.program",
-    "a closure over an array": "reaches table, an array, which may hold data: pass numbers as settings",
+    "a closure over an array": (
+        "reaches table, an array, which may hold data: pass numbers as settings"
+    ),
     "random numbers": "reaches np.random",
     "an import inside": "imports 'statistics': import it at the top of the file",
     "an undefined name": "reaches 'probability', which is not defined",
@@ -328,12 +336,16 @@ def scaling(number):
 
 def test_functions_that_differ_in_one_number_reach_different_values():
     number = 0.1 + 0.2
-    one, other = (reached("size", scaling(value)) for value in (number, math.nextafter(number, 1.0)))
+    one, other = (
+        reached("size", scaling(value)) for value in (number, math.nextafter(number, 1.0))
+    )
     assert one.values != other.values
     assert one.functions[0].__code__ is other.functions[0].__code__
 
 
-def test_a_number_that_changes_after_the_declaration_is_refused_when_records_are_mapped(monkeypatch):
+def test_a_number_that_changes_after_the_declaration_is_refused_when_records_are_mapped(
+    monkeypatch,
+):
     balance = BalanceFunctions(lambda x: x * NUMBER, 1.0, "scaled")
     balance(np.ones((2, 1)))
     monkeypatch.setitem(globals(), "NUMBER", 0.84)
@@ -408,7 +420,9 @@ def test_a_parameter_that_records_did_not_make_has_no_set():
 
     def changes(theta, records):
         records.x.within = Ball(1e-3)
-        return cp.Problem(cp.Minimize(cp.sum(cp.logistic(records.x @ theta))), [cp.norm(theta) <= 1])
+        return cp.Problem(
+            cp.Minimize(cp.sum(cp.logistic(records.x @ theta))), [cp.norm(theta) <= 1]
+        )
 
     for function in (claims, changes):
         with pytest.raises(DeclarationError, match="has no public set: take it from records"):

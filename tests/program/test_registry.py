@@ -1,4 +1,6 @@
-"""Programs by their names and members of families by their texts, with one message where there are none."""
+"""Programs by their names and members of families by their texts, with one message where there are
+none.
+"""
 
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -21,7 +23,10 @@ BUILT_IN = first_stages()
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import absent_module\n", "entry point other = other_weights.*ModuleNotFoundError.*absent_module"),
+        (
+            "import absent_module\n",
+            "entry point other = other_weights.*ModuleNotFoundError.*absent_module",
+        ),
         (
             program_template("overlap", "direct"),
             "two programs are named 'overlap': in .* and in other_weights",
@@ -37,7 +42,10 @@ def test_a_distribution_that_breaks_the_registry_is_named(text, message, tmp_pat
     (tmp_path / "other_weights.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "other_weights", raising=False)
-    entries = [*entry_points(group=registry.GROUP), EntryPoint("other", "other_weights", registry.GROUP)]
+    entries = [
+        *entry_points(group=registry.GROUP),
+        EntryPoint("other", "other_weights", registry.GROUP),
+    ]
     monkeypatch.setattr(registry, "entry_points", lambda group: entries)
     with pytest.raises(ProgramError, match=message):
         programs.__wrapped__()
@@ -110,7 +118,9 @@ def test_what_writes_no_member_is_told_the_syntax(family: type, text: str, messa
         read(family, text)
 
 
-@pytest.mark.parametrize("text", ["1e400", "0.10", "-01.50", "1e-400", "1e18", "9" * 400, "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["1e400", "0.10", "-01.50", "1e-400", "1e18", "9" * 400, "9" * 5000]
+)
 def test_what_is_written_as_a_number_is_one(text):
     assert number_or_text(text) == float(text)
     assert type(number_or_text(text)) is float

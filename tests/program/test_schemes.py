@@ -75,7 +75,10 @@ CLAIMS = {
         "__qualname__": "SecondStage",
         "__name__": "SecondStage",
     },
-    "another way to be read": {"read_at": lambda self, *place: self, "resolve": lambda self, domain: self},
+    "another way to be read": {
+        "read_at": lambda self, *place: self,
+        "resolve": lambda self, domain: self,
+    },
 }
 
 
@@ -111,7 +114,9 @@ def test_the_classes_of_the_library_are_listed_by_hand_and_completely():
         assert all(isinstance(getattr(sys.modules[module], name), type) for name in names)
     assert made
     assert all(map(trust.of_library, made))
-    assert all(trust.of_library(made.family) for made in programs().values() if isinstance(made, Scheme))
+    assert all(
+        trust.of_library(made.family) for made in programs().values() if isinstance(made, Scheme)
+    )
     assert not trust.of_library(Program)
 
 
@@ -160,7 +165,9 @@ PATCHED = {
     "a name": lambda: patched(itr(), "name", "mine"),
     "what was read": forged_reading,
     "what was read in the space": forged_resolved_reading,
-    "a number of its own that its check refuses": lambda: patched(itr_huber(), "own", {"threshold": np.nan}),
+    "a number of its own that its check refuses": lambda: patched(
+        itr_huber(), "own", {"threshold": np.nan}
+    ),
     "a set that its check refuses": lambda: patched(itr(), "theta_set", "none"),
     "a scheme of another class": lambda: patched(itr(), "scheme", ipw_logistic),
     "what is no scheme": lambda: patched(itr(), "scheme", types.SimpleNamespace(**vars(itr))),
@@ -188,7 +195,9 @@ def test_a_program_that_was_changed_after_it_was_made_is_refused_before_the_char
     def fitted():
         program = PATCHED[what]()
         stages = ("uniform", program) if isinstance(program, SecondStage) else (program, "itr")
-        return PrivateTwoStageERM(DOMAIN, BUDGET, *stages, ledger=ledger, dataset="trial").fit(*table())
+        return PrivateTwoStageERM(DOMAIN, BUDGET, *stages, ledger=ledger, dataset="trial").fit(
+            *table()
+        )
 
     with pytest.raises(DeclarationError) as refusal:
         fitted()
@@ -215,8 +224,12 @@ def test_a_scheme_cannot_be_changed():
         itr.options["treats"] = None
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-@pytest.mark.parametrize("program", [itr_huber(threshold=0.5), ipw_logistic(trim=3.0), ipw_private()])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+@pytest.mark.parametrize(
+    "program", [itr_huber(threshold=0.5), ipw_logistic(trim=3.0), ipw_private()]
+)
 def test_a_copy_is_read_anew(program, again):
     universe = Universe(DOMAIN, 60, 2)
     for one in (program, program.at(universe)):
@@ -266,17 +279,22 @@ def shifted(theta, records, number):
 
 def mapped(theta, records, make, low=-1.0):
     u = records.numbers("u", make, low, 1.0)
-    return cp.Problem(cp.Minimize(cp.sum(cp.logistic(records.x @ theta - u))), [cp.norm(theta) <= 1])
+    return cp.Problem(
+        cp.Minimize(cp.sum(cp.logistic(records.x @ theta - u))), [cp.norm(theta) <= 1]
+    )
 
 
 def ball(theta, records, radius):
-    return cp.Problem(cp.Minimize(cp.sum_squares(records.x @ theta - records.y)), [cp.norm(theta) <= radius])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(records.x @ theta - records.y)), [cp.norm(theta) <= radius]
+    )
 
 
 def tilted(theta, records, multiple):
     scores = records.x @ theta
     return cp.Problem(
-        cp.Minimize(cp.sum(cp.logistic(scores)) - multiple * records.y @ scores), [cp.norm(theta) <= 1]
+        cp.Minimize(cp.sum(cp.logistic(scores)) - multiple * records.y @ scores),
+        [cp.norm(theta) <= 1],
     )
 
 
@@ -303,7 +321,9 @@ CHANGING = {
     "a set": lambda t, r: ball(t, r, 1.0 if r.n < 5000 else 3.0),
     "a set that grows": lambda t, r: ball(t, r, float(r.n)),
     "a set by columns": lambda t, r: ball(t, r, float(np.sqrt(t.size))),
-    "another kind of set": lambda t, r: huber(t, r, 1.0, *([cp.norm1(t) <= 1] if r.n > 5000 else [])),
+    "another kind of set": lambda t, r: huber(
+        t, r, 1.0, *([cp.norm1(t) <= 1] if r.n > 5000 else [])
+    ),
     "an offset": lambda t, r: shifted(t, r, 1.0 if r.n < 5000 else 3.0),
     "an offset by n": lambda t, r: shifted(t, r, 1.0 / r.n),
     "a tilt": lambda t, r: tilted(t, r, 1.0 if r.n < 5000 else 3.0),
@@ -319,7 +339,9 @@ CHANGING = {
 
 
 @pytest.mark.parametrize("name", CHANGING)
-def test_a_second_stage_that_changes_with_the_data_is_refused_where_it_stands_or_before_the_charge(name):
+def test_a_second_stage_that_changes_with_the_data_is_refused_where_it_stands_or_before_the_charge(
+    name,
+):
     with pytest.raises(DeclarationError) as refusal:
         plan(second_stage()(CHANGING[name])(), n=6000, p=9)
     assert "\n" not in str(refusal.value)
@@ -370,12 +392,16 @@ def test_a_function_that_returns_another_thing_than_when_the_program_was_made_is
     program = second_stage()(lambda theta, records: huber(theta, records, state["threshold"]))()
     assert plan(program).bound.V < 2.1
     state["threshold"] = 9.0
-    with pytest.raises(DeclarationError, match=r"its loss (changes|takes)|make what its loss takes"):
+    with pytest.raises(
+        DeclarationError, match=r"its loss (changes|takes)|make what its loss takes"
+    ):
         plan(program)
     made = second_stage()(lambda theta, records: huber(theta, records, state["threshold"]))
     resolved = made().resolve(DOMAIN.space)
     state["threshold"] = 1.0
-    with pytest.raises(DeclarationError, match=r"its loss changes with the records: .*, 9.*, 1.* is read at"):
+    with pytest.raises(
+        DeclarationError, match=r"its loss changes with the records: .*, 9.*, 1.* is read at"
+    ):
         plan(resolved)
 
 
@@ -441,32 +467,47 @@ def test_reading_at_many_records_takes_no_memory_for_them():
 # weights as the variable
 
 WEIGHTS = {
-    "a cap": lambda w, r: cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w <= (3 if r.n < 150 else 9)]),
+    "a cap": lambda w, r: cp.Problem(
+        cp.Minimize(cp.sum_squares(w - 1)), [w <= (3 if r.n < 150 else 9)]
+    ),
     "a cap of n": lambda w, r: cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w <= 1 + r.n / 300]),
-    "a floor": lambda w, r: cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w >= (0 if r.n < 150 else 0.5)]),
-    "a curve": lambda w, r: cp.Problem(cp.Minimize((1 if r.n < 150 else 9) * cp.sum_squares(w - 1))),
-    "by the shape of w": lambda w, r: cp.Problem(cp.Minimize((w.size % 7 + 1) * cp.sum_squares(w - 1))),
+    "a floor": lambda w, r: cp.Problem(
+        cp.Minimize(cp.sum_squares(w - 1)), [w >= (0 if r.n < 150 else 0.5)]
+    ),
+    "a curve": lambda w, r: cp.Problem(
+        cp.Minimize((1 if r.n < 150 else 9) * cp.sum_squares(w - 1))
+    ),
+    "by the shape of w": lambda w, r: cp.Problem(
+        cp.Minimize((w.size % 7 + 1) * cp.sum_squares(w - 1))
+    ),
     "by columns": lambda w, r: cp.Problem(
         cp.Minimize(cp.sum_squares(w - 1) + r.x.shape[1] * cp.norm(r.x.T @ w))
     ),
     "another penalty": lambda w, r: cp.Problem(
-        cp.Minimize(cp.sum_squares(w - 1) + (cp.norm(r.x.T @ w) if r.n < 150 else cp.norm1(r.x.T @ w)))
+        cp.Minimize(
+            cp.sum_squares(w - 1) + (cp.norm(r.x.T @ w) if r.n < 150 else cp.norm1(r.x.T @ w))
+        )
     ),
     "a map": lambda w, r: cp.Problem(
         cp.Minimize(
-            cp.sum_squares(w - 1) + cp.square(r.numbers("u", capped if r.n < 150 else half, -1, 1) @ w)
+            cp.sum_squares(w - 1)
+            + cp.square(r.numbers("u", capped if r.n < 150 else half, -1, 1) @ w)
         )
     ),
     "for solvers": lambda w, r: cp.Problem(
         cp.Minimize((9 if r.parameter is None else 1) * cp.sum_squares(w - 1))
     ),
-    "by the domain": lambda w, r: cp.Problem(cp.Minimize(r.space.covariate_bound * cp.sum_squares(w - 1))),
+    "by the domain": lambda w, r: cp.Problem(
+        cp.Minimize(r.space.covariate_bound * cp.sum_squares(w - 1))
+    ),
 }
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("stated", [False, True])
-def test_weights_whose_problem_changes_are_refused_where_they_stand_or_before_the_charge(name, stated):
+def test_weights_whose_problem_changes_are_refused_where_they_stand_or_before_the_charge(
+    name, stated
+):
     domain = Domain(2.0, 1.0)
 
     def fitted():
@@ -511,7 +552,9 @@ def test_a_norm_of_one_covariate_is_the_norm_that_is_declared():
     @scheme(cap=3.0)
     def robust(w, records, cap):
         """Weights near 1 under the norm of the imbalance."""
-        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [w <= cap])
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [w <= cap]
+        )
 
     for columns in (1, 2, 5):
         universe = Universe(Domain(1.0, 1.0), 40, columns)

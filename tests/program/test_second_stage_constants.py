@@ -1,7 +1,8 @@
-"""zeta_c, the trace bound, mu_R and the bound on theta against numerical maximization over the universe.
+"""zeta_c, the trace bound, mu_R and the bound on theta against numerical maximization over the
+universe.
 
-The search sees raw records only: it goes through the domain's clipping, the program's design or rows and the
-set's projection, and differentiates the loss itself.
+The search sees raw records only: it goes through the domain's clipping, the program's design or
+rows and the set's projection, and differentiates the loss itself.
 """
 
 import math
@@ -30,7 +31,11 @@ DOMAINS = {
     "plain": Domain(1.5, 2.0),
     "intercept": Domain(2.0, 0.7, intercept=1.0, outcome_center=3.0),
     "ranges and cost": Domain(
-        1.2, 5.0, outcome_center=-1.0, treatment_cost=2.0, ranges={"age": (20, 80), "weight": (40, 160)}
+        1.2,
+        5.0,
+        outcome_center=-1.0,
+        treatment_cost=2.0,
+        ranges={"age": (20, 80), "weight": (40, 160)},
     ),
 }
 SETS: list[Any] = [None, L1Ball(0.8), L2Ball(1.7), Box(0.6), Box(30.0), L2Ball(0.01)]
@@ -47,7 +52,9 @@ def _slopes(name: str, s: Array, threshold: float | None) -> tuple[Array, Array]
     if name == "itr_huber":
         return 2 * np.clip(s, -threshold, threshold), 2.0 * (np.abs(s) < threshold)
     assert name in ("saturating_regression", "itr_saturating")
-    return threshold * np.sign(s) * -np.expm1(-np.abs(s) / threshold), np.exp(-np.abs(s) / threshold)
+    return threshold * np.sign(s) * -np.expm1(-np.abs(s) / threshold), np.exp(
+        -np.abs(s) / threshold
+    )
 
 
 def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[Array, Array]:
@@ -92,7 +99,9 @@ def _search(program: Any, domain: Domain, rounds: int) -> tuple[float, float, fl
         moves[:20] = 0.0
         pool = parents + moves
         if step % 8 == 7:  # fresh blood against local optima
-            pool[-40:] = scale * rng.normal(size=(40, width)) * 10.0 ** rng.uniform(-2.5, 0, (40, width))
+            pool[-40:] = (
+                scale * rng.normal(size=(40, width)) * 10.0 ** rng.uniform(-2.5, 0, (40, width))
+            )
     return best[0], best[1], best[2]
 
 
@@ -103,17 +112,28 @@ def case(name, domain="plain", *, least=(0.5, 0.9), **settings):
     # the sets are those of the rule, which is tried at every one of them
     slow = slow or (least == (0.5, 0.9) and name != "itr" and theta_set not in (None, L2Ball(1.7)))
     # a bend between its ends shows most; the other bends are tried in one set
-    slow = slow or (least == (0.5, 0.7) and 0.7 not in settings.values() and theta_set != L2Ball(1.7))
+    slow = slow or (
+        least == (0.5, 0.7) and 0.7 not in settings.values() and theta_set != L2Ball(1.7)
+    )
     place = DOMAINS[domain] if isinstance(domain, str) else domain
     given = ",".join(map(str, settings.values()))
     marks = [pytest.mark.slow] * slow
     return pytest.param(name, settings, place, least, id=f"{name}-{given}-{domain}", marks=marks)
 
 
-ROBUST = [("itr_huber", "threshold"), ("saturating_regression", "slope"), ("itr_saturating", "slope")]
+ROBUST = [
+    ("itr_huber", "threshold"),
+    ("saturating_regression", "slope"),
+    ("itr_saturating", "slope"),
+]
 SEARCHED = [
     # every set in one domain and every domain at the default set; the other pairs repeat them
-    *(case(name, domain, theta_set=s) for name in SQUARED + MARGINS for s in SETS for domain in DOMAINS),
+    *(
+        case(name, domain, theta_set=s)
+        for name in SQUARED + MARGINS
+        for s in SETS
+        for domain in DOMAINS
+    ),
     # what curves most pulls least, where the search for the largest pull seldom goes
     *(
         case(name, least=(0.5, 0.7), theta_set=s, **{setting: k})
@@ -121,15 +141,26 @@ SEARCHED = [
         for s in (L2Ball(1.7), L1Ball(0.1), WholeSpace())
         for k in (0.05, 0.7, 50.0)
     ),
-    # the radius is attained: 2 M k with a threshold that both ends reach; the diameter of the logistic set in
-    # two dimensions; both terms of the radius of a rule, each alone
+    # the radius is attained: 2 M k with a threshold that both ends reach; the diameter of the
+    # logistic set in two dimensions; both terms of the radius of a rule, each alone
     case("itr_huber", least=(0.95, 0.0), theta_set=L2Ball(1.3), threshold=0.3),
     case("itr_logistic", least=(0.95, 0.0), theta_set=L2Ball(1.3)),
-    *(case(name, domain, least=(0.95, 0.9)) for name in ("arm_means", "plug_in_ate") for domain in DOMAINS),
+    *(
+        case(name, domain, least=(0.95, 0.9))
+        for name in ("arm_means", "plug_in_ate")
+        for domain in DOMAINS
+    ),
     case("itr", Domain(1.5, 0.01), least=(0.95, 0.9), theta_set=L2Ball(1.7)),
     case("itr", least=(0.95, 0.9), theta_set=L2Ball(0.01)),
     # chosen features have a bound of their own
-    case("itr", "intercept", least=(0.5, 0.99), features=(1,), features_bound=0.4, theta_set=L1Ball(0.5)),
+    case(
+        "itr",
+        "intercept",
+        least=(0.5, 0.99),
+        features=(1,),
+        features_bound=0.4,
+        theta_set=L1Ball(0.5),
+    ),
 ]
 
 
@@ -176,7 +207,9 @@ PENALTIES = {
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("loss", one_of(LOSSES, len(LOSSES)))
 def test_strong_convexity_of_declared_penalties(loss, name):
-    """mu_R of Theorem 1 is the least eigenvalue of what is quadratic, from below and to rounding."""
+    """mu_R of Theorem 1 is the least eigenvalue of what is quadratic, from below and to
+    rounding.
+    """
     penalty, least = PENALTIES[name]
     program = penalized(LOSSES[loss], penalty, columns=3)(theta_set=L2Ball(1.0))
     declared = program.constants(Universe(Domain(1.0, 1.0), 100, 3)).strong_convexity
@@ -187,7 +220,9 @@ def test_strong_convexity_of_declared_penalties(loss, name):
 @pytest.mark.parametrize("regularizer", NETS, ids=str)
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
-    """mu_R is at most the least second difference of R as declared, and equals it for the elastic net."""
+    """mu_R is at most the least second difference of R as declared, and equals it for the elastic
+    net.
+    """
     domain = DOMAINS["plain"]
     program = PROGRAMS[name](regularizer=regularizer)
     records = domain.records(np.zeros((4, P)), [0, 1, 0, 1], np.zeros(4))
@@ -249,7 +284,9 @@ def test_unbounded_theta_is_allowed_where_gradient_differences_are_bounded():
             program.constants(universe)
 
 
-@pytest.mark.parametrize(("M", "outcome_bound", "size"), [(1.0, 1.0, 1.0), (1.5, 2.0, 1.7), (2.0, 0.05, 3.0)])
+@pytest.mark.parametrize(
+    ("M", "outcome_bound", "size"), [(1.0, 1.0, 1.0), (1.5, 2.0, 1.7), (2.0, 0.05, 3.0)]
+)
 def test_the_gradient_radius_of_a_rule_is_exact_in_two_dimensions(M, outcome_bound, size):
     program = PROGRAMS["itr"](theta_set=L2Ball(size))
     derived = program.constants(Universe(Domain(M, outcome_bound), 100, 2)).gradient_radius

@@ -15,7 +15,15 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, registry, scheme, second_stage, setting
+from dp2erm_cvx.program import (
+    BalanceFunctions,
+    Ball,
+    Bound,
+    registry,
+    scheme,
+    second_stage,
+    setting,
+)
 from dp2erm_cvx.program.declaration import numbers_in, stated
 from dp2erm_cvx.program.stated import assumed_public, stated_program
 from dp2erm_cvx.release.declaration import NotAtHandError
@@ -88,7 +96,10 @@ def test_a_log_weight_that_is_cut_off_at_a_number_of_the_data_names_it():
     def capped(s):
         return cp.logistic(-s), cp.minimum(-s, cut)
 
-    assert read(capped()) == {"loss": "logistic(-s)", "log weight": "minimum(-s, 0.30000000000000004)"}
+    assert read(capped()) == {
+        "loss": "logistic(-s)",
+        "log weight": "minimum(-s, 0.30000000000000004)",
+    }
     assert facts(capped()) == ("capped: cut = 0.30000000000000004 is public",)
     assert facts(capped().private(share=0.3))[0].endswith("cut = 0.30000000000000004 is public")
 
@@ -98,7 +109,9 @@ def test_what_functions_of_one_record_reach_is_stated_and_named():
         @second_stage(coordinates=("low", "high"), column=0)
         def steps(theta, records, column):
             cells = records.cells("cell", lambda x, a, y: x[int(column)] >= number, 2)
-            return cp.Problem(cp.Minimize(cp.sum_squares(cells @ theta - records.y)), [cp.abs(theta) <= 1])
+            return cp.Problem(
+                cp.Minimize(cp.sum_squares(cells @ theta - records.y)), [cp.abs(theta) <= 1]
+            )
 
         return steps
 
@@ -116,7 +129,9 @@ def test_what_functions_of_one_record_reach_is_stated_and_named():
 
     @second_stage(treats=lambda effect, x: effect > NUMBER)
     def rule(theta, records):
-        return cp.Problem(cp.Minimize(cp.sum(cp.logistic(-records.favored @ theta))), [cp.norm(theta) <= 1])
+        return cp.Problem(
+            cp.Minimize(cp.sum(cp.logistic(-records.favored @ theta))), [cp.norm(theta) <= 1]
+        )
 
     assert "rule: NUMBER = 0.30000000000000004 is public" in facts(rule())
 
@@ -308,7 +323,9 @@ def forgetful(**settings):
         return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)))
 
     def of_theta(theta, records, trimm):
-        return cp.Problem(cp.Minimize(cp.sum(cp.logistic(-records.favored @ theta))), [cp.norm(theta) <= 1])
+        return cp.Problem(
+            cp.Minimize(cp.sum(cp.logistic(-records.favored @ theta))), [cp.norm(theta) <= 1]
+        )
 
     yield scheme.separable(ridge=0.1, radius=2.0, **settings), of_margin
     yield scheme.separable(ridge=0.1, radius=2.0, **settings), of_one_arm
@@ -319,7 +336,9 @@ def forgetful(**settings):
 
 
 @pytest.mark.parametrize(
-    "trimm", [5.0, "M**2 / 10", math.inf, setting(2.0, above=1)], ids=["number", "formula", "inf", "checked"]
+    "trimm",
+    [5.0, "M**2 / 10", math.inf, setting(2.0, above=1)],
+    ids=["number", "formula", "inf", "checked"],
 )
 def test_a_setting_that_a_function_forgets_is_refused_by_name(trimm):
     for decorate, function in forgetful(trimm=trimm):
@@ -339,7 +358,9 @@ def test_a_setting_that_is_taken_and_changes_nothing_is_refused_by_name():
         return cp.logistic(-s), -s * (1.0 + 0.0 * trimm)
 
     for function in (assigned, times_nothing):
-        with pytest.raises(DeclarationError, match="'trimm' changes nothing that its function returns"):
+        with pytest.raises(
+            DeclarationError, match="'trimm' changes nothing that its function returns"
+        ):
             scheme.separable(ridge=0.1, radius=2.0, trimm=5.0)(function)
 
 
@@ -355,12 +376,16 @@ def test_a_setting_that_acts_in_some_range_or_by_a_map_is_used():
     @second_stage(coordinates=("low", "high"), column=0)
     def steps(theta, records, column):
         cells = records.cells("cell", lambda x, a, y: x[int(column)] >= 0, 2)
-        return cp.Problem(cp.Minimize(cp.sum_squares(cells @ theta - records.y)), [cp.abs(theta) <= 1])
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(cells @ theta - records.y)), [cp.abs(theta) <= 1]
+        )
 
     @scheme(width=1.0)
     def within(w, records, width):
         rows = records.rows("own", lambda x, a, y: x, Ball(width))
-        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(rows.T @ w) / records.n))
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(rows.T @ w) / records.n)
+        )
 
     assert [one.name for one in (capped, from_ten, steps, within)] == [
         "capped",

@@ -23,7 +23,11 @@ def test_nothing_is_stated_that_is_not_there():
 
 
 def numbers(part, records):
-    return None if part is None else (part[0], part[1].name(), part[1].within, part[1].of(records).tolist())
+    return (
+        None
+        if part is None
+        else (part[0], part[1].name(), part[1].within, part[1].of(records).tolist())
+    )
 
 
 def told(form, records):

@@ -1,4 +1,6 @@
-"""The table of caveats: a code is one sentence of one kind of release, and some release reaches it."""
+"""The table of caveats: a code is one sentence of one kind of release, and some release reaches
+it.
+"""
 
 import json
 import re
@@ -40,8 +42,16 @@ def releases():
     two_values = replace(RISKS, binary_outcome=True)
     others = (
         (PrivateEffect(DOMAIN, MORE, settings=unspread, seed=1), a, y),
-        (PrivateEffect(replace(DOMAIN, outcome_center=2.0), MORE, residual_scale=0.2, seed=1), a, y),
-        (PrivateEffect(event, MORE, seed=1), np.array(["a", "b", "c"])[np.arange(400) % 3], 1.0 * (y > 0.2)),
+        (
+            PrivateEffect(replace(DOMAIN, outcome_center=2.0), MORE, residual_scale=0.2, seed=1),
+            a,
+            y,
+        ),
+        (
+            PrivateEffect(event, MORE, seed=1),
+            np.array(["a", "b", "c"])[np.arange(400) % 3],
+            1.0 * (y > 0.2),
+        ),
         (PrivateEffect(tabled, MORE, weights="entropy_balancing", seed=1), a, y),
         (PrivateEffect(DOMAIN, MORE, confounding=1.3, settings=LOGISTIC, seed=1), a, y),
         (PrivateEffect(two_values, MORE, confounding=1.3, seed=1), a, 1.0 * (y > 0.2)),
@@ -75,10 +85,16 @@ def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() 
         rng = np.random.default_rng(5)
         x = rng.uniform(-1, 1, (60_000, 2))
         a = rng.binomial(1, 1 / (1 + np.exp(0.5 - 1.2 * x[:, 0])))
-        noise = rng.lognormal(-0.5, 1.0, 60_000) if law == "lognormal" else 1 + 0.3 * rng.normal(size=60_000)
+        noise = (
+            rng.lognormal(-0.5, 1.0, 60_000)
+            if law == "lognormal"
+            else 1 + 0.3 * rng.normal(size=60_000)
+        )
         y = (2.0 + x[:, 0]) * noise + 0.5 * a
         release = PrivateEffect(domain, Budget(20.0), estimand="att", seed=1).fit(x, a, y).release_
-        told.append((release.skewed > 0.0, "is not counted" in " ".join(sentences(release, "warns"))))
+        told.append(
+            (release.skewed > 0.0, "is not counted" in " ".join(sentences(release, "warns")))
+        )
         assert parsed(release.to_json(), EffectRelease).skewed == release.skewed
     assert told == [(True, True), (False, False)]
 
@@ -96,8 +112,12 @@ def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() 
         ({"domain": replace(DOMAIN, codebook=Codebook())}, True),
     ],
 )
-def test_inverse_propensities_name_what_errs_less_where_arms_are_declared_far_apart(declared, said) -> None:
-    """Of a plan by inverse propensities: those of one arm, of several and of no propensity say nothing."""
+def test_inverse_propensities_name_what_errs_less_where_arms_are_declared_far_apart(
+    declared, said
+) -> None:
+    """Of a plan by inverse propensities: those of one arm, of several and of no propensity say
+    nothing.
+    """
     own = {"domain": DOMAIN, "confounding": 1.3, "settings": LOGISTIC, **declared}
     if own["domain"].codebook is ARMS:
         own["settings"] = None
@@ -120,7 +140,9 @@ def test_intervals_of_events_are_warned_of_where_arms_are_declared_far_apart() -
 
 @pytest.mark.slow
 def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:
-    held = [(one.code, {bool(one.when(r)) for r in releases if r.goal in one.goals}) for one in CAVEATS]
+    held = [
+        (one.code, {bool(one.when(r)) for r in releases if r.goal in one.goals}) for one in CAVEATS
+    ]
     assert [code for code, some in held if True not in some] == []
     always = {code for code, some in held if False not in some}
     assert always == {"not-covered", "sign", "balanced", "skewed", "remaining-imbalance"}
@@ -162,7 +184,9 @@ def test_a_two_stage_effect_has_a_row_without_an_interval_and_does_not_widen_the
     assert first == alone[0]
     assert (second.question, second.estimate) == ("two", scheme.effect)
     assert (second.interval.low, second.withdrawn) == (None, "sampling is not counted")
-    assert "two has no confidence interval: sampling is not counted." in as_text(answer_blocks([second]))
+    assert "two has no confidence interval: sampling is not counted." in as_text(
+        answer_blocks([second])
+    )
     assert answers({"rule": release_of("decisions")}) == []
 
 
@@ -202,14 +226,19 @@ def test_the_cap_of_risks_is_the_one_that_they_are_scored_by() -> None:
 @pytest.mark.slow
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
     (caveat,) = (one for one in CAVEATS if one.code == "missing")
-    (release,) = (one for one in releases if "u" in (one.domain.get("codebook") or {}).get("missing", ()))
+    (release,) = (
+        one for one in releases if "u" in (one.domain.get("codebook") or {}).get("missing", ())
+    )
     assert "what u or v confounds where it is missing" in sentence_of(caveat, release)
     for eligible, told in (
         (["u >= -1", "v > 0"], False), (["v >= 0 and u >= -1"], False), (["u >= -1"], True),
         (["u >= -1 or v > 0"], True), (['u == ""', "v > 0"], True), (["v > 0"], True),
     ):  # fmt: skip
         book = {**release.domain["codebook"], "eligible": eligible}
-        book["missing"], columns = {"u": 0.0}, (*release.columns, "u=missing")  # a mark is no column
+        book["missing"], columns = (
+            {"u": 0.0},
+            (*release.columns, "u=missing"),
+        )  # a mark is no column
         marked = replace(release, domain={**release.domain, "codebook": book}, columns=columns)
         assert bool(caveat.when(marked)) is told
         assert not told or "=missing" not in sentence_of(caveat, marked)
@@ -227,7 +256,9 @@ def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
             assert page.index(sentence) < page.index("What the result counts")
 
 
-@pytest.mark.parametrize("forge", [lambda codes: [], lambda codes: codes[1:], lambda codes: [*codes, "x"]])
+@pytest.mark.parametrize(
+    "forge", [lambda codes: [], lambda codes: codes[1:], lambda codes: [*codes, "x"]]
+)
 def test_forged_codes_are_refuted(forge) -> None:
     for name in ("average effect", "rule", "balancing"):
         release = release_of(name)

@@ -1,4 +1,6 @@
-"""What follows from a release for nothing: a promise in words, joint intervals, what would explain it."""
+"""What follows from a release for nothing: a promise in words, joint intervals, what would explain
+it.
+"""
 
 import csv
 import io
@@ -91,7 +93,9 @@ def test_numbers_needed_to_treat():
 
 
 def test_a_tipping_point_solves_its_equation(risks):
-    """At that confounding the allowed bias is what is left of |T| beside the rest of the half width."""
+    """At that confounding the allowed bias is what is left of |T| beside the rest of the half
+    width.
+    """
     point = tipping_point(risks)
     interval = risks.interval
     rest = 0.5 * (interval.high - interval.low) - interval.bias
@@ -137,7 +141,12 @@ def test_an_event_has_a_number_needed_to_treat(name):
 
 
 NAMES = ("groups", "average effect", "among the treated")
-NAMED = ["groups", *(f"groups: {sex}" for sex in ("F", "M", "other")), "average effect", "among the treated"]
+NAMED = [
+    "groups",
+    *(f"groups: {sex}" for sex in ("F", "M", "other")),
+    "average effect",
+    "among the treated",
+]
 
 
 def test_joint_intervals_share_what_may_miss():
@@ -181,7 +190,11 @@ def test_tables_say_what_was_released():
         assert text.count("NOT PRIVATE") == 4
     assert latex.startswith("\\begin{tabular}")
     screen = as_text(answer_blocks(listed), width=80).splitlines()
-    assert [line.split("  ")[0] for line in screen if "mmHg" in line] == [one.name for one in listed[:4]]
-    assert "sex: effect of vasopressor against usual care on sbp (NOT PRIVATE: SEEDED NOISE)" in screen
+    assert [line.split("  ")[0] for line in screen if "mmHg" in line] == [
+        one.name for one in listed[:4]
+    ]
+    assert (
+        "sex: effect of vasopressor against usual care on sbp (NOT PRIVATE: SEEDED NOISE)" in screen
+    )
     with pytest.raises(DeclarationError, match="tables of answers are"):
         answers_as(listed, ".doc")

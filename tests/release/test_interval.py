@@ -37,7 +37,9 @@ def releases(noise, scores, rng, second_scale=1.0):
 
 
 def study(name, n, budget, kind, replicates, seed, second_scale=1.0):
-    """Shares of intervals that cover and of standard deviations that are large enough, and the mean width."""
+    """Shares of intervals that cover and of standard deviations that are large enough, and the mean
+    width.
+    """
     rng = np.random.default_rng(seed)
     noise = calibrate_sums(SumLaw.SCORE, B, n, budget, kind)
     covered = enough = 0
@@ -104,7 +106,9 @@ def test_margins_of_the_standard_deviation():
     released = (int(1.0 / noise.units[0]), int(3.0 / noise.units[1]))
     mean = 1.0 - b * math.log(2 / 0.005)
     expected = math.sqrt(3.0 + 2 * noise.bound * b * math.log(1 / 0.005) - mean**2)
-    assert score_interval(noise, released, 0.0).standard_deviation == pytest.approx(expected, rel=1e-5)
+    assert score_interval(noise, released, 0.0).standard_deviation == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("level", [0.4, 1.0, math.nan])
@@ -120,10 +124,14 @@ def test_an_interval_for_the_effect_is_wider_by_no_more_than_the_nuisances_may_h
     for widening in (1.0, 4.0):
         plain = score_interval(noise, released, 0.1, 0.9, widening)
         sampling = plain.standard_deviation / math.sqrt(noise.n_samples)
-        q = sum_quantile(kind, 0.045, sampling, widening * noise.scales[0]) + widening * noise.step / 2
+        q = (
+            sum_quantile(kind, 0.045, sampling, widening * noise.scales[0])
+            + widening * noise.step / 2
+        )
         assert plain.high - plain.estimate == pytest.approx(q, rel=1e-6)
         halves = [
-            score_interval(noise, released, 0.1, 0.9, widening, NuisanceError(*error)).high - plain.estimate
+            score_interval(noise, released, 0.1, 0.9, widening, NuisanceError(*error)).high
+            - plain.estimate
             for error in ((0.0, 0.0, 0.0), (0.02, 0.0, 0.0), (0.02, 0.05, 0.0), (0.02, 0.05, 0.05))
         ]
         assert halves == sorted(halves)

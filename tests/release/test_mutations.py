@@ -15,17 +15,35 @@ from tests.every_release import RELEASES, WIDE, release_of
 FAST = ("trial", "balancing")
 SLOW = [name for name, model in RELEASES.items() if model.domain is not WIDE]
 
-#: Noise was added to them: any number on its public grid may have been released. What follows is refuted,
-#: unless nothing does, as from the slope of a regression.
-RELEASED = ["released*", "nuisances.0", "nuisances.*.coefficient*", "theta*", "ranges.*.low", "ranges.*.high"]
-#: Declarations are what all else is computed from. A reader compares them with the domain that is expected.
+#: Noise was added to them: any number on its public grid may have been released. What follows is
+#: refuted, unless nothing does, as from the slope of a regression.
+RELEASED = [
+    "released*",
+    "nuisances.0",
+    "nuisances.*.coefficient*",
+    "theta*",
+    "ranges.*.low",
+    "ranges.*.high",
+]
+#: Declarations are what all else is computed from. A reader compares them with the domain that is
+#: expected.
 DECLARED = [
-    *("n_samples", "columns", "columns.*", "guarantee.epsilon", "guarantee.delta", "domain.*", "declared.*"),
+    *(
+        "n_samples",
+        "columns",
+        "columns.*",
+        "guarantee.epsilon",
+        "guarantee.delta",
+        "domain.*",
+        "declared.*",
+    ),
     *("ranges.*.within*", "ranges.*.column", "ranges.*.released", "study", "version", "target"),
 ]
 #: Of these some have to be refuted in every release, although they are released or declared.
 TELLING = {
-    "trial": "released.0 settings.effect_center settings.score_bound domain.outcome_bound n_samples",
+    "trial": (
+        "released.0 settings.effect_center settings.score_bound domain.outcome_bound n_samples"
+    ),
     "rule and value": "released.0 theta.0 settings.slope n_samples",
     "balancing": "theta.0 domain.covariate_bound domain.outcome_bound",
 }
@@ -34,7 +52,13 @@ TELLING = {
 def parts(tree, path=()):
     """Everything in a tree, by path."""
     yield path, tree
-    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    inner = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for name, part in inner:
         yield from parts(part, (*path, name))
 

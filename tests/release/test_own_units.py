@@ -1,4 +1,6 @@
-"""Theta in own units: the same decisions inside the domain, from released and public numbers alone."""
+"""Theta in own units: the same decisions inside the domain, from released and public numbers
+alone.
+"""
 
 import json
 from dataclasses import replace
@@ -17,9 +19,13 @@ RANGES = {"age": (20.0, 80.0), "dose": (-0.003, 0.001), "income": (0.0, 3e6)}
 LOW, HIGH = np.array(list(RANGES.values())).T
 DOMAIN = Domain(1.2, 2.0, ranges=RANGES)
 MODELS = {
-    "rule": PrivateRule(replace(DOMAIN, treatment_cost=0.5), Budget(2.0), outcome_scale=1.0, seed=1),
+    "rule": PrivateRule(
+        replace(DOMAIN, treatment_cost=0.5), Budget(2.0), outcome_scale=1.0, seed=1
+    ),
     **{
-        name: PrivateTwoStageERM(replace(DOMAIN, intercept=one), Budget(2.0), "uniform", second, seed=1)
+        name: PrivateTwoStageERM(
+            replace(DOMAIN, intercept=one), Budget(2.0), "uniform", second, seed=1
+        )
         for name, second, one in (
             ("all", "itr", 0.0),
             ("constant", "itr_huber", 0.4),
@@ -32,7 +38,11 @@ MODELS = {
 
 def data(n=60):
     rng = np.random.default_rng(0)
-    return LOW + (HIGH - LOW) * rng.uniform(0, 1, (n, 3)), rng.integers(0, 2, n), rng.standard_normal(n)
+    return (
+        LOW + (HIGH - LOW) * rng.uniform(0, 1, (n, 3)),
+        rng.integers(0, 2, n),
+        rng.standard_normal(n),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +54,9 @@ def inside(release, n, seed):
     """Raw records (n, 3) whose scaled norm is at most that of the domain and of the rule."""
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((n, 3))
-    z *= (release.own_units.norm * rng.random(n) ** (1 / 3) * (1 - 1e-9) / np.linalg.norm(z, axis=1))[:, None]
+    z *= (
+        release.own_units.norm * rng.random(n) ** (1 / 3) * (1 - 1e-9) / np.linalg.norm(z, axis=1)
+    )[:, None]
     return (LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.clip(z, -1, 1)
 
 
@@ -65,8 +77,12 @@ def test_decisions_inside_the_domain_are_the_same(releases, kind, theta, seed) -
 
 
 @pytest.mark.parametrize(("bound", "reached"), [(1.8, False), (3.0, True)])
-def test_a_center_lets_fewer_records_reach_the_rule_as_they_are(bound: float, reached: bool) -> None:
-    """Records that the domain shrinks around its center were said to be within the norm of own units."""
+def test_a_center_lets_fewer_records_reach_the_rule_as_they_are(
+    bound: float, reached: bool
+) -> None:
+    """Records that the domain shrinks around its center were said to be within the norm of own
+    units.
+    """
     X, a, y = data(4000)
     domain = replace(DOMAIN, covariate_bound=bound, center={"age": 26.0})
     release = PrivateRule(domain, Budget(50.0), seed=1).fit(X, a, y).release_
@@ -81,10 +97,15 @@ def test_a_center_lets_fewer_records_reach_the_rule_as_they_are(bound: float, re
 def test_a_mean_beyond_the_domain_is_released_all_the_same() -> None:
     """It was paid for, and could be neither written nor shown."""
     _, a, y = data()
-    domain, X = replace(DOMAIN, covariate_bound=0.5), np.random.default_rng(0).uniform(0, 1, (60, 3))
+    domain, X = (
+        replace(DOMAIN, covariate_bound=0.5),
+        np.random.default_rng(0).uniform(0, 1, (60, 3)),
+    )
     model = PrivateRule(domain, Budget(0.1), settings={"mean_share": 0.3}, seed=1)
     release = model.fit(X, a, y).release_
-    assert np.linalg.norm(release.covariate_mean) == pytest.approx(0.5)  # in the ball of all records
+    assert np.linalg.norm(release.covariate_mean) == pytest.approx(
+        0.5
+    )  # in the ball of all records
     assert release.own_units.norm < 1e-9
     assert read_release(release.to_json(), RuleRelease) == release
     assert release.summary()

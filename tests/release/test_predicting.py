@@ -1,4 +1,6 @@
-"""Effects at rows of a table: what is not read of them is counted, and what says nothing stays empty."""
+"""Effects at rows of a table: what is not read of them is counted, and what says nothing stays
+empty.
+"""
 
 import csv
 from pathlib import Path
@@ -13,7 +15,9 @@ from dp2erm_cvx.release.predicting import predictions
 from dp2erm_cvx.release.rule import effects
 from tests.command_line import run
 
-BOOK = Codebook(Treatment("arm", "yes", "no"), "score", levels={"sex": ["F", "M"], "smokes": ["yes"]})
+BOOK = Codebook(
+    Treatment("arm", "yes", "no"), "score", levels={"sex": ["F", "M"], "smokes": ["yes"]}
+)
 RANGES = BOOK.ranges({"severity": (0.0, 10.0)})
 DOMAIN = Domain(BOOK.norm(RANGES), 20.0, outcome_center=50.0, ranges=RANGES, codebook=BOOK)
 
@@ -63,7 +67,9 @@ def test_the_mean_of_levels_keeps_the_norm_that_levels_count():
 
 
 def test_what_is_not_read_is_counted_and_what_tells_nothing_is_left_empty(release):
-    table = rows(sex=["F", "m", None, None], severity=[5.0, 50.0, np.nan, 5.0], smokes=["yes", "yes", "", ""])
+    table = rows(
+        sex=["F", "m", None, None], severity=[5.0, 50.0, np.nan, 5.0], smokes=["yes", "yes", "", ""]
+    )
     found = predictions(release, table)
     assert np.isnan(found.effects).tolist() == [False, False, True, False]
     assert found.notes == (
@@ -96,7 +102,9 @@ def test_without_a_codebook_a_row_without_a_number_is_left_empty():
     domain = Domain(1.5, 2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
     a = (rng.random(200) < 0.5).astype(int)
     settings = {"propensity": 0.5, "center_share": None}
-    model = PrivateRule(domain, Budget(4.0), seed=1, settings=settings).fit(X, a, X["u"], accept=True)
+    model = PrivateRule(domain, Budget(4.0), seed=1, settings=settings).fit(
+        X, a, X["u"], accept=True
+    )
     table = read_frame(pd.DataFrame({"u": [0.5, "x", 3.0], "v": [0.1, 0.2, 0.3]}))
     found = predictions(model.release_, table)
     assert np.isnan(found.effects).tolist() == [False, True, False]

@@ -1,4 +1,6 @@
-"""Ratios of private means: intervals cover, ends are where the tests say, and weak denominators have none."""
+"""Ratios of private means: intervals cover, ends are where the tests say, and weak denominators
+have none.
+"""
 
 import math
 import random
@@ -21,7 +23,9 @@ COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))
 
 
 def records(model):
-    """Every record (x, a, y), its probability, and its scores of both arms by a wrong outcome model."""
+    """Every record (x, a, y), its probability, and its scores of both arms by a wrong outcome
+    model.
+    """
     result = []
     for (e, *risks), a, y in product(COVARIATE, (0, 1), (0, 1)):
         p = 0.5 * (e if a else 1 - e) * (risks[a] if y else 1 - risks[a])
@@ -40,12 +44,14 @@ def noised(noise, sums, rng):
     return np.rint(sums * np.array(noise.multipliers) + draw(scale=noise.scale, size=sums.shape))
 
 
-#: P(a record counts | x), for the two values of the covariate: those that count are another population.
+#: P(a record counts | x), for the two values of the covariate: those that count are another
+#: population.
 COUNTING = (0.9, 0.4)
 
 
 def arm_study(law, n, budget, kind, replicates, seed):
-    """Shares of intervals of the difference, the ratio and the odds ratio that cover, and that are bounded.
+    """Shares of intervals of the difference, the ratio and the odds ratio that cover, and that are
+    bounded.
 
     Where records may be silent, truths are those of the records that count.
     """
@@ -56,9 +62,13 @@ def arm_study(law, n, budget, kind, replicates, seed):
     k_1, k_0 = (np.rint((score - center) / noise.step) for score in (score_1, score_0))
     assert silent or np.abs(np.where(a == 1, k_0, k_1)).max() <= noise.largest_other
     cells, rng = counts(np.concatenate([p * counting, [1 - p @ counting]]), n, replicates, seed)
-    columns = np.stack([k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, 1 + 0 * k_1], axis=1)
+    columns = np.stack(
+        [k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2, k_1**2 - k_0**2, 1 + 0 * k_1], axis=1
+    )
     columns = np.vstack([columns, np.zeros(6)])[:, : len(noise.units)]
-    risk_1, risk_0 = (float(p * counting @ score) / float(p @ counting) for score in (score_1, score_0))
+    risk_1, risk_0 = (
+        float(p * counting @ score) / float(p @ counting) for score in (score_1, score_0)
+    )
     truth = (risk_1 - risk_0, risk_1 / risk_0, risk_1 / (1 - risk_1) / risk_0 * (1 - risk_0))
     covered, stated = np.zeros(3), np.zeros(3)
     for released in noised(noise, cells @ columns, rng):
@@ -100,14 +110,24 @@ def test_effect_among_the_treated_covers(n, budget, kind):
     p, a, _, _, e, y = records(0.3)
     score = np.where(a == 1, y - 0.4, -e / (1 - e) * (y - 0.3))
     noise = calibrate_sums(SumLaw.TREATED, 1.5, n, budget, kind)
-    assert treated_study(p, a, score, noise, 80, 2, center=0.1) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 80)
+    assert treated_study(p, a, score, noise, 80, 2, center=0.1) >= 0.95 - 3 * math.sqrt(
+        0.05 * 0.95 / 80
+    )
 
 
-GIVEN = {"numerator": 0.2, "denominator": 0.4, "scales": (0.02, 0.01), "roundings": (0.0, 0.0), "slope": 0.03}
+GIVEN = {
+    "numerator": 0.2,
+    "denominator": 0.4,
+    "scales": (0.02, 0.01),
+    "roundings": (0.0, 0.0),
+    "slope": 0.03,
+}
 
 
 def fieller(noise=Noise.GAMMA, **changes):
-    return Fieller(noise=noise, **(GIVEN | {"deviation": lambda rho: 0.03 * math.hypot(1.0, rho)} | changes))
+    return Fieller(
+        noise=noise, **(GIVEN | {"deviation": lambda rho: 0.03 * math.hypot(1.0, rho)} | changes)
+    )
 
 
 @pytest.mark.parametrize("kind", LAWS)
@@ -115,7 +135,10 @@ def test_ends_are_those_of_a_scan(kind):
     test = fieller(kind)
     low, high = test.ends(0.02)
     rhos = np.linspace(-5, 5, 20_001)
-    tails = (sum_tail(kind, abs(0.2 - rho * 0.4), test.deviation(rho), 0.02, abs(rho) * 0.01) for rho in rhos)
+    tails = (
+        sum_tail(kind, abs(0.2 - rho * 0.4), test.deviation(rho), 0.02, abs(rho) * 0.01)
+        for rho in rhos
+    )
     kept = [rho for rho, tail in zip(rhos, tails, strict=True) if tail >= 0.02]
     assert low == pytest.approx(min(kept), abs=6e-4)
     assert high == pytest.approx(max(kept), abs=6e-4)
@@ -139,7 +162,9 @@ def test_roundings_widen():
 
 
 def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
-    """Little noise of the score, much of the number of treated: the ratio's noise is that of the latter."""
+    """Little noise of the score, much of the number of treated: the ratio's noise is that of the
+    latter.
+    """
 
     noise = calibrate_sums(SumLaw.TREATED, 1.0, 1000, Budget(0.2))
     covered = partial(
@@ -155,13 +180,19 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
 @pytest.mark.parametrize("level", [0.3, 1.0])
 def test_wrong_levels_of_ratios_are_refused(level):
     with pytest.raises(DeclarationError, match="level"):
-        part_interval(calibrate_sums(SumLaw.TREATED, 1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level)
+        part_interval(
+            calibrate_sums(SumLaw.TREATED, 1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level
+        )
 
 
 @pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize(("n", "epsilon"), [(2, 1.0), (1000, 0.05), (1000, 100.0), (10**7, 1.0)])
-def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unbounded(n, epsilon, kind):
-    """Sums of no records, of records all alike, and of none that there can be: nothing divides by zero."""
+def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unbounded(
+    n, epsilon, kind
+):
+    """Sums of no records, of records all alike, and of none that there can be: nothing divides by
+    zero.
+    """
     rng, budget = random.Random(0), Budget(epsilon, 1e-6)
     for noise in (
         calibrate_sums(SumLaw.ARMS, 1.0, n, budget, kind, other_bound=0.5),
@@ -195,13 +226,17 @@ def arms_of(n, epsilon, risk_0=0.3, **how):
 )
 def test_ratios_are_stated_where_their_denominators_are_significant(risk_0, bias, stated):
     """A risk that is within its noise, or within the bias that is allowed for, may be 0."""
-    arms = arms_of(4000, 1.0, risk_0, errors=(NuisanceError(0.0, 0.0, 0.0), NuisanceError(bias, 0.0, 0.0)))
+    arms = arms_of(
+        4000, 1.0, risk_0, errors=(NuisanceError(0.0, 0.0, 0.0), NuisanceError(bias, 0.0, 0.0))
+    )
     assert (arms.ratio() is not None) is stated
     assert (arms.odds_ratio() is not None) is stated
 
 
 def test_bias_of_both_risks_widens_every_interval():
-    """Difference by b_1 + b_0; the ends of the ratio solve ``|T_1 - rho T_0| = q + b_1 + rho b_0``."""
+    """Difference by b_1 + b_0; the ends of the ratio solve ``|T_1 - rho T_0| = q + b_1 + rho
+    b_0``.
+    """
     errors = NuisanceError(0.05, 0.0, 0.0), NuisanceError(0.02, 0.0, 0.0)
     plain, wide = arms_of(10**6, 100.0), arms_of(10**6, 100.0, errors=errors)
     gap = wide.difference().high - plain.difference().high
@@ -217,4 +252,6 @@ def test_bias_of_both_risks_widens_every_interval():
     # what the scores were divided by is multiplied again
     twice = arms_of(10**6, 100.0, widening=2.0)
     assert twice.risks == pytest.approx((0.3, 0.1), abs=1e-6)
-    assert twice.difference().standard_deviation == pytest.approx(2.0 * plain.difference().standard_deviation)
+    assert twice.difference().standard_deviation == pytest.approx(
+        2.0 * plain.difference().standard_deviation
+    )

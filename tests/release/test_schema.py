@@ -1,4 +1,6 @@
-"""What no file of a release states is refused in one line; older files and programs of others are named."""
+"""What no file of a release states is refused in one line; older files and programs of others are
+named.
+"""
 
 import json
 import math
@@ -21,7 +23,9 @@ BOXES = (None, [], [0.0, 1.0, 0.8], [1.0, -1.0, 1.0])
 
 
 def endless(plain):
-    plain["gains"] = [gain | {"interval": gain["interval"] | {"high": None}} for gain in plain["gains"]]
+    plain["gains"] = [
+        gain | {"interval": gain["interval"] | {"high": None}} for gain in plain["gains"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,11 @@ def endless(plain):
         (SCHEME, lambda p: p.update(schema_version=4.0), "schema_version: must be 4"),
         (SCHEME, lambda p: p.pop("theta"), "theta: is missing"),
         (SCHEME, lambda p: p.update(theta=["x"]), r"theta\.0 = 'x': "),
-        (SCHEME, lambda p: p.update(thet=[1.0]), "thet: is no entry of a release; did you mean theta"),
+        (
+            SCHEME,
+            lambda p: p.update(thet=[1.0]),
+            "thet: is no entry of a release; did you mean theta",
+        ),
         (SCHEME, lambda p: p["declared"].update(calibratio="x"), "did you mean calibration"),
         (SCHEME, lambda p: p.update(private=False), "private does not agree"),
         (SCHEME, lambda p: p["guarantee"].update(epsilon=math.nan), "NaN"),
@@ -67,6 +75,8 @@ def test_what_no_file_states_is_refused_in_one_line(name, plain, change, complai
 
 def test_a_release_with_box_noise_states_its_box() -> None:
     release = release_of(BOX)
-    assert [(step.noise.value, step.box) for step in release.steps] == [("box", (0.5, 1.0, 0.8))] * 2
+    assert [(step.noise.value, step.box) for step in release.steps] == [
+        ("box", (0.5, 1.0, 0.8))
+    ] * 2
     assert "box, scale" in release.summary()
     assert np.isfinite([row["noise_half_width"] for row in release.rows()]).all()

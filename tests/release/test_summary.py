@@ -1,4 +1,6 @@
-"""What a release shows and recommends: text, HTML, a data frame and decisions, all from the release alone."""
+"""What a release shows and recommends: text, HTML, a data frame and decisions, all from the release
+alone.
+"""
 
 from dataclasses import replace
 
@@ -17,7 +19,9 @@ from tests.every_release import RELEASES, WIDE, release_of, table_of
 
 def test_the_sentence_and_the_warning_of_a_release_round_up() -> None:
     effect = release_of("average effect")
-    own = replace(effect.guarantee, standing=Standing.PRIVATE, epsilon=11.0000004, delta=1.0000004e-2)
+    own = replace(
+        effect.guarantee, standing=Standing.PRIVATE, epsilon=11.0000004, delta=1.0000004e-2
+    )
     shown = " ".join(replace(effect, guarantee=own).summary(200).split())
     assert shown.count("11.0001") >= 2
     assert shown.count("0.0100001") >= 3
@@ -35,7 +39,9 @@ def test_a_release_shows_what_its_plan_predicts(name):
     assert list(frame["parameter"])[: len(release.theta)] == list(release.parameters)
     np.testing.assert_array_equal(frame["value"][: len(release.theta)], release.theta)
     assert set(frame["standing"]) == {release.standing.value}
-    assert (len(frame) > len(release.theta)) == (release.parameters == ("mean_control", "mean_treated"))
+    assert (len(frame) > len(release.theta)) == (
+        release.parameters == ("mean_control", "mean_treated")
+    )
     if release.second_stage["name"] in ("itr_huber", "itr_logistic"):
         assert frame["noise_half_width"].isna().all()
         return
@@ -91,7 +97,11 @@ def test_a_release_recommends_what_its_model_does():
         (DataError, "shape", lambda: effects(release, X.to_numpy()[:, :1])),
         (DataError, "row 2, column 'v'", lambda: recommend(release, [[0.1, 0.2], [0.1, np.nan]])),
         (DataError, "'v'", lambda: recommend(release, X.drop(columns="v"))),
-        (DeclarationError, "release JSON", lambda: effects(replace(release, theta=release.theta[:1]), X)),
+        (
+            DeclarationError,
+            "release JSON",
+            lambda: effects(replace(release, theta=release.theta[:1]), X),
+        ),
     ):
         with pytest.raises(error, match=message):
             call()
@@ -105,7 +115,11 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
         logit = rng.standard_normal(k + 1)
         e = 1 / (1 + np.exp(-(logit[0] + x @ logit[1:])))
         released = [Nuisance("propensity", "log odds of treatment", ("",) * (k + 1), tuple(logit))]
-        for estimand, cut in (("ate", (e < 0.25) | (e > 0.75)), ("att", e > 0.75), ("overlap", e > 2)):
+        for estimand, cut in (
+            ("ate", (e < 0.25) | (e > 0.75)),
+            ("att", e > 0.75),
+            ("overlap", e > 2),
+        ):
             result = capped_share(estimand, 4.0, 2.0, released, 100)
             assert result == pytest.approx(np.mean(cut), abs=0.01)
         spreads, normal = rng.random(k), rng.standard_normal((100_000, k))
@@ -121,7 +135,10 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
 
 
 def test_domains_and_plans_are_tables_in_a_notebook():
-    html, effect = Domain(1.5, 2.0, ranges={"<u>": (-1.0, 1.0)})._repr_html_(), release_of("average effect")
+    html, effect = (
+        Domain(1.5, 2.0, ranges={"<u>": (-1.0, 1.0)})._repr_html_(),
+        release_of("average effect"),
+    )
     assert "ranges.&lt;u&gt;" in html
     assert "<tr><td>outcome_bound</td><td>2.0</td></tr>" in html
     html = plan_of(effect)._repr_html_()

@@ -21,7 +21,9 @@ from tests.every_release import DOMAIN, PURE, RELEASES, release_of, table_of
 
 
 def changed(release, path, change):
-    """The release with another entry at a path of its file: a value, or what is made of the one there."""
+    """The release with another entry at a path of its file: a value, or what is made of the one
+    there.
+    """
     plain = json.loads(release.to_json())
     plain.pop("own_units", None)  # a reader refuses others than follow
     *path, last = (int(name) if name.isdecimal() else name for name in path.split("."))
@@ -52,7 +54,10 @@ def test_a_stronger_claim_is_refuted(name):
         ("guarantee.epsilon", lambda epsilon: 0.01 * epsilon),
         ("n_samples", lambda n: n // 3),
         ("guarantee.relation", "replace-one-keep-treatment"),
-        *((f"steps.{place}.scale", lambda scale: 0.9999 * scale) for place in range(len(release.steps))),
+        *(
+            (f"steps.{place}.scale", lambda scale: 0.9999 * scale)
+            for place in range(len(release.steps))
+        ),
     ):
         with contextlib.suppress(DeclarationError):  # the reader, or the plan, refused it
             assert not verify(changed(release, path, change)).holds
@@ -74,7 +79,8 @@ def without_exact(assumptions):
 @pytest.mark.parametrize(
     ("name", "path", "change", "told"),
     [
-        # more noise as well: a release states what its declaration gives, and what it was predicted to do
+        # more noise as well: a release states what its declaration gives, and what it was predicted
+        # to do
         ("average effect", "steps.2.scale", lambda scale: 2.0 * scale, "steps.2.scale"),
         ("average effect", "steps.2.gamma", lambda gamma: 1.5 * gamma, "steps.2.gamma"),
         ("ranges", "steps.0.scale", lambda scale: 1.1 * scale, "steps.0.scale"),
@@ -153,10 +159,16 @@ def test_labels_are_compared_where_a_column_is_not_named():
     ranges = {"u": (-1.0, 1.0), "v": (-1.0, 1.0)}
 
     def domain(*labels, ranges=ranges):
-        return replace(DOMAIN, ranges=ranges, codebook=Codebook(treatment=Treatment(*labels), outcome="y"))
+        return replace(
+            DOMAIN, ranges=ranges, codebook=Codebook(treatment=Treatment(*labels), outcome="y")
+        )
 
     X, a, y = table_of("trial")
-    effect = PrivateEffect(domain("arm", "yes", "no"), PURE).fit(X, np.where(a == 1, "yes", "no"), y).release_
+    effect = (
+        PrivateEffect(domain("arm", "yes", "no"), PURE)
+        .fit(X, np.where(a == 1, "yes", "no"), y)
+        .release_
+    )
     turned = dict(reversed(ranges.items()))
     for expected in (domain("arm", "yes", "no"), domain(None, "yes", "no", ranges=turned)):
         assert verify(effect, expected).holds
@@ -184,7 +196,9 @@ def test_a_further_assumption_is_no_licence_for_another_guarantee(name):
     assert verify(replace(release, guarantee=stated)).holds
     others = [{"relation": Neighboring.REPLACE_ONE_KEEP_TREATMENT}, {"unit": "persons by patient"}]
     assert (known.delta > 0.0) is (name == "scheme under Renyi")
-    others += [{part: 0.9 * getattr(known, part)} for part in ("epsilon", "delta") if getattr(known, part)]
+    others += [
+        {part: 0.9 * getattr(known, part)} for part in ("epsilon", "delta") if getattr(known, part)
+    ]
     for other in others:
         assert not verify(replace(release, guarantee=replace(stated, **other))).holds
 

@@ -28,7 +28,10 @@ HEADINGS = (
 
 
 #: Words of proofs, and of the code, that no reader knows.
-JARGON = r"(?<![a-z])(nuisances?|scores?|cent(er|re)s?|standing|coded|clips|factors?)(?![a-z])(?! of at most)"
+JARGON = (
+    r"(?<![a-z])(nuisances?|scores?|cent(er|re)s?|standing|coded|clips|factors?)(?![a-z])"
+    r"(?! of at most)"
+)
 FOLDED = r"<style>.*?</style>|<details>((?!<details).)*?</details>"
 
 
@@ -88,7 +91,9 @@ def test_every_kind_tells_the_same_things_and_loads_nothing(kind) -> None:
 
 
 def test_answers_of_a_study_are_one_page_without_words_of_proofs() -> None:
-    asked = {name: release_of(name) for name in ("groups", "average effect", "trial", "rule and value")}
+    asked = {
+        name: release_of(name) for name in ("groups", "average effect", "trial", "rule and value")
+    }
     page = release_page(asked)
     loaded, text = read(page)
     assert not loaded
@@ -97,10 +102,14 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs() -> None:
     assert len(outside.split()) <= 350
     for name, release in asked.items():
         assert f"{name}: {story_of(release).headline}" in outside
-    assert "a promise of its own: number or kind of their records differ" in outside  # 900 records, and 400
+    assert (
+        "a promise of its own: number or kind of their records differ" in outside
+    )  # 900 records, and 400
     same = {name: asked[name] for name in ("average effect", "trial", "rule and value")}
     promise = read(release_page(same))[1]
-    assert "changes the probability of any result by a factor of at most 20.1 (epsilon = 3)" in promise  # e^3
+    assert (
+        "changes the probability of any result by a factor of at most 20.1 (epsilon = 3)" in promise
+    )  # e^3
     effect, assumed = same["trial"], "step scale of a Pipeline " + FITTED_BEFORE
     weak = replace(effect, guarantee=replace(effect.guarantee, standing=Standing.CONDITIONAL))
     learned = replace(effect.guarantee, standing=Standing.FITTED_BEFORE, assumptions=(assumed,))
@@ -131,7 +140,9 @@ def test_what_is_not_counted_is_said_so() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in RELEASES if not kind.startswith("many")])
-def test_the_first_screen_has_the_result_its_population_what_would_make_it_wrong_and_its_cost(kind) -> None:
+def test_the_first_screen_has_the_result_its_population_what_would_make_it_wrong_and_its_cost(
+    kind,
+) -> None:
     release, story = release_of(kind), story_of(release_of(kind))
     lines = first_screen(release)
     text = " ".join(lines)
@@ -154,12 +165,18 @@ def test_a_bias_names_the_model_under_which_it_is_all() -> None:
 
 
 def test_parts_of_a_half_width_are_not_said_to_add_up() -> None:
-    assert "is not the sum of its parts: privacy noise alone" in story_of(release_of("trial")).precision
+    assert (
+        "is not the sum of its parts: privacy noise alone"
+        in story_of(release_of("trial")).precision
+    )
 
 
 def test_a_rule_that_treats_everybody_or_nobody_says_so() -> None:
     rule = release_of("rule of all")
-    for size, start, other in ((9.0, "Treat everybody: ", "nobody"), (-9.0, "Treat nobody: ", "everybody")):
+    for size, start, other in (
+        (9.0, "Treat everybody: ", "nobody"),
+        (-9.0, "Treat nobody: ", "everybody"),
+    ):
         headline = story_of(replace(rule, theta=(size, 0.0, 0.0))).headline
         assert headline.startswith(start)
         assert f"over treating {other}" in headline
@@ -187,7 +204,10 @@ def test_the_standing_leads() -> None:
     for standing, words in (
         (Standing.NOT_PRIVATE, "NONE. The noise came from a seed"),
         (Standing.UNPROVEN, "NONE that is proven"),
-        (Standing.CONDITIONAL, "CONDITIONAL: what follows holds if this release is the exact solution"),
+        (
+            Standing.CONDITIONAL,
+            "CONDITIONAL: what follows holds if this release is the exact solution",
+        ),
     ):
         guarantee = replace(effect.guarantee, standing=standing)
         _, text = read(release_page(replace(effect, guarantee=guarantee)))
@@ -199,7 +219,8 @@ def test_the_standing_leads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "low", "high"), [(1.0, 0.5, 2.0), (-3e-7, -4e-7, 1e-9), (5.0, None, 9.0), (0.0, None, 3.0)]
+    ("at", "low", "high"),
+    [(1.0, 0.5, 2.0), (-3e-7, -4e-7, 1e-9), (5.0, None, 9.0), (0.0, None, 3.0)],
 )
 def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
     part = Span("part", at, at - 0.1 * abs(at), at + 0.1 * abs(at))
@@ -213,7 +234,9 @@ def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
     labels = [float(label) for _, label in result["ticks"]]
     # the axis is linear
     fit = np.polyfit([place for place, _ in result["ticks"]], labels, 1)
-    np.testing.assert_allclose(np.polyval(fit, result["zero"]), 0.0, atol=1e-3 * (labels[-1] - labels[0]))
+    np.testing.assert_allclose(
+        np.polyval(fit, result["zero"]), 0.0, atol=1e-3 * (labels[-1] - labels[0])
+    )
 
 
 def test_no_number_breaks_a_picture() -> None:
@@ -222,11 +245,15 @@ def test_no_number_breaks_a_picture() -> None:
     assert picture([Span("all", 0.0, None, None)], "") is None
     assert bars([{"value": 0.0}, {"value": None}]) == [(50.0,) * 4] * 2
     assert bars([{"value": 1e308}, {"value": 1.0, "noise_half_width": 1e308}])[0] == (50.0,) * 4
-    drawn = bars([{"value": 2.0, "noise_half_width": 1.0}, {"value": -1.0, "noise_half_width": None}])
+    drawn = bars(
+        [{"value": 2.0, "noise_half_width": 1.0}, {"value": -1.0, "noise_half_width": None}]
+    )
     assert drawn == [(50.0, 82.0, 66.0, 98.0), (34.0, 50.0, 34.0, 34.0)]
 
 
 def test_a_page_says_what_is_not_installed(monkeypatch) -> None:
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
-    with pytest.raises(DeclarationError, match=r"needs jinja2: pip install 'dp2erm-cvx\[reports\]'$"):
+    with pytest.raises(
+        DeclarationError, match=r"needs jinja2: pip install 'dp2erm-cvx\[reports\]'$"
+    ):
         release_page(release_of("average effect"))

@@ -44,7 +44,9 @@ def held():
 @scheme(cap=2.0)
 def near_one(w, records, cap):
     """Weights near 1, whose bound is the author's word."""
-    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(records.signed.T @ w)), [w <= cap])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(records.signed.T @ w)), [w <= cap]
+    )
 
 
 @near_one.bound
@@ -54,9 +56,16 @@ def _(n, cap):
 
 def test_the_bound_of_an_author_is_called_stated_and_that_of_the_library_is_not(held):
     own = audit_stability(near_one(), None, Universe(UNIT, 30, 2), search=SearchPlan(20))
-    words = "the author of the program: nothing here proves it", "<strong>sharp, V", "<strong>stated, V"
+    words = (
+        "the author of the program: nothing here proves it",
+        "<strong>sharp, V",
+        "<strong>stated, V",
+    )
     pages = [audit_page([one]) for one in (own, held)]
-    assert [[word in page for word in words] for page in pages] == [[True, False, True], [False, True, False]]
+    assert [[word in page for word in words] for page in pages] == [
+        [True, False, True],
+        [False, True, False],
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +106,12 @@ def test_the_page_says_what_was_found_and_how_to_repeat_it(held):
     loaded, text = read(page)
     assert not loaded
     assert not re.search(r"url\((?!#)|@import", page)
-    told = "bounds was violated by", "a search, not a proof", "dp2erm audit --seed 0", "none were read"
+    told = (
+        "bounds was violated by",
+        "a search, not a proof",
+        "dp2erm audit --seed 0",
+        "none were read",
+    )
     assert [one for one in told if one not in text] == []
     for verdict in held.verdicts:
         assert f"{verdict.claim.name}, {verdict.claim.quantity}" in text
@@ -136,8 +150,8 @@ def test_neighbors_are_told_without_values():
     after = UNIT.records(np.vstack([X[:3], [[1.0, 0.0]]]), [0, 0, 0, 1], np.zeros(4))
     told = pages.neighbor_in_words(NeighborPair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
     assert told == (
-        "flips: a record goes from untreated to treated and moves by 100% of the diameter of the covariates; "
-        "the other 3 take 2 distinct values, none treated"
+        "flips: a record goes from untreated to treated and moves by 100% of the diameter of the "
+        "covariates; the other 3 take 2 distinct values, none treated"
     )
 
 
@@ -154,7 +168,10 @@ def test_a_page_serves_audits_of_every_kind_and_the_pairs_of_searches(held):
     facts = audit_facts([held, worst, runs, density])
     assert facts["headline"].startswith("Violated: “additive audit” (0 of ")
     assert [one["violated"] for one in facts["audits"][1:]] == [True, False, False]
-    assert json.loads(json.dumps(facts, allow_nan=False, default=str))["audits"][1]["audit"]["found"] == 2.0
+    assert (
+        json.loads(json.dumps(facts, allow_nan=False, default=str))["audits"][1]["audit"]["found"]
+        == 2.0
+    )
     _, text = read(audit_page([held, worst, runs, density]))
     for one in (worst, runs, density):
         assert " ".join(str(one).split()) in text

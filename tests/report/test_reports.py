@@ -24,5 +24,7 @@ def test_a_report_is_that_of_the_kind_or_of_the_one_it_is_derived_from() -> None
 
 
 def test_a_kind_without_a_report_is_named() -> None:
-    with pytest.raises(LookupError, match=r"no report of a Unknown is registered: import dp2erm_cvx\.report"):
+    with pytest.raises(
+        LookupError, match=r"no report of a Unknown is registered: import dp2erm_cvx\.report"
+    ):
         report_of(Unknown())

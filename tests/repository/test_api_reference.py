@@ -43,7 +43,9 @@ def members(module: ModuleType) -> list[str]:
     exported = getattr(module, "__all__", None)
     if exported is not None:
         return [name for name in exported if is_described(getattr(module, name))]
-    constants = re.findall(r"^#: .*\n([A-Za-z]\w*)\b", inspect.getsource(module), flags=re.MULTILINE)
+    constants = re.findall(
+        r"^#: .*\n([A-Za-z]\w*)\b", inspect.getsource(module), flags=re.MULTILINE
+    )
     return constants + [
         name
         for name, value in vars(module).items()
@@ -62,7 +64,9 @@ def entries(text: str) -> list[Any]:
         chosen = option(options, "members")
         assert chosen is not None, name
         left_out = option(options, "exclude-members") or []
-        objects += [getattr(module, short) for short in chosen or members(module) if short not in left_out]
+        objects += [
+            getattr(module, short) for short in chosen or members(module) if short not in left_out
+        ]
     return objects
 
 
@@ -90,7 +94,9 @@ def test_top_level_names_have_entries():
 
 def test_programs_have_entries():
     assert not missing(programs())
-    assert not missing({name: value for name, value in vars(errors).items() if inspect.isclass(value)})
+    assert not missing(
+        {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    )
 
 
 @pytest.mark.parametrize("name", exporting_modules())
@@ -104,7 +110,9 @@ def test_no_two_entries_for_the_same():
 
 
 def test_pages_are_listed():
-    (toctree,) = re.findall(r"^```{toctree}\n(.*?)^```$", PAGES["index"], flags=re.MULTILINE | re.DOTALL)
+    (toctree,) = re.findall(
+        r"^```{toctree}\n(.*?)^```$", PAGES["index"], flags=re.MULTILINE | re.DOTALL
+    )
     assert set(toctree.split()[2:]) == set(PAGES) - {"index"}
 
 

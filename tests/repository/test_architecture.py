@@ -14,7 +14,17 @@ PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 
 #: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
-    *("checker", "hooks", "errors", "on_demand", "arrays", "checks", "display", "curves", "parallel"),
+    *(
+        "checker",
+        "hooks",
+        "errors",
+        "on_demand",
+        "arrays",
+        "checks",
+        "display",
+        "curves",
+        "parallel",
+    ),
     *("privacy", "calibration"),
     *("data", "stability", "noise", "datasets", "diagnostics", "weighting", "model", "program"),
     *("solve", "neighbors", "paper", "steps", "inference", "plan", "release", "ledger"),
@@ -28,7 +38,17 @@ ONLY = {
     "data": {"errors", "arrays", "checks", "display", "parallel", "privacy"},
     "model": {"errors", "on_demand", "arrays", "display", "checks", "data", "weighting"},
     "program": {
-        *("errors", "on_demand", "display", "checks", "arrays", "curves", "privacy", "data", "stability"),
+        *(
+            "errors",
+            "on_demand",
+            "display",
+            "checks",
+            "arrays",
+            "curves",
+            "privacy",
+            "data",
+            "stability",
+        ),
         *("weighting", "model"),
     },
     "paper": {"errors", "checks", "privacy", "data", "stability", "program", "calibration"},
@@ -57,7 +77,11 @@ HOMES = {
 
 
 def sources() -> list[Path]:
-    return [path for folder in ("dp2erm_cvx", "problems") for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [
+        path
+        for folder in ("dp2erm_cvx", "problems")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
 
 
 @cache
@@ -77,7 +101,9 @@ def module_of(path: Path) -> str:
 
 
 def imports(tree: ast.AST, package: list[str]) -> Iterator[str]:
-    """Full names of everything imported, wherever the statement stands, and of what is on demand."""
+    """Full names of everything imported, wherever the statement stands, and of what is on
+    demand.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -91,7 +117,9 @@ def imports(tree: ast.AST, package: list[str]) -> Iterator[str]:
             if stem == "dp2erm_cvx.on_demand":
                 yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "ModuleOnDemand":
-            yield from (argument.value for argument in node.args if isinstance(argument, ast.Constant))
+            yield from (
+                argument.value for argument in node.args if isinstance(argument, ast.Constant)
+            )
 
 
 def complaints(path: Path, source: str | None = None) -> list[str]:
@@ -108,7 +136,9 @@ def complaints(path: Path, source: str | None = None) -> list[str]:
         target = rest[0] if rest else "dp2erm_cvx itself"
         if target == "__version__" or (target == module and module != "problems"):
             continue
-        if module == "cli" and not rest:  # which nothing else imports: names of the package, on demand
+        if (
+            module == "cli" and not rest
+        ):  # which nothing else imports: names of the package, on demand
             continue
         allowed = ONLY.get(module, set(ORDER))
         if module in ORDER:
@@ -147,15 +177,27 @@ def test_imports_go_one_way(path: Path) -> None:
             "privacy imports dp2erm_cvx.plan",
         ),
         ("dp2erm_cvx/solve/solving.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
-        ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
+        (
+            "dp2erm_cvx/stability/a.py",
+            "import dp2erm_cvx.program",
+            "stability imports dp2erm_cvx.program",
+        ),
         (
             "dp2erm_cvx/program/registry.py",
             "from dp2erm_cvx.problems import itr",
             "program imports dp2erm_cvx.problems",
         ),
-        ("problems/a.py", "from dp2erm_cvx.problems.b import B", "problems imports dp2erm_cvx.problems.b"),
+        (
+            "problems/a.py",
+            "from dp2erm_cvx.problems.b import B",
+            "problems imports dp2erm_cvx.problems.b",
+        ),
         ("problems/a.py", "from .b import B", "problems imports dp2erm_cvx.problems.b"),
-        ("problems/a.py", "from dp2erm_cvx.solve import solve", "problems imports dp2erm_cvx.solve"),
+        (
+            "problems/a.py",
+            "from dp2erm_cvx.solve import solve",
+            "problems imports dp2erm_cvx.solve",
+        ),
         ("dp2erm_cvx/data/dataset.py", "import cvxpy as cp", "cvxpy is imported in data"),
         (
             "dp2erm_cvx/steps/a.py",
@@ -167,7 +209,11 @@ def test_imports_go_one_way(path: Path) -> None:
             "later = ModuleOnDemand('dp2erm_cvx.plan.plan')",
             "curves imports dp2erm_cvx.plan.plan",
         ),
-        ("dp2erm_cvx/cli/release.py", "from matplotlib import pyplot", "matplotlib is imported in cli"),
+        (
+            "dp2erm_cvx/cli/release.py",
+            "from matplotlib import pyplot",
+            "matplotlib is imported in cli",
+        ),
         ("dp2erm_cvx/estimators/fitting.py", "import random", "random is imported in estimators"),
     ],
 )
@@ -178,14 +224,18 @@ def test_a_wrong_import_is_seen(path: str, source: str, complaint: str) -> None:
 def test_the_picture_of_the_rooms_shows_the_imports_of_today() -> None:
     rooms = runpy.run_path(str(ROOT / "docs" / "rooms.py"))
     imported = rooms["imports_of_rooms"]()
-    drawn = set(re.findall(r'id="((?:room-[a-z_]+|[a-z_]+-imports-[a-z_]+))"', PICTURE.read_text("utf-8")))
+    drawn = set(
+        re.findall(r'id="((?:room-[a-z_]+|[a-z_]+-imports-[a-z_]+))"', PICTURE.read_text("utf-8"))
+    )
     expected = {f"room-{room}" for room in imported}
     expected |= {f"{room}-imports-{one}" for room, one in rooms["arrows"](imported)}
     assert drawn == expected, "draw it anew: python docs/rooms.py"
 
 
 def trees() -> dict[str, ast.Module]:
-    """Every module by its full name; that of the package itself, which has names on demand, is left out."""
+    """Every module by its full name; that of the package itself, which has names on demand, is left
+    out.
+    """
     found = {}
     for path in sources():
         names = [*package_of(path), *([] if path.stem == "__init__" else [path.stem])]
@@ -195,7 +245,9 @@ def trees() -> dict[str, ast.Module]:
 
 
 def imported_modules(tree: ast.AST, package: list[str], known: Iterable[str]) -> set[str]:
-    """The ``known`` modules that a module of a ``package`` imports: anywhere, and for types as well."""
+    """The ``known`` modules that a module of a ``package`` imports: anywhere, and for types as
+    well.
+    """
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -214,7 +266,9 @@ def graph(modules: Mapping[str, ast.AST]) -> dict[str, set[str]]:
     edges = {}
     for name, tree in modules.items():
         folder = name.split(".")
-        if not any(other.startswith(f"{name}.") for other in modules):  # a module, and no folder of some
+        if not any(
+            other.startswith(f"{name}.") for other in modules
+        ):  # a module, and no folder of some
             folder = folder[:-1]
         edges[name] = imported_modules(tree, folder, modules)
     return edges
@@ -241,12 +295,16 @@ def circle(edges: Mapping[str, set[str]]) -> list[str]:
 
 
 def hidden_imports(path: Path, source: str | None = None) -> list[str]:
-    """Imports of this package within functions, which only commands and the package itself may have."""
+    """Imports of this package within functions, which only commands and the package itself may
+    have.
+    """
     if module_of(path) in ("cli", "__init__"):
         return []
     found = set()
     for function in outer_functions(parsed(path) if source is None else ast.parse(source)):
-        found |= {name for name in imports(function, package_of(path)) if name.startswith("dp2erm_cvx")}
+        found |= {
+            name for name in imports(function, package_of(path)) if name.startswith("dp2erm_cvx")
+        }
         found |= set(imported_by_name(function))
     return sorted(found)
 

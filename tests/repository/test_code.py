@@ -24,7 +24,11 @@ WITH_MORE_PARAMETERS = {
 @cache
 def trees() -> dict[Path, ast.Module]:
     """Every file of the package and of the programs, parsed."""
-    files = [path for folder in ("dp2erm_cvx", "problems") for path in sorted((ROOT / folder).rglob("*.py"))]
+    files = [
+        path
+        for folder in ("dp2erm_cvx", "problems")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
     return {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
@@ -36,7 +40,9 @@ def n_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def is_scheme(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is a declared program, whose parameters are settings that users state by name."""
+    """Whether a function is a declared program, whose parameters are settings that users state by
+    name.
+    """
     called = [one.func for one in function.decorator_list if isinstance(one, ast.Call)]
     return any(isinstance(one, ast.Name) and one.id == "scheme" for one in called)
 
@@ -57,6 +63,8 @@ def test_functions_take_at_most_seven_parameters() -> None:
         f"{path}::{node.name}"
         for path, tree in trees().items()
         for node in ast.walk(tree)
-        if isinstance(node, FUNCTIONS) and not is_scheme(node) and n_parameters(node) > MOST_PARAMETERS
+        if isinstance(node, FUNCTIONS)
+        and not is_scheme(node)
+        and n_parameters(node) > MOST_PARAMETERS
     }
     assert wide == WITH_MORE_PARAMETERS

@@ -137,7 +137,8 @@ def test_outputs_agree_up_to_the_last_digit():
     assert not agree("1.23 1.23", "1.23")
 
 
-#: Parts of a page that are not run as they stand: an unseeded release, and a search with a test of its own.
+#: Parts of a page that are not run as they stand: an unseeded release, and a search with a test of
+#: its own.
 APART = {"index": "PrivateEffect", "tutorials/add_a_scheme": "dp2erm check-program"}
 
 
@@ -160,7 +161,9 @@ def test_pages_print_what_they_quote(name, tmp_path, monkeypatch):
     if name == "tutorials/add_a_scheme":
         Path("matching.py").write_text(blocks(f"{name}.md", "python")[0], encoding="utf-8")
     parts = [
-        one for one in steps(f"{name}.md") if one[0] in run_here and APART.get(name, "---") not in one[1]
+        one
+        for one in steps(f"{name}.md")
+        if one[0] in run_here and APART.get(name, "---") not in one[1]
     ]
     assert len(parts) >= 3
     for (_, source, quoted), printed in zip(parts, perform(parts, monkeypatch), strict=True):
@@ -193,7 +196,9 @@ def seeds_a_release(source: str) -> bool:
 def test_tutorials_say_what_a_seed_does():
     seeded = []
     for name in TUTORIALS:
-        sources = [code for language, code, _ in steps(f"tutorials/{name}.md") if language == "python"]
+        sources = [
+            code for language, code, _ in steps(f"tutorials/{name}.md") if language == "python"
+        ]
         if any(seeds_a_release(source) for source in sources):
             seeded.append(name)
             assert "seeded release carries no privacy guarantee" in " ".join(
@@ -212,7 +217,10 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
     sources = blocks(f"{name}.md", "python")
     assert sources
     # the same, of smaller simulated datasets
-    run([source.replace("=1500", "=500").replace(", 1500,", ", 600,") for source in sources], monkeypatch)
+    run(
+        [source.replace("=1500", "=500").replace(", 1500,", ", 600,") for source in sources],
+        monkeypatch,
+    )
 
 
 @pytest.mark.slow
@@ -258,7 +266,9 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
 
 def added(file: str) -> str:
     """The file of this name on the page of classes."""
-    (source,) = [block for block in blocks("programs.md", "python") if block.startswith(f"# {file}\n")]
+    (source,) = [
+        block for block in blocks("programs.md", "python") if block.startswith(f"# {file}\n")
+    ]
     return source
 
 
@@ -272,7 +282,8 @@ def test_the_table_of_checks_names_all_of_them():
 
 def test_added_programs_are_solved_and_certified(monkeypatch):
     module = run(
-        [added(f"{name}.py") for name in ("stratified_trial", "subgroup_means", "robust")], monkeypatch
+        [added(f"{name}.py") for name in ("stratified_trial", "subgroup_means", "robust")],
+        monkeypatch,
     )
     universe = Universe(Domain(1.0, 1.0), 400, 5)
     assert module.robust().stability(universe).V == pytest.approx(44.0, abs=0.05)
@@ -282,16 +293,23 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
     records = Domain(1.5, 1.0).records(X, a, y)
     first = module.stratified_trial(low=0.3, high=0.6).instance(records)
     weights = solve(first).value
-    second = module.subgroup_means().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
+    second = module.subgroup_means().instance(
+        records, weights, gamma=0.01, noise=rng.normal(size=4)
+    )
     for instance in (first, second):
-        values = [solve(instance, solver=name).value for name in ("newton", "clarabel", "scs", "osqp")]
+        values = [
+            solve(instance, solver=name).value for name in ("newton", "clarabel", "scs", "osqp")
+        ]
         for value in values[1:]:
             np.testing.assert_allclose(value, values[0], rtol=1e-8, atol=1e-8)
 
 
 def test_added_first_stage_moves_as_stated(monkeypatch):
     module = run([added("stratified_trial.py")], monkeypatch)
-    program, domain = module.stratified_trial(low=0.3, high=0.8, least=1.25, most=5.0), Domain(1.0, 1.0)
+    program, domain = (
+        module.stratified_trial(low=0.3, high=0.8, least=1.25, most=5.0),
+        Domain(1.0, 1.0),
+    )
     n = 20
     X = np.full((n, 1), 0.5)
     X[0] = -0.5
@@ -311,7 +329,9 @@ def test_added_first_stage_moves_as_stated(monkeypatch):
 def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source, cells, chosen, files, other = blocks("study.md", "toml")
-    Path("cells.toml").write_text(cells.replace("[cells]", source[: source.index("[budget]")] + "[cells]"))
+    Path("cells.toml").write_text(
+        cells.replace("[cells]", source[: source.index("[budget]")] + "[cells]")
+    )
     assert len(load_domain("cells.toml").codebook.eligible) == 3
     Path("other.toml").write_text(source + other, encoding="utf-8")
     assert read_study("other.toml").questions[1].domain.outcome_bound == 10.0
@@ -321,12 +341,16 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     Path("target.csv").write_text("severity,dose\n0.5,1\n0.2,2\n", encoding="utf-8")
     before = source.partition("[[two_stage]]")[0]
     Path("files.toml").write_text(columns + before + files, encoding="utf-8")
-    stages = [question.settings["first_stage"] for question in read_study("files.toml").questions[2:]]
+    stages = [
+        question.settings["first_stage"] for question in read_study("files.toml").questions[2:]
+    ]
     assert [stage.name for stage in stages] == ["matching", "kernel_mean_matching"]
     np.testing.assert_array_equal(stages[1].target.X, [[1, 0.5], [2, 0.2]])
     Path("study.toml").write_text(source, encoding="utf-8")
     rng = np.random.default_rng(0)
-    rows = np.column_stack([rng.normal(size=(300, 2)), rng.integers(0, 2, 300), rng.normal(size=300)])
+    rows = np.column_stack(
+        [rng.normal(size=(300, 2)), rng.integers(0, 2, 300), rng.normal(size=300)]
+    )
     np.savetxt("data.csv", rows, delimiter=",", header="dose,severity,a,y", comments="")
     for line in commands("study"):
         done(*(file for word in line for file in sorted(map(str, Path().glob(word))) or [word]))
@@ -340,7 +364,9 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R")
 def test_the_study_of_its_page_runs_from_r(tmp_path):
-    frame = "frame <- data.frame(dose = c(NA, 1:299) %% 4L, severity = 1, a = 0:1, y = rnorm(300))\n"
+    frame = (
+        "frame <- data.frame(dose = c(NA, 1:299) %% 4L, severity = 1, a = 0:1, y = rnorm(300))\n"
+    )
     call = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True)
     if call(["Rscript", "-e", "library(reticulate)"]).returncode:
         pytest.skip("needs reticulate")
@@ -371,7 +397,10 @@ def test_commands_of_a_design_are_commands():
         assert read["study"] in ("study.toml", "domain.toml")
         assert isinstance(read["n_samples"], int)
     options = {option for parameter in main.commands["design"].params for option in parameter.opts}
-    assert set(re.findall(r"^\| `(--[\w-]+)`", page("which_pipeline.md"), flags=re.MULTILINE)) <= options
+    assert (
+        set(re.findall(r"^\| `(--[\w-]+)`", page("which_pipeline.md"), flags=re.MULTILINE))
+        <= options
+    )
 
 
 @pytest.mark.slow
@@ -401,7 +430,8 @@ def test_the_effect_of_its_page_is_released_and_verified(tmp_path, monkeypatch):
     assert "\n".join(study.splitlines()[-2:]).split("weights = ")[1] in table
     done(*release, "--seed", "1")
     plain = [
-        re.sub(r"\s+", " ", _NUMBER.sub("#", text)).strip() for text in (done(*show).stdout, begins, rests)
+        re.sub(r"\s+", " ", _NUMBER.sub("#", text)).strip()
+        for text in (done(*show).stdout, begins, rests)
     ]
     said = plain[0].replace(": NOT PRIVATE: SEEDED NOISE", "", 1)
     assert plain[1] in said
@@ -435,7 +465,9 @@ def test_findings_name_tests_that_exist():
     named = set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page("findings.md")))
     assert len(named) >= 6
     assert [path for path in named if not (DOCS.parent / path).exists()] == []
-    files = {f"tests/findings/{path.name}" for path in (DOCS.parent / "tests/findings").glob("test_*.py")}
+    files = {
+        f"tests/findings/{path.name}" for path in (DOCS.parent / "tests/findings").glob("test_*.py")
+    }
     assert files <= named
 
 
@@ -445,10 +477,14 @@ def test_statements_of_the_paper_name_functions_that_exist():
 
 
 def test_every_program_is_shown_from_its_class_or_scheme():
-    sections = re.findall(r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL)
+    sections = re.findall(
+        r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL
+    )
     directive = re.compile(r"^\.\. auto(?:class|function):: (\S+)$", flags=re.MULTILINE)
     shown = {name: directive.findall(text) for name, text in sections}
-    assert shown == {name: [f"{kind.__module__}.{kind.__qualname__}"] for name, kind in programs().items()}
+    assert shown == {
+        name: [f"{kind.__module__}.{kind.__qualname__}"] for name, kind in programs().items()
+    }
 
 
 def test_every_field_is_explained():
@@ -473,7 +509,9 @@ BOUNDS = {
     "paper scaling": partial(entropy_balancing_paper_scaling, refined=False),
 }
 ROWS = re.findall(
-    rf"^\| ((?:{'|'.join(BOUNDS)}) .*) \|$", page("theory.md") + page("theory/schemes.md"), flags=re.MULTILINE
+    rf"^\| ((?:{'|'.join(BOUNDS)}) .*) \|$",
+    page("theory.md") + page("theory/schemes.md"),
+    flags=re.MULTILINE,
 )
 
 
@@ -496,4 +534,6 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     Path("matching.py").write_text(source, encoding="utf-8")
     shown = blocks("tutorials/add_a_scheme.md", "text")[2]
     for outcome in json.loads(done("check-program", "matching.py", "--json").stdout)[0]["outcomes"]:
-        assert re.search(rf"^  {outcome['status']} +{outcome['check']}: ", shown, flags=re.MULTILINE), outcome
+        assert re.search(
+            rf"^  {outcome['status']} +{outcome['check']}: ", shown, flags=re.MULTILINE
+        ), outcome

@@ -1,4 +1,6 @@
-"""Attributes of releases, flags of commands and tests that pages name exist, and where the page says."""
+"""Attributes of releases, flags of commands and tests that pages name exist, and where the page
+says.
+"""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +22,9 @@ _SCRIPTS = {
     flag
     for folder in ("experiments", "benchmarks")
     for path in (ROOT / "docs" / folder).glob("*.py")
-    for flag in re.findall(r'(?:add_argument|option)\(\s*"(--[a-z][\w-]*)"', path.read_text(encoding="utf-8"))
+    for flag in re.findall(
+        r'(?:add_argument|option)\(\s*"(--[a-z][\w-]*)"', path.read_text(encoding="utf-8")
+    )
 }
 
 
@@ -29,7 +33,9 @@ def attributes(kind: type) -> set[str]:
 
 
 def code(text: str) -> Iterator[tuple[str, str]]:
-    """All code of a page, each with what says of which kind of release it is: its line, or the page."""
+    """All code of a page, each with what says of which kind of release it is: its line, or the
+    page.
+    """
     for match in _CODE.finditer(text):
         block, span = match.groups()
         line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
@@ -50,7 +56,11 @@ def missing_attributes(text: str) -> list[str]:
 
 
 def flags(command: click.Command) -> set[str]:
-    own = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    own = {
+        flag
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
     parts = command.commands.values() if isinstance(command, click.Group) else ()
     return own.union({"--help"}, *map(flags, parts))
 
@@ -76,27 +86,47 @@ def missing_commands(text: str) -> list[str]:
 def test_what_a_page_names_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert (missing_attributes(text), missing_flags(text), missing_commands(text)) == ([], [], [])
-    assert [name for name in re.findall(r"\btests/[\w/]+\.py\b", text) if not (ROOT / name).is_file()] == []
-    assert not re.search(r"^(?:<{7}|>{7}|\|{7}|={7}$)", text, re.MULTILINE), "a merge is not finished"
+    assert [
+        name for name in re.findall(r"\btests/[\w/]+\.py\b", text) if not (ROOT / name).is_file()
+    ] == []
+    assert not re.search(r"^(?:<{7}|>{7}|\|{7}|={7}$)", text, re.MULTILINE), (
+        "a merge is not finished"
+    )
 
 
 def test_names_that_do_not_exist_are_missed() -> None:
-    assert missing_attributes("Any release has `release.theta` and `release.guarantee.epsilon`.") == ["theta"]
+    assert missing_attributes(
+        "Any release has `release.theta` and `release.guarantee.epsilon`."
+    ) == ["theta"]
     assert missing_attributes("`release_.value` of a `PrivateRule`.") == ["value"]
-    assert missing_attributes("`PrivateTwoStageERM`: `release_.theta`.\n`release.nothing`") == ["nothing"]
+    assert missing_attributes("`PrivateTwoStageERM`: `release_.theta`.\n`release.nothing`") == [
+        "nothing"
+    ]
     assert missing_attributes("```python\nprint(release.gains)\n```\n") == ["gains"]
     assert missing_attributes("PrivateRule\n```python\nprint(release.gains)\n```\n") == []
-    assert missing_flags("`dp2erm show a.json --blocks never`, `dp2erm run --blocks never`") == ["--blocks"]
-    assert missing_commands("`dp2erm fit data.csv`, `dp2erm run`\n    dp2erm rule x.csv") == ["fit", "rule"]
+    assert missing_flags("`dp2erm show a.json --blocks never`, `dp2erm run --blocks never`") == [
+        "--blocks"
+    ]
+    assert missing_commands("`dp2erm fit data.csv`, `dp2erm run`\n    dp2erm rule x.csv") == [
+        "fit",
+        "rule",
+    ]
     assert missing_flags("`--blocks`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
 
 
 def inline_displays(text: str) -> list[str]:
     """Display formulas with text right before or after, of which MyST makes inline formulas."""
-    formulas = re.finditer(r"(?:^|\n)([^\n]*)\n *(\$\$.*?\$\$)(?=\n([^\n]*)|$)", "\n" + text, re.DOTALL)
+    formulas = re.finditer(
+        r"(?:^|\n)([^\n]*)\n *(\$\$.*?\$\$)(?=\n([^\n]*)|$)", "\n" + text, re.DOTALL
+    )
     return [match[2] for match in formulas if match[1].strip() or (match[3] or "").strip()]
 
 
 def test_display_formulas_are_paragraphs() -> None:
-    assert inline_displays("so that\n$$x$$\n\n$$\ny\n$$\nas above\n\n$$z$$\n") == ["$$x$$", "$$\ny\n$$"]
-    assert [formula for path in PAGES for formula in inline_displays(path.read_text(encoding="utf-8"))] == []
+    assert inline_displays("so that\n$$x$$\n\n$$\ny\n$$\nas above\n\n$$z$$\n") == [
+        "$$x$$",
+        "$$\ny\n$$",
+    ]
+    assert [
+        formula for path in PAGES for formula in inline_displays(path.read_text(encoding="utf-8"))
+    ] == []

@@ -17,7 +17,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def packages_in_tree() -> set[str]:
-    inside = {".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("dp2erm_cvx/**/__init__.py")}
+    inside = {
+        ".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("dp2erm_cvx/**/__init__.py")
+    }
     return inside | {"dp2erm_cvx.problems"}
 
 
@@ -26,7 +28,9 @@ def test_every_package_is_listed() -> None:
 
 
 def test_every_folder_with_code_is_a_package() -> None:
-    folders = {path.parent for path in [*ROOT.glob("dp2erm_cvx/**/*.py"), *ROOT.glob("problems/**/*.py")]}
+    folders = {
+        path.parent for path in [*ROOT.glob("dp2erm_cvx/**/*.py"), *ROOT.glob("problems/**/*.py")]
+    }
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
@@ -95,13 +99,27 @@ def test_an_effect_is_planned_without_cvxpy_and_scikit_learn() -> None:
 
 @pytest.mark.slow
 def test_the_wheel_holds_everything(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "-w", str(tmp_path), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--quiet",
+        "-w",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
     wanted = {str(path.relative_to(ROOT)) for path in ROOT.glob("dp2erm_cvx/**/*.py")}
     wanted |= {f"dp2erm_cvx/{path.relative_to(ROOT)}" for path in ROOT.glob("problems/*.py")}
-    wanted |= {"dp2erm_cvx/py.typed", "dp2erm_cvx/datasets/nhefs.csv", "dp2erm_cvx/datasets/README.md"}
+    wanted |= {
+        "dp2erm_cvx/py.typed",
+        "dp2erm_cvx/datasets/nhefs.csv",
+        "dp2erm_cvx/datasets/README.md",
+    }
     assert wanted <= held
     assert {name.split("/")[0] for name in held} == {
         "dp2erm_cvx",

@@ -32,12 +32,15 @@ PAGES = [
 ]
 EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 _LINE = re.compile(
-    r"^ *(?:>>> )?(from dp2erm_cvx[\w.]* import (?:\([^)]*\)|[^\n]*)|import dp2erm_cvx[^\n]*)", re.MULTILINE
+    r"^ *(?:>>> )?(from dp2erm_cvx[\w.]* import (?:\([^)]*\)|[^\n]*)|import dp2erm_cvx[^\n]*)",
+    re.MULTILINE,
 )
 
 
 def imported(text: str) -> Iterator[tuple[str, str]]:
-    """Every module that a page or an example imports from, with the name; empty for the module itself."""
+    """Every module that a page or an example imports from, with the name; empty for the module
+    itself.
+    """
     for line in _LINE.findall(text):
         (statement,) = ast.parse(line).body
         if isinstance(statement, ast.ImportFrom):

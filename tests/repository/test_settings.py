@@ -1,4 +1,6 @@
-"""A setting is described once, by the class that declares it: help and pages repeat that, or say nothing."""
+"""A setting is described once, by the class that declares it: help and pages repeat that, or say
+nothing.
+"""
 
 import importlib
 import pkgutil
@@ -21,8 +23,11 @@ OPTIONS = [(name, one) for name, command in main.commands.items() for one in com
 #: The class that a table of a page is made of, and the table.
 _TABLE = re.compile(r"<!-- settings of ([\w.]+) -->\n\n((?:\|.*\n)+)")
 #: A row or a bullet about one name in code, and what it says first.
-_ENTRY = re.compile(r"^ *(?:[-*] *|(\|) *)`-{0,2}([\w-]+)`(?(1)[^|\n]*\|)([^|\n]+)(?!.*\n\|-)", re.MULTILINE)
-#: Share of the words of an entry that the declared text has too: from here on it says the same again.
+_ENTRY = re.compile(
+    r"^ *(?:[-*] *|(\|) *)`-{0,2}([\w-]+)`(?(1)[^|\n]*\|)([^|\n]+)(?!.*\n\|-)", re.MULTILINE
+)
+#: Share of the words of an entry that the declared text has too: from here on it says the same
+#: again.
 RESTATED = 0.4
 
 
@@ -64,7 +69,9 @@ def shown(command: str, option: click.Parameter) -> str:
 
 
 def test_an_option_shows_what_its_field_says() -> None:
-    known = {name for _, one in OPTIONS if isinstance(one, FieldOption) for name in texts(bound(one))}
+    known = {
+        name for _, one in OPTIONS if isinstance(one, FieldOption) for name in texts(bound(one))
+    }
     by_hand = [
         (command, one.name)
         for command, one in OPTIONS
@@ -86,7 +93,10 @@ def test_an_option_shows_what_its_field_says() -> None:
 def test_an_estimator_and_its_study_say_it_once() -> None:
     for name, study in (("Effect", "Effect"), ("Rule", "Rule"), ("TwoStageERM", "")):
         estimator, other = resolved(f"estimators.Private{name}"), resolved(f"plan.{study}Study")
-        said = [set().union(*(described(b.__doc__) for b in kind.__mro__)) for kind in (estimator, other)]
+        said = [
+            set().union(*(described(b.__doc__) for b in kind.__mro__))
+            for kind in (estimator, other)
+        ]
         assert said[0].isdisjoint(said[1] - {"universe"}), name
 
 
@@ -97,18 +107,23 @@ def test_tables_of_settings_are_made_of_the_fields() -> None:
         kind = resolved(place.removeprefix("dp2erm_cvx."))
         said, defaults = texts(kind), {one.name: one.default for one in fields(kind)}
         rows = [
-            f"| `--{name.replace('_', '-')}` | {said[name]} | {'' if default is None else default} |"
+            f"| `--{name.replace('_', '-')}` | {said[name]} | {'' if default is None else default} "
+            "|"
             for name, default in defaults.items()
         ]
         assert shown.splitlines() == ["| option | meaning | default |", "|---|---|---|", *rows]
 
 
 def restated(page: str, said: dict[str, set[str]]) -> list[str]:
-    """The settings that a row or a bullet of a page describes by much the same words as their own text."""
+    """The settings that a row or a bullet of a page describes by much the same words as their own
+    text.
+    """
     names = []
     for _, name, entry in _ENTRY.findall(_TABLE.sub("", page)):
         own = said.get(name.replace("-", "_"), ())
-        if any(share_of_words(entry, text) >= RESTATED for text in own):  # several classes may have the name
+        if any(
+            share_of_words(entry, text) >= RESTATED for text in own
+        ):  # several classes may have the name
             names.append(name)
     return names
 
@@ -126,7 +141,9 @@ def test_no_page_says_again_what_a_setting_is() -> None:
         for name, text in texts(kind).items():
             said[name].add(text)
     assert restated("- `--treated`: the share of those treated\n", said) == ["treated"]
-    assert restated("| `outcome_bound` $M'$ | a bound on the outcome | none |\n", said) == ["outcome_bound"]
+    assert restated("| `outcome_bound` $M'$ | a bound on the outcome | none |\n", said) == [
+        "outcome_bound"
+    ]
     again = {path.name: restated(path.read_text(encoding="utf-8"), said) for path in PAGES}
     assert not {name: names for name, names in again.items() if names}
 

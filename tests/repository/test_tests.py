@@ -47,7 +47,9 @@ def complaint(call: ast.Call) -> str | None:
         return name if name == "os.urandom" else "time"
     if where == "subprocess" and "timeout" in {word.arg for word in call.keywords}:
         return "time"
-    if where == "secrets" or (where in ("random", "np.random") and last.islower() and last != "default_rng"):
+    if where == "secrets" or (
+        where in ("random", "np.random") and last.islower() and last != "default_rng"
+    ):
         return None if last in ("seed", "get_state") else where
     if last == "settings":
         return last if {"deadline", "derandomize"} & {word.arg for word in call.keywords} else None

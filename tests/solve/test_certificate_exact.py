@@ -23,7 +23,8 @@ from tests import exact, exact_kernel
 from tests.drawn import PROGRAMS, hostile_records, instance_of
 from tests.helpers import kinked_net, make_records, make_weights, output_distance, penalized_rule
 
-#: Programs without an exact counterpart here: tests/problems/test_literature.py compares them with CVXPY.
+#: Programs without an exact counterpart here: tests/problems/test_literature.py compares them with
+#: CVXPY.
 WITHOUT = {
     # which hostile records of one arm have no weights of: tests/problems/test_att_balancing.py
     "att_balancing",
@@ -39,7 +40,9 @@ def minimizer(instance, records, bound, near):
     """(variable, output), exact; the variable is None where the model chose its own coordinates."""
     program = instance.program
     if isinstance(program, SecondStage):
-        theta = exact.second_stage(program, records, bound["weights"], bound["gamma"], bound["noise"], near)
+        theta = exact.second_stage(
+            program, records, bound["weights"], bound["gamma"], bound["noise"], near
+        )
         return theta, theta
     if isinstance(program, ClosedFormWeights):
         factors = exact.to_mp(program.unnormalized(records))
@@ -66,7 +69,9 @@ def minimizer(instance, records, bound, near):
 
 
 def ratios(seed, count):
-    """Program and true error over certified error, for every solve whose exact minimizer was proved."""
+    """Program and true error over certified error, for every solve whose exact minimizer was
+    proved.
+    """
     rng = np.random.default_rng(seed)
     for k in range(count):
         name = NAMES[k % len(NAMES)]
@@ -129,7 +134,11 @@ PLANTED = {
     ),
     "no rounding": (MarginModel, "rounding", lambda self, v: 0.0),
     "a local metric that is too steep": (CERTIFICATE, "_local_error", steep),
-    "no radius of the output": (MarginModel, "output_radius", lambda self, v, radius, local=None: 1e-300),
+    "no radius of the output": (
+        MarginModel,
+        "output_radius",
+        lambda self, v, radius, local=None: 1e-300,
+    ),
 }
 
 
@@ -141,14 +150,18 @@ def test_a_planted_error_of_a_certificate_is_exceeded(bug, monkeypatch):
 
 
 def test_no_computed_hessian_is_farther_off_than_it_says():
-    """Flat tails of the logistic loss, where the curvature itself is of the size of its rounding."""
+    """Flat tails of the logistic loss, where the curvature itself is of the size of its
+    rounding.
+    """
     rng = np.random.default_rng(33)
     closest = 0.0
     for _ in range(30):
         Z = np.column_stack([rng.uniform(1, 2, 20), rng.normal(size=20)])
         v = np.array([rng.uniform(0, 35), rng.normal()])
         model = MarginModel(MarginRows(Z), LOGISTIC, 0.0, Penalty())
-        slopes = [1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)]
+        slopes = [
+            1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)
+        ]
         true = exact._second_moment(exact.to_mp(Z), [s * (1 - s) for s in slopes], mp.mpf(0))
         error = exact.spectral_distance(true, model.hessian(v))
         assert error <= model.hessian_rounding(v)
@@ -167,10 +180,14 @@ WEIGHTS = make_weights(RECORDS)
 
 
 @pytest.mark.one_row_in(3)
-@pytest.mark.parametrize("theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str)
+@pytest.mark.parametrize(
+    "theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str
+)
 @pytest.mark.parametrize(("l1", "l2"), [pytest.param(0.2, 0.0, marks=pytest.mark.slow), (0.1, 0.3)])
 def test_gap_certificate_of_a_declared_penalty_covers_the_distance(theta_set, l1, l2):
-    """The same regularizer, once as an expression that only a gap can judge and once in its prox form."""
+    """The same regularizer, once as an expression that only a gap can judge and once in its prox
+    form.
+    """
     user = penalized_rule(kinked_net(l1, l2))
     known = PROGRAMS["itr"](theta_set, ElasticNet(l1, l2))
     truth = solve(known.instance(RECORDS, WEIGHTS, **PERTURBED))
@@ -185,7 +202,8 @@ def test_gap_certificate_of_a_declared_penalty_covers_the_distance(theta_set, l1
             certificate = certify(instance, point)
             distance = output_distance(known, point, truth.value)
             assert certificate.radius >= distance - truth.certificate.radius
-            # a gap grows linearly in the distance along an active bound, so half of the digits are lost
+            # a gap grows linearly in the distance along an active bound, so half of the digits are
+            # lost
             assert certificate.radius <= 50 * np.sqrt(max(distance, 1e-10))
 
 
@@ -198,7 +216,10 @@ def near_one(w, records, size):
 
 def test_a_point_beyond_a_constraint_pays_its_price():
     """The objective lies below the optimum there: a gap alone would call the point exact."""
-    bound, (tight, free) = near_one(), (solve(near_one(size=s).instance(RECORDS)) for s in (0.5, 50.0))
+    bound, (tight, free) = (
+        near_one(),
+        (solve(near_one(size=s).instance(RECORDS)) for s in (0.5, 50.0)),
+    )
     apart = float(np.linalg.norm(tight.point - free.point))
     assert apart > 0.2
     assert certify(bound.instance(RECORDS), free.point).radius >= apart - tight.certificate.radius

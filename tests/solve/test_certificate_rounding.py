@@ -33,7 +33,9 @@ KERNELS = [
 
 
 def near_pairs(rng, n, p):
-    """Points of the unit ball of all sizes: nearly equal, opposite, collinear, nearly zero and zero."""
+    """Points of the unit ball of all sizes: nearly equal, opposite, collinear, nearly zero and
+    zero.
+    """
     X = rng.normal(size=(n, p))
     X *= (10.0 ** rng.choice([0, -1, -4, -9, -14], n) * 0.9 / np.linalg.norm(X, axis=1))[:, None]
     for i in range(1, n, 2):
@@ -64,7 +66,9 @@ def test_every_entry_of_a_kernel_is_within_its_error(kind):
 
 
 def true_derivatives(instance, records, bound):
-    """Gradient and Hessian of the smooth part to 50 digits; no Hessian where the model has none to check."""
+    """Gradient and Hessian of the smooth part to 50 digits; no Hessian where the model has none to
+    check.
+    """
     program = instance.program
     if isinstance(program, SecondStage):
         given = bound["weights"], bound["gamma"], bound["noise"]
@@ -134,7 +138,9 @@ def test_no_hessian_nearby_is_below_the_bound_on_all_of_them():
 
 
 def test_a_huber_certificate_is_not_left_with_the_ridge():
-    """The curvature of the records within the threshold counts, which a tiny gamma does not have."""
+    """The curvature of the records within the threshold counts, which a tiny gamma does not
+    have.
+    """
     records = uniform_records(np.random.default_rng(47), 60)
     solution = solve(itr_huber(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
     assert solution.certificate.strong_convexity > 1.0
@@ -142,9 +148,13 @@ def test_a_huber_certificate_is_not_left_with_the_ridge():
 
 @pytest.mark.parametrize("name", ["overlap", "inverse_probability_tilting"])
 def test_a_solver_that_ends_far_outside_the_ball_is_judged_without_overflow(name):
-    """Conic solvers do, where the ridge is tiny; an exponential loss is then out of floating-point range."""
+    """Conic solvers do, where the ridge is tiny; an exponential loss is then out of floating-point
+    range.
+    """
     rng = np.random.default_rng(49)
-    records = Domain(1.0, 1.0).records(rng.uniform(-0.5, 0.5, (12, 2)), np.arange(12) % 2, np.zeros(12))
+    records = Domain(1.0, 1.0).records(
+        rng.uniform(-0.5, 0.5, (12, 2)), np.arange(12) % 2, np.zeros(12)
+    )
     instance = PROGRAMS[name](ridge=1e-9, radius=2.0).instance(records)
     model = instance.model
     outside = 1e4 * rng.normal(size=model.dimension)

@@ -1,4 +1,6 @@
-"""Every way a solve can fail, by our solvers or another: a typed error, and never a silent wrong answer."""
+"""Every way a solve can fail, by our solvers or another: a typed error, and never a silent wrong
+answer.
+"""
 
 import contextlib
 import json
@@ -52,7 +54,11 @@ ONCE, SHORT = Newton(max_iterations=1), {"coefficient": (0.1, 0.2)}
 REFUSED = [
     (lambda: solve(bound("uniform"), solver="gurobi"), SolverError, r"'gurobi'.*newton.*clarabel"),
     (lambda: build(first_stages(), "ebw"), ProgramError, r"'ebw'.*entropy_balancing"),
-    (lambda: build(first_stages(), "entropy_balancing", **{"lambda": 1.0}), DeclarationError, "ridge"),
+    (
+        lambda: build(first_stages(), "entropy_balancing", **{"lambda": 1.0}),
+        DeclarationError,
+        "ridge",
+    ),
     (lambda: bound("ipw_known", **SHORT), DeclarationError, "2 entries for 4"),
     (lambda: Compiled(not_dpp, {"w": np.ones(5), "X": np.ones((5, 3))}), ProgramError, "not DPP"),
     (
@@ -61,12 +67,23 @@ REFUSED = [
         "status limit",
     ),
     # which no gap is measured for
-    (lambda: user(cp.log_sum_exp), DeclarationError, r"log_sum_exp\(theta\): no penalty that is read"),
+    (
+        lambda: user(cp.log_sum_exp),
+        DeclarationError,
+        r"log_sum_exp\(theta\): no penalty that is read",
+    ),
 ]
-for name in ("ipw_logistic", "entropy_balancing", "paper_entropy_balancing", "entropy_balancing_hard"):
+for name in (
+    "ipw_logistic",
+    "entropy_balancing",
+    "paper_entropy_balancing",
+    "entropy_balancing_hard",
+):
     REFUSED.append((lambda name=name: solve(bound(name), solver=OSQP()), ProgramError, "quadratic"))
 for solver in (Newton(), ProjectedGradient()):
-    REFUSED.append((lambda solver=solver: solve(user(norm), solver=solver), ProgramError, "clarabel"))
+    REFUSED.append(
+        (lambda solver=solver: solve(user(norm), solver=solver), ProgramError, "clarabel")
+    )
 for expression in (
     lambda theta: cp.sqrt(norm(theta)),  # not convex
     lambda theta: -cp.sum_squares(theta),  # concave
@@ -83,8 +100,16 @@ REFUSED += [
         "negative eigenvalue",
     ),
     # infinite somewhere, and a set in disguise
-    (lambda: user(lambda theta: -cp.sum(cp.log(1 - theta))), DeclarationError, "no penalty that is read"),
-    (lambda: user(lambda theta: cp.sum(cp.inv_pos(theta + 2))), DeclarationError, "as a constraint"),
+    (
+        lambda: user(lambda theta: -cp.sum(cp.log(1 - theta))),
+        DeclarationError,
+        "no penalty that is read",
+    ),
+    (
+        lambda: user(lambda theta: cp.sum(cp.inv_pos(theta + 2))),
+        DeclarationError,
+        "as a constraint",
+    ),
 ]
 
 
@@ -117,7 +142,9 @@ def test_what_no_gap_is_measured_for_is_refused_when_it_is_declared(cone):
 CHAIN = cp.reductions.solvers.solving_chain.SolvingChain
 
 
-@pytest.mark.parametrize("solver", [SCS(max_iterations=1000), Clarabel(), "first_certified"], ids=str)
+@pytest.mark.parametrize(
+    "solver", [SCS(max_iterations=1000), Clarabel(), "first_certified"], ids=str
+)
 def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver):
     instance = user(norm)
     whole, solves = CHAIN.solve_via_data, []
@@ -137,7 +164,10 @@ def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver)
 
 
 def test_data_too_large_for_a_parameter_are_refused_or_embedded():
-    program, cache = PROGRAMS["ipw_logistic"](ridge=0.1), sys.modules["dp2erm_cvx.solve.solvers"]._cache
+    program, cache = (
+        PROGRAMS["ipw_logistic"](ridge=0.1),
+        sys.modules["dp2erm_cvx.solve.solvers"]._cache,
+    )
     instance = program.instance(make_records(1300, 10))
     assert Compiled.cost(instance.data) > 1.5e7
     with pytest.raises(ProgramError, match="GB"):
@@ -157,7 +187,11 @@ def test_data_too_large_for_a_parameter_are_refused_or_embedded():
 
 @pytest.mark.parametrize(
     ("claim", "status"),
-    [("optimal_inaccurate", Status.INACCURATE), ("user_limit", Status.LIMIT), ("new", Status.FAILED)],
+    [
+        ("optimal_inaccurate", Status.INACCURATE),
+        ("user_limit", Status.LIMIT),
+        ("new", Status.FAILED),
+    ],
 )
 def test_a_claimed_status_neither_certifies_nor_refuses(monkeypatch, claim, status):
     instance = bound("ipw_logistic", ridge=0.05)
@@ -192,11 +226,17 @@ def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch, kind):
 def test_solvers_that_go_as_far_as_the_usual_ones_certify_by_design():
     assert by_design(private_solver("clarabel"))
     assert by_design(FirstCertified((ProjectedGradient(30_000), Newton(200))))
-    for less in (Newton(), FirstCertified((Newton(),)), FirstCertified((Newton(99), ProjectedGradient()))):
+    for less in (
+        Newton(),
+        FirstCertified((Newton(),)),
+        FirstCertified((Newton(99), ProjectedGradient())),
+    ):
         assert not by_design(less)
 
 
-@pytest.mark.parametrize("solver", [Newton(), ProjectedGradient(200), Clarabel(), SCS(max_iterations=500)])
+@pytest.mark.parametrize(
+    "solver", [Newton(), ProjectedGradient(200), Clarabel(), SCS(max_iterations=500)]
+)
 def test_separable_arms_without_a_ridge_are_not_certified(solver):
     X = RECORDS.X.copy()
     X[:, 1] = np.where(RECORDS.a == 1, 0.9, -0.9)
@@ -267,7 +307,10 @@ def test_an_own_solver_is_certified_as_any_other():
     result = solve(WEIGHTS, solver=own(honest), polish=False, tolerance=1e-4)
     assert result.certified
     assert result.solver == "honest"
-    assert np.sum(np.abs(result.value - solve(WEIGHTS).value)) <= result.certificate.output_radius + 1e-9
+    assert (
+        np.sum(np.abs(result.value - solve(WEIGHTS).value))
+        <= result.certificate.output_radius + 1e-9
+    )
     # what another solve left is no answer, and an error of its own is named without its text
     for function, told in (
         (silent, "honest claims .* no finite numbers"),
@@ -291,7 +334,9 @@ def test_one_that_says_solved_and_is_not_is_refused(function):
     assert solve(WEIGHTS, solver=own(function)).certified
 
 
-@pytest.mark.parametrize("left", [np.zeros, lambda shape: np.zeros(1), lambda shape: np.full(shape, "none")])
+@pytest.mark.parametrize(
+    "left", [np.zeros, lambda shape: np.zeros(1), lambda shape: np.full(shape, "none")]
+)
 def test_a_private_fit_goes_on_where_an_own_solver_does_not_certify(left):
     def leaves(problem):
         for variable in problem.variables():
@@ -332,6 +377,15 @@ def test_the_command_takes_files_of_programs_and_of_solvers(tmp_path, monkeypatc
         "    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + penalty * balance))\n\n"
         "def my_solver(problem):\n    problem.solve(solver='OSQP', eps_abs=1e-9, eps_rel=1e-9)\n"
     )
-    words = ("certify", "--n", "60", "--program", "mine.py", "--solver", "mine.py:my_solver", "--json")
+    words = (
+        "certify",
+        "--n",
+        "60",
+        "--program",
+        "mine.py",
+        "--solver",
+        "mine.py:my_solver",
+        "--json",
+    )
     (row,) = json.loads(run(*words).stdout)
     assert (row["program"], row["certified"]) == ("near_one", True)

@@ -262,7 +262,9 @@ class Leaping:
 
 
 @pytest.mark.one_row_in(5)
-@pytest.mark.parametrize("solver", ["first_certified", "clarabel", own(raising), own(not_numbers), own(huge)])
+@pytest.mark.parametrize(
+    "solver", ["first_certified", "clarabel", own(raising), own(not_numbers), own(huge)]
+)
 def test_no_clock_decides_a_private_fit(monkeypatch, solver):
     def fitted() -> Any:
         model = PrivateTwoStageERM(
@@ -270,7 +272,9 @@ def test_no_clock_decides_a_private_fit(monkeypatch, solver):
         )
         return model.fit(RECORDS.covariates, RECORDS.a, RECORDS.y).release_.theta
 
-    monkeypatch.setattr(solvers, "run_apart", lambda *_: pytest.fail("a private fit has no other process"))
+    monkeypatch.setattr(
+        solvers, "run_apart", lambda *_: pytest.fail("a private fit has no other process")
+    )
     first = fitted()
     for name in ("time", "monotonic", "perf_counter", "process_time"):
         monkeypatch.setattr(time, name, Leaping())
@@ -304,7 +308,9 @@ def test_stiff_penalties_on_constant_covariates_end_without_an_error(declared):
 
 
 def test_a_kernel_of_equal_records_at_a_tiny_ridge_ends_without_an_error():
-    records = Domain(1.0, 1.0).records(np.tile([[0.5, 0.5]], (30, 1)), np.arange(30) % 2, np.zeros(30))
+    records = Domain(1.0, 1.0).records(
+        np.tile([[0.5, 0.5]], (30, 1)), np.arange(30) % 2, np.zeros(30)
+    )
     instance = build(first_stages(), "mmd", kernel=Linear(), ridge=1e-9, cap=3.0).instance(records)
     for name in ("newton", "projected_gradient", "clarabel"):
         assert np.all(np.isfinite(solve(instance, solver=name, throw=False).value))

@@ -1,7 +1,7 @@
 """What a duality gap claims about a point, against minimizers that are found by another road.
 
-A penalty with kinks and the elastic net of the same function have one minimizer: the elastic net's is known
-to 50 digits, and judged without a gap.
+A penalty with kinks and the elastic net of the same function have one minimizer: the elastic net's
+is known to 50 digits, and judged without a gap.
 """
 
 import math
@@ -42,7 +42,9 @@ SETS = {
 
 @lru_cache(maxsize=64)
 def pair(theta_set, unit, ratio, *, gamma=0.1, l1=0.1, l2=0.0, n=12, seed=0):
-    """The instance that a gap judges, the same one with an elastic net, and its minimizer to 50 digits."""
+    """The instance that a gap judges, the same one with an elastic net, and its minimizer to 50
+    digits.
+    """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     X /= np.linalg.norm(X, axis=1)[:, None] * 1.01
@@ -91,7 +93,9 @@ def apart(theta, truth, point):
 
 
 def excess(name, unit, ratio, **settings):
-    """Largest distance over claimed radius of forged points; what is claimed of the true one, relatively."""
+    """Largest distance over claimed radius of forged points; what is claimed of the true one,
+    relatively.
+    """
     judged, truth, theta = pair(SETS[name](unit), unit, ratio, **settings)
     rng = np.random.default_rng(1)
     worst = 0.0
@@ -107,7 +111,11 @@ def excess(name, unit, ratio, **settings):
 
 SOME = [("ball", 1e-9, 10.0), ("huge ball", 1e9, 1e10), ("tiny ball", 1.0, 1e3), ("box", 1e3, 10.0)]
 SOME += [("all", 1e-6, 1e6), ("l1 ball", 1.0, 10.0), ("huge box", 1.0, 0.0)]
-ALL = [pytest.param(*one, marks=pytest.mark.slow) for one in product(SETS, UNITS, NOISE) if one not in SOME]
+ALL = [
+    pytest.param(*one, marks=pytest.mark.slow)
+    for one in product(SETS, UNITS, NOISE)
+    if one not in SOME
+]
 
 
 @pytest.mark.one_row_in(7)
@@ -126,7 +134,9 @@ def zero(problem):
 
 
 def test_a_point_far_from_the_minimizer_is_not_certified_under_large_noise():
-    """The judge's own solve once ended as unbounded here, and its iterate was believed all the same."""
+    """The judge's own solve once ended as unbounded here, and its iterate was believed all the
+    same.
+    """
     rng, n = np.random.default_rng(0), 30
     X = rng.normal(size=(n, 2))
     X /= np.linalg.norm(X, axis=1)[:, None] * 1.01
@@ -189,7 +199,8 @@ def excesses(monkeypatch):
     for iterations in (1, 3, 5, 8, 200):
         early(monkeypatch, iterations)
         for (name, ratio), (gamma, l1) in product(
-            [("ball", 10.0), ("all", 1e3), ("box", 10.0), ("huge ball", 1e6)], [(0.1, 1.0), (1e-6, 0.0)]
+            [("ball", 10.0), ("all", 1e3), ("box", 10.0), ("huge ball", 1e6)],
+            [(0.1, 1.0), (1e-6, 0.0)],
         ):
             judged, truth, theta = pair(SETS[name](1.0), 1.0, ratio, gamma=gamma, l1=l1)
             anchor = gap.anchored(judged.kinked())
@@ -208,7 +219,9 @@ def without_what_is_left_out(self, a, error, u, support=LoadedTerm.support):
 
 
 def at_the_point_alone(problem, candidate, length, anchor=gap._anchor):
-    """The residual is charged by its product with the point, not by all points that the minimizer may be."""
+    """The residual is charged by its product with the point, not by all points that the minimizer
+    may be.
+    """
     honest = anchor(problem, candidate, length)
     product_with_point = 1e-3 * honest.residual * float(np.linalg.norm(honest.point))
     radius = math.sqrt(product_with_point / max(honest.strong_convexity, 1e-300))
@@ -306,7 +319,9 @@ def test_no_number_is_infinitely_far_by_every_basis(rho):
 def limited(w, records, rho, size):
     """Atoms inside of one another, and limits beside the box."""
     moments = records.signed.T @ w
-    objective = cp.sum_squares(w - 1) + rho * cp.norm(cp.pos(moments)) + cp.square(cp.norm(moments, 1))
+    objective = (
+        cp.sum_squares(w - 1) + rho * cp.norm(cp.pos(moments)) + cp.square(cp.norm(moments, 1))
+    )
     limits = [cp.norm(w - 1) <= size, cp.sum(w[:3]) <= 3.0 + size, cp.max(cp.abs(w - 1)) <= size]
     return cp.Problem(cp.Minimize(objective), limits)
 
@@ -335,7 +350,9 @@ def test_weights_under_a_limit_are_those_of_a_closed_form():
     @scheme(size=0.1)
     def tilted(w, records, size):
         """A tilt within a ball."""
-        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + records.y @ w), [cp.norm(w - 1) <= size])
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(w - 1) + records.y @ w), [cp.norm(w - 1) <= size]
+        )
 
     instance = tilted().instance(RECORDS)
     length = min(0.1, float(np.linalg.norm(slope)) / 2)
@@ -350,7 +367,9 @@ def test_a_limit_that_is_not_slack_at_weights_of_1_claims_nothing():
     @scheme()
     def beyond(w, records):
         """A limit that weights 1 only just meet."""
-        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + records.y @ w), [cp.sum(w[:2]) <= 2.0])
+        return cp.Problem(
+            cp.Minimize(cp.sum_squares(w - 1) + records.y @ w), [cp.sum(w[:2]) <= 2.0]
+        )
 
     instance = beyond().instance(RECORDS)
     claimed = certify(instance, np.ones(40)).radius

@@ -24,7 +24,13 @@ SPARSE = (((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)), ())
 BENDS = (((1, -2, 1, 0), (0, 1, -2, 1)), ())
 GROUPS = ((), ((0, 1), (2, 3)))
 OVERLAPPING = ((), ((0, 1, 2), (2, 3)))
-KINKS = {"fused": FUSED, "sparse": SPARSE, "bends": BENDS, "groups": GROUPS, "overlapping": OVERLAPPING}
+KINKS = {
+    "fused": FUSED,
+    "sparse": SPARSE,
+    "bends": BENDS,
+    "groups": GROUPS,
+    "overlapping": OVERLAPPING,
+}
 
 
 @cache
@@ -67,7 +73,9 @@ def slopes(loss, v, record):
 
 
 def standing(kinked, start):
-    """Basis (k, p) of the points with the zero kinks of a start; the rows and groups that are off 0 there."""
+    """Basis (k, p) of the points with the zero kinks of a start; the rows and groups that are off 0
+    there.
+    """
     rows, groups = kinked
     size = float(np.linalg.norm(start))
     at = [np.array(row) for row in rows if abs(np.array(row) @ start) <= 1e-9 * size]
@@ -109,7 +117,8 @@ def add_kinks(g, H, v, off, free):
 
 
 def minimizer(loss, kinked, records, noise, start):
-    """The minimizer near a start by Newton's method among points with its zero kinks, with 50 digits.
+    """The minimizer near a start by Newton's method among points with its zero kinks, with 50
+    digits.
 
     Its multipliers are not asked for: they were in the certificate that is judged.
     """
@@ -141,12 +150,16 @@ def minimizer(loss, kinked, records, noise, start):
 
 def apart(theta, point):
     with mpmath.workdps(50):
-        squares = [(one - mpmath.mpf(float(other))) ** 2 for one, other in zip(theta, point, strict=True)]
+        squares = [
+            (one - mpmath.mpf(float(other))) ** 2 for one, other in zip(theta, point, strict=True)
+        ]
         return float(mpmath.sqrt(sum(squares)))
 
 
 def excess(loss, name, seed):
-    """Distance of the judge's point to the minimizer over its claim, and the claim over the point's size."""
+    """Distance of the judge's point to the minimizer over its claim, and the claim over the point's
+    size.
+    """
     records, noise, instance = instance_of(loss, KINKS[name], seed)
     anchor = anchored(instance.kinked())
     theta = minimizer(loss, KINKS[name], records, noise, anchor.point)
@@ -166,7 +179,9 @@ def test_a_point_at_kinks_is_certified_with_all_digits(loss, name):
 
 @pytest.mark.slow
 def test_a_ball_that_is_felt_keeps_what_was_proved():
-    """A point on the boundary does not stand: a kink that is at 0 there keeps half of the digits."""
+    """A point on the boundary does not stand: a kink that is at 0 there keeps half of the
+    digits.
+    """
     for loss, name in product(["squares", "logistic"], ["fused", "groups"]):
         _, _, instance = instance_of(loss, KINKS[name], 0, L2Ball(0.05))
         anchor = anchored(instance.kinked())
@@ -194,16 +209,23 @@ PLANTED = {
 
 
 def wrong_kinks(problem, candidate):
-    """Candidates that take more arguments for 0 than are, or that have other slopes than their points."""
+    """Candidates that take more arguments for 0 than are, or that have other slopes than their
+    points.
+    """
     everything = [np.full(len(term.group), term.kink) for term in problem.kinks.terms]
     found = kinks._minimized(problem, candidate, everything)
     if found is not None:
         yield found
-    # a stationary point of the loss alone: slopes of 0 leave no residual, and what they leave out is large
+    # a stationary point of the loss alone: slopes of 0 leave no residual, and what they leave out
+    # is large
     plain = np.zeros(problem.kinks.dimension)
     for _ in range(30):
-        plain = plain - np.linalg.solve(problem.smooth.hessian(plain), problem.smooth.gradient(plain))
-    yield candidate._replace(point=plain, slopes=[u if u is None else 0.0 * u for u in candidate.slopes])
+        plain = plain - np.linalg.solve(
+            problem.smooth.hessian(plain), problem.smooth.gradient(plain)
+        )
+    yield candidate._replace(
+        point=plain, slopes=[u if u is None else 0.0 * u for u in candidate.slopes]
+    )
 
 
 def test_points_at_kinks_of_which_there_are_none_claim_little():
@@ -231,7 +253,9 @@ def test_a_planted_error_is_exceeded(bug, monkeypatch):
     for problem, truth, candidate in truths.values():
         for wrong in wrong_kinks(problem, candidate):
             radius = gap._standing(problem, wrong).radius
-            worst = max(worst, (float(np.linalg.norm(wrong.point - truth.point)) - truth.radius) / radius)
+            worst = max(
+                worst, (float(np.linalg.norm(wrong.point - truth.point)) - truth.radius) / radius
+            )
     assert worst > 1.0
 
 
@@ -242,7 +266,8 @@ def affine(expression, theta):
 def test_only_what_nothing_rounds_is_taken_for_exact():
     theta = cp.Variable(3)
     exact = [
-        cp.norm(theta[1:]), cp.norm1(cp.diff(theta)), cp.norm1(cp.diff(theta, 2)), cp.norm(0.3 * theta),
+        cp.norm(theta[1:]), cp.norm1(cp.diff(theta)), cp.norm1(cp.diff(theta, 2)),
+        cp.norm(0.3 * theta),
         cp.norm1(np.array([[1.0, 2.0, -3.0]]) @ theta), cp.norm(theta - 0.1), cp.tv(theta),
     ]  # fmt: skip
     rounded = [
@@ -254,7 +279,9 @@ def test_only_what_nothing_rounds_is_taken_for_exact():
 
 
 def test_a_zero_is_one_of_rational_numbers():
-    """``0.1 + 0.2 - 0.3`` is off 0, in doubles as well as exactly; a difference that is lost is no zero."""
+    """``0.1 + 0.2 - 0.3`` is off 0, in doubles as well as exactly; a difference that is lost is no
+    zero.
+    """
     theta = cp.Variable(3)
     matrix = affine(cp.norm1(np.array([[1.0, 1.0, -1.0]]) @ theta), theta)
     assert isinstance(matrix, LoadedAffine)

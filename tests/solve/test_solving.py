@@ -1,4 +1,6 @@
-"""Newton from any start; reused problems give the solution of new data; infeasible balance is named."""
+"""Newton from any start; reused problems give the solution of new data; infeasible balance is
+named.
+"""
 
 import contextlib
 import dataclasses
@@ -32,8 +34,8 @@ from dp2erm_cvx.solve.solving import minimize_by_newton
 from tests.every_program import SETTINGS, edge_records
 from tests.helpers import make_records, output_distance, placed
 
-#: Rows, offsets, multipliers, ridge, slope: a search that takes any halved residual, and any descent, in turn
-#: walks in circles on these.
+#: Rows, offsets, multipliers, ridge, slope: a search that takes any halved residual, and any
+#: descent, in turn walks in circles on these.
 CIRCLES = [
     ([0.5, 0.1], [10.0, 1.0], [50, 1], 1.0, 1.0),
     ([0.5, 1.0], [-5.0, -10.0], [1, 10], 0.1, 0.1),
@@ -58,12 +60,21 @@ def hostile_sums(count: int) -> Iterator[tuple[Any, ...]]:
 def test_newton_ends_at_the_root_on_flat_tails_and_from_a_far_start(sums, most):
     """One coefficient, of a sum of extremal losses, in a ball that is not felt."""
     for rows, offset, multipliers, ridge, slope, start in sums:
-        rows, offset, multipliers = (np.array(one, dtype=float) for one in (rows, offset, multipliers))
+        rows, offset, multipliers = (
+            np.array(one, dtype=float) for one in (rows, offset, multipliers)
+        )
         loss, ball = Curve((Part(1.0, atom("saturating", slope)),)), Penalty(L2Ball(1000.0))
         model = MarginModel(
-            MarginRows(rows[:, None], offset), loss, ridge, ball, multipliers=multipliers, linear=np.zeros(1)
+            MarginRows(rows[:, None], offset),
+            loss,
+            ridge,
+            ball,
+            multipliers=multipliers,
+            linear=np.zeros(1),
         )
-        root = brentq(lambda v, model=model: float(model.gradient(np.array([v]))[0]), -900, 900, xtol=1e-13)
+        root = brentq(
+            lambda v, model=model: float(model.gradient(np.array([v]))[0]), -900, 900, xtol=1e-13
+        )
         point, iterations = minimize_by_newton(model, np.array([start]))
         assert iterations < most
         assert point[0] == pytest.approx(root, rel=1e-9, abs=1e-9)
@@ -90,7 +101,9 @@ def cache(monkeypatch):
     ],
 )
 def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
-    """The problem that was compiled for the old data serves the new ones, and the old ones again."""
+    """The problem that was compiled for the old data serves the new ones, and the old ones
+    again.
+    """
     records, program = make_records(60, 3), PROGRAMS[name](**changes)
     # two records trade arms, so that arm sizes and the count of nonzeros stay the same
     other = int(np.nonzero(records.a != records.a[FLIPPED])[0][0])
@@ -143,7 +156,9 @@ def test_the_error_names_the_covariate_and_its_arm(name):
             weights(name, records(what))
 
 
-@pytest.mark.parametrize("balance", [Moments(2), BalanceFunctions(lambda x: x * x[0], 4.0, "products")])
+@pytest.mark.parametrize(
+    "balance", [Moments(2), BalanceFunctions(lambda x: x * x[0], 4.0, "products")]
+)
 def test_the_smallest_tolerance_is_the_smallest(balance):
     data = records()
     with pytest.raises(InfeasibleError) as caught:
@@ -174,7 +189,9 @@ def replacements(records, m):
     direction /= np.linalg.norm(direction, axis=1)[:, None]
     length = np.where(rng.random(m) < 0.5, 1.0, rng.random(m)) * domain.features_bound
     X = np.column_stack([np.full(m, domain.intercept), direction * length[:, None] * (1 - 1e-12)])
-    return Replacements(records, rng.integers(records.n_samples, size=m), X, rng.integers(2, size=m))
+    return Replacements(
+        records, rng.integers(records.n_samples, size=m), X, rng.integers(2, size=m)
+    )
 
 
 def solved(made, records, chosen):
@@ -225,7 +242,9 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch):
     monkeypatch.setattr(type(made), "row_neighbors", forgets_flips)
     result = solved(made, records, chosen)
     assert np.all(result.by_single)
-    assert np.all(np.sum(np.abs(result.values[0] - right.values[0]), axis=1) <= result.radius + right.radius)
+    assert np.all(
+        np.sum(np.abs(result.values[0] - right.values[0]), axis=1) <= result.radius + right.radius
+    )
 
 
 @pytest.mark.one_row_in(4)
@@ -261,7 +280,9 @@ def test_invalid_replacements_and_settings_are_refused_and_results_hide_the_reco
     rows = (np.full((1, 4), np.nan), np.zeros((1, 4)), [[1.0, 9.0, 0.0, 0.0]], np.zeros((1, 3)))
     for change in [{}, *wrong, *({"X": one} for one in rows)]:
         arrays = {name: np.array(value) for name, value in (right | change).items()}
-        told = pytest.raises(DeclarationError, match=r"index must be .* from 0 to 29, a .* 0 or 1, X")
+        told = pytest.raises(
+            DeclarationError, match=r"index must be .* from 0 to 29, a .* 0 or 1, X"
+        )
         with told if change else contextlib.nullcontext():
             assert len(Replacements(records, **arrays)) == 1
     chosen = replacements(records, 2)
@@ -276,7 +297,9 @@ def test_invalid_replacements_and_settings_are_refused_and_results_hide_the_reco
 
 
 class Moved(Reading):
-    """How far the weights are from given ones (n,), and the largest; keeps all weights of the last chunk."""
+    """How far the weights are from given ones (n,), and the largest; keeps all weights of the last
+    chunk.
+    """
 
     def __init__(self, base):
         self.beside, self.parts = (base, np.arange(float(len(base)))), {}
@@ -285,7 +308,9 @@ class Moved(Reading):
         base, numbers = beside
         self.parts[numbers[0], len(weights)] = weights.copy()
         gap = np.abs(weights - base)
-        return np.sum(gap, axis=1, keepdims=True), np.max(weights, axis=1, keepdims=True, initial=0.0)
+        return np.sum(gap, axis=1, keepdims=True), np.max(
+            weights, axis=1, keepdims=True, initial=0.0
+        )
 
     def kept(self, m):
         return np.hstack([self.parts[key] for key in sorted(self.parts) if key[1] == m])

@@ -1,7 +1,7 @@
 """Movement of separable weights by arm between neighbors, found by a search of its own.
 
-Rows are numbers of [-1, 1] or points of the disk; datasets are clusters of records, and the changed record is
-alone. Nothing here is shared with the bounds: curves are functions of NumPy.
+Rows are numbers of [-1, 1] or points of the disk; datasets are clusters of records, and the changed
+record is alone. Nothing here is shared with the bounds: curves are functions of NumPy.
 """
 
 import math
@@ -52,15 +52,18 @@ class Scheme:
     total: float = 0.0
 
 
-#: Columns of a record: treated if positive, row, and where o, c and b lie in their intervals, all in [-1, 1].
+#: Columns of a record: treated if positive, row, and where o, c and b lie in their intervals, all
+#: in [-1, 1].
 Dataset = Array
 
 
-def movements(scheme: Scheme, common: Array, shares: Array, before: Array, after: Array, n: int) -> Array:
+def movements(
+    scheme: Scheme, common: Array, shares: Array, before: Array, after: Array, n: int
+) -> Array:
     """Coupled variation of many pairs of neighbors.
 
-    ``common`` (m, clusters, 5) and ``shares`` (m, clusters) are the others, ``before`` and ``after`` (m, 5)
-    the record that is replaced.
+    ``common`` (m, clusters, 5) and ``shares`` (m, clusters) are the others, ``before`` and
+    ``after`` (m, 5) the record that is replaced.
     """
     counts = _counts(shares, n - 1)
     first, own = _weights(scheme, common, counts, before, n)
@@ -80,7 +83,9 @@ def _between(position: Array, ends: tuple[float, float]) -> Array:
     return ends[0] + 0.5 * (position + 1.0) * (ends[1] - ends[0])
 
 
-def _weights(scheme: Scheme, common: Array, counts: Array, record: Array, n: int) -> tuple[Array, Array]:
+def _weights(
+    scheme: Scheme, common: Array, counts: Array, record: Array, n: int
+) -> tuple[Array, Array]:
     """Weights of a record of every cluster, and of the single record."""
     rows = np.concatenate([common, record[:, None]], axis=1)
     count = np.concatenate([counts, np.ones((len(counts), 1))], axis=1)

@@ -1,6 +1,7 @@
 """Movement of weights between neighbors: certified solves of the registered programs.
 
-A dataset is a list of distinct records with multiplicities; the changed record is the last one, alone.
+A dataset is a list of distinct records with multiplicities; the changed record is the last one,
+alone.
 """
 
 import math
@@ -26,7 +27,9 @@ INF, DISK = math.inf, Domain(1.0, 1.0)
 
 @dataclass(frozen=True)
 class Pair:
-    """Neighbors: the common records (arm, x_1, ...), their counts, and the changed one before and after."""
+    """Neighbors: the common records (arm, x_1, ...), their counts, and the changed one before and
+    after.
+    """
 
     common: Array
     count: Array
@@ -48,7 +51,9 @@ class Pair:
         """Both datasets."""
         rows = np.repeat(self.common, self.count.astype(int), axis=0)
         ends = [np.vstack([rows, end]) for end in (self.before, self.after)]
-        first, second = (domain.records(x[:, 1:], x[:, 0].astype(int), np.zeros(len(x))) for x in ends)
+        first, second = (
+            domain.records(x[:, 1:], x[:, 0].astype(int), np.zeros(len(x))) for x in ends
+        )
         return first, second
 
 
@@ -57,7 +62,9 @@ def solved(program, pair, domain=DISK):
     first, second = pair.records(domain)
     universe = Universe(domain, first.n_samples, first.n_features)
     weighing = ProgramWeights(program.at(universe))
-    (result,) = resolve(weighing, [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified")
+    (result,) = resolve(
+        weighing, [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified"
+    )
     (w, _), (v, _) = result.solved
     return result.movements[Quantity.V].low, w, v
 
@@ -93,8 +100,8 @@ def scaled_entropy(ridge, radius=INF):
 def four_clusters(n, shape):
     """Two clusters along the coefficient and two against it; one record jumps across with a flip.
 
-    ``shape``: positions along, spreads across, share of the first two, and two angles of the jump. To a
-    logistic propensity (x, 1) is (-x, 0).
+    ``shape``: positions along, spreads across, share of the first two, and two angles of the jump.
+    To a logistic propensity (x, 1) is (-x, 0).
     """
     along, against, spread, split, angle, share, angle_after = shape
     common = np.array([[along, split], [along, -split], [-against, spread], [-against, -spread]])
@@ -102,8 +109,13 @@ def four_clusters(n, shape):
     half = round(share * (n - 1) / 2)
     rest = n - 1 - 2 * half
     counts = (half, half, rest // 2, rest - rest // 2)
-    before, after = (math.sin(angle), -math.cos(angle)), (-math.sin(angle_after), -math.cos(angle_after))
-    return Pair.of(zip(((1, *row) for row in common), counts, strict=True), (0, *before), (1, *after))
+    before, after = (
+        (math.sin(angle), -math.cos(angle)),
+        (-math.sin(angle_after), -math.cos(angle_after)),
+    )
+    return Pair.of(
+        zip(((1, *row) for row in common), counts, strict=True), (0, *before), (1, *after)
+    )
 
 
 def extremes(share, n, after):
@@ -114,7 +126,9 @@ def extremes(share, n, after):
 
 
 def ridge_regression_movement(ridge, radius, tilt, pair):
-    """Of psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>, on records (a, x) with ``||x|| <= 1``."""
+    """Of psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>, on records (a, x) with ``||x||
+    <= 1``.
+    """
     count, weights = np.append(pair.count, 1.0), []
     for end in (pair.before, pair.after):
         arm, *x = np.vstack([pair.common, end]).T
@@ -125,7 +139,9 @@ def ridge_regression_movement(ridge, radius, tilt, pair):
         def size(more, values=values, pull=pull):
             return np.linalg.norm(pull / (values + ridge + more)) - radius
 
-        more = brentq(size, 0.0, 1e6, xtol=1e-14) if size(0.0) > 0 else 0.0  # the multiplier of the ball
+        more = (
+            brentq(size, 0.0, 1e6, xtol=1e-14) if size(0.0) > 0 else 0.0
+        )  # the multiplier of the ball
         f = np.exp((1 - 2 * arm) * tilt * (x @ axes @ (pull / (values + ridge + more))))
         weights.append(n * f / (count @ f))
     w, v = weights
@@ -133,7 +149,9 @@ def ridge_regression_movement(ridge, radius, tilt, pair):
 
 
 def ridge_regression_bound(n, ridge, radius, tilt):
-    """Over ``||lam|| <= r``: ``||grad psi|| <= 1 + r``, ``||grad h|| <= tilt``, ``|h| <= tilt r``."""
+    """Over ``||lam|| <= r``: ``||grad psi|| <= 1 + r``, ``||grad h|| <= tilt``, ``|h| <= tilt
+    r``.
+    """
     r = min(radius, 1.0 / ridge)
     return separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
 

@@ -1,4 +1,6 @@
-"""Bounds in closed form and as printed: their values, properties, counterexamples, and what is refused."""
+"""Bounds in closed form and as printed: their values, properties, counterexamples, and what is
+refused.
+"""
 
 import itertools
 import math
@@ -30,7 +32,12 @@ from dp2erm_cvx.paper import (
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.program import registry
 from dp2erm_cvx.stability import general_stability_theorem, separable, tilt_lemma, uniform_weights
-from tests.helpers import known_coefficient, logistic_diameter, logistic_propensity, randomized_trial
+from tests.helpers import (
+    known_coefficient,
+    logistic_diameter,
+    logistic_propensity,
+    randomized_trial,
+)
 from tests.stability.movement import INF, printed_quantities
 
 
@@ -66,7 +73,9 @@ def test_bounds_as_printed(n, bound, B, w_max, factor):
 
 
 def light_and_heavy(n, rare, light, heavy):
-    """Weights of neighbors: ``rare`` records are heavy, and the last one turns from light to heavy."""
+    """Weights of neighbors: ``rare`` records are heavy, and the last one turns from light to
+    heavy.
+    """
     f = np.where(np.arange(n) < rare, heavy, light)
     return [n * one / one.sum() for one in (f, np.append(f[:-1], heavy))]
 
@@ -116,7 +125,12 @@ def coupled_variation(w, v, j=-1):
 
 
 def trial(n, p, trim):
-    return randomized_trial(n, p, trim), n, min(1 / max(p, 1 - p), trim), min(1 / min(p, 1 - p), trim)
+    return (
+        randomized_trial(n, p, trim),
+        n,
+        min(1 / max(p, 1 - p), trim),
+        min(1 / min(p, 1 - p), trim),
+    )
 
 
 def coefficient(n, bound, norm, trim):
@@ -127,7 +141,10 @@ def coefficient(n, bound, norm, trim):
 @pytest.mark.parametrize(
     ("bound", "n", "light", "heavy"),
     [
-        *(trial(*case) for case in ((2, 0.5, INF), (10, 0.2, INF), (400, 0.97, INF), (50, 0.05, 4.0))),
+        *(
+            trial(*case)
+            for case in ((2, 0.5, INF), (10, 0.2, INF), (400, 0.97, INF), (50, 0.05, 4.0))
+        ),
         *(
             coefficient(*case, trim)
             for case in ((3, 1.0, 0.5), (400, 2.0, 1.0), (1000, 0.5, 0.0))
@@ -144,7 +161,9 @@ def test_weights_that_depend_on_no_other_record_attain_their_bound(bound, n, lig
 
 @pytest.mark.parametrize("lipschitz", [1.0, 0.5])
 def test_the_general_theorem_is_attained_in_norm(lipschitz):
-    """Squares and a linear term: weights ``1 - L (c - mean c) / rho``, where nothing is at an end."""
+    """Squares and a linear term: weights ``1 - L (c - mean c) / rho``, where nothing is at an
+    end.
+    """
     rng = np.random.default_rng(3)
     n, rho = 12, 4.0
     c = rng.normal(size=n)
@@ -152,7 +171,9 @@ def test_the_general_theorem_is_attained_in_norm(lipschitz):
     other = c.copy()
     other[:2] += 0.3, -0.3
     moved = np.linalg.norm(c - other)
-    bound = general_stability_theorem(n, gradient=moved, strong_convexity=rho, lipschitz=lipschitz, w_max=2.0)
+    bound = general_stability_theorem(
+        n, gradient=moved, strong_convexity=rho, lipschitz=lipschitz, w_max=2.0
+    )
     stated = lipschitz * moved / rho
     w, v = 1 - lipschitz * c / rho, 1 - lipschitz * other / rho
     assert np.linalg.norm(w - v) == pytest.approx(stated, rel=1e-9)
@@ -163,7 +184,8 @@ def test_the_general_theorem_is_attained_in_norm(lipschitz):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"gradient": -1.0}, {"strong_convexity": 0.0}, {"lipschitz": -1.0}, {"w_max": 0.5}, {"n": 1}]
+    "wrong",
+    [{"gradient": -1.0}, {"strong_convexity": 0.0}, {"lipschitz": -1.0}, {"w_max": 0.5}, {"n": 1}],
 )
 def test_constants_of_the_general_theorem_that_are_none(wrong):
     with pytest.raises(DeclarationError, match=next(iter(wrong))):
@@ -224,7 +246,9 @@ PRINTED = {
     floor=st.floats(0.3, 0.5),
     epsilon=st.floats(0.05, 5),
 )
-def test_sharp_is_at_most_the_papers_wherever_both_are_valid(name, n, ridge, radius, share, floor, epsilon):
+def test_sharp_is_at_most_the_papers_wherever_both_are_valid(
+    name, n, ridge, radius, share, floor, epsilon
+):
     domain = Domain(1.0, 1.0, arm_floor=max(2, int(floor * n)), relation=KEEP)
     program = registry.build(registry.first_stages(), name, **PRINTED[name](ridge, radius, share))
     sharp = program.stability(Universe(domain, n, 2))
@@ -245,7 +269,9 @@ def falls(bounds, rounding=2e-4):
 
 
 @pytest.mark.one_row_in(2)
-@pytest.mark.parametrize(("n", "ridge", "radius", "floor"), [(9, 0.5, 0.3, 2), (5000, 0.02, 2.0, 800)])
+@pytest.mark.parametrize(
+    ("n", "ridge", "radius", "floor"), [(9, 0.5, 0.3, 2), (5000, 0.02, 2.0, 800)]
+)
 def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, radius, floor):
     schemes = (
         lambda mu, r, trim=INF: logistic_propensity(n, 1.0, mu, r, trim),
@@ -270,11 +296,14 @@ DECLARED = [
     (uniform_weights, {}, {"n": (1, True)}),
     (fixed_weights, {"n": 4, "w_max": 1.0}, {"n": (1,), "w_max": (0.5,)}),
     (universal_corollary, {"n": 4}, {"w_max": (0.0,)}),
-    (tilt_lemma, {"n": 9, "log_change_range": 1, "w_max": 2}, {"log_change_range": (-1,), "w_max": (0,)}),
+    (tilt_lemma, {"n": 9, "log_change_range": 1, "w_max": 2}, {"log_change_range": (-1,),
+    "w_max": (0,)}),
     (randomized_trial, {"n": 10, "propensity": 0.5}, {"propensity": (0.0, 1.0), "trim": (1.0,)}),
-    (logistic_propensity, GOOD | {"bound": 1.0}, {"ridge": (-1.0,), "radius": (0,), "trim": (math.nan,)}),
+    (logistic_propensity, GOOD | {"bound": 1.0}, {"ridge": (-1.0,), "radius": (0,),
+    "trim": (math.nan,)}),
     (partial(separable, gradient_diameter=1.0, log_weight_diameter=1.0, log_weight_range=1.0), GOOD,
-     {"n": (1,), "gradient_diameter": (-1.0,), "log_weight_diameter": (INF,), "log_weight_range": (-1.0,),
+     {"n": (1,), "gradient_diameter": (-1.0,), "log_weight_diameter": (INF,),
+     "log_weight_range": (-1.0,),
       "radius": (0.0,)}),
     (entropy_balancing_paper_scaling, FLOOR, {"arm_floor": (6,), "radius": (0.0,)}),
     (partial(paper_kernel_balancing, kernel_bound=1.0, weight_cap=2.0), {"n": 9, "ridge": 1.0},
@@ -320,7 +349,9 @@ def extreme_bounds(n, ridge, radius, bound):
 
 
 @pytest.mark.one_row_in(4)
-@pytest.mark.parametrize(("n", "ridge"), [(4, 1e-300), (10**7, 1e-12), (10**7, 1.0), (10**7, 1e300)])
+@pytest.mark.parametrize(
+    ("n", "ridge"), [(4, 1e-300), (10**7, 1e-12), (10**7, 1.0), (10**7, 1e300)]
+)
 def test_extreme_numbers_give_finite_bounds(n, ridge):
     with np.errstate(all="raise", under="ignore"):
         for radius, bound in itertools.product((1e-6, 1e3, math.inf), (1e-150, 1.0, 1e300)):

@@ -26,7 +26,9 @@ MIRRORED = LogWeight("atom", (MARGIN.times(-1.0),), atom=atom("logistic")).times
 EXPONENTIAL, DOWN = Curve((Part(1.0, atom("exp"), 1.0),)), Curve((Part(1.0, atom("line"), -1.0),))
 
 
-def arms(controls: tuple[Any, Any], treated: tuple[Any, Any], **numbers: Any) -> tuple[ArmCurves, ArmCurves]:
+def arms(
+    controls: tuple[Any, Any], treated: tuple[Any, Any], **numbers: Any
+) -> tuple[ArmCurves, ArmCurves]:
     """Curves of both arms with the same intervals."""
     return ArmCurves(*controls, **numbers), ArmCurves(*treated, **numbers)
 
@@ -73,7 +75,9 @@ def tailored_slope(s, treated):
 
 @dataclass(frozen=True)
 class Case:
-    """A scheme twice: as curves of the library and as functions of NumPy; the least share that is found."""
+    """A scheme twice: as curves of the library and as functions of NumPy; the least share that is
+    found.
+    """
 
     label: str
     curves: Any
@@ -212,7 +216,9 @@ def test_norms_of_minimizers_of_two_arms():
     within = minimizer_norm(overlap(offset=(-0.5, 0.5)), 0.1)
     assert within > minimizer_norm(overlap(), 0.1)
     shifted = minimizer_norm((ArmCurves(SQUARE, MARGIN, offset=(-1.0, -1.0)),), 0.5)
-    assert shifted == pytest.approx(1.0, rel=1e-4)  # 2 x (1 - x) >= x^2 / 2 up to .8, 1/2 at x = 1/2 is most
+    assert shifted == pytest.approx(
+        1.0, rel=1e-4
+    )  # 2 x (1 - x) >= x^2 / 2 up to .8, 1/2 at x = 1/2 is most
 
 
 def test_a_flat_loss_needs_a_weight_that_does_not_move():
@@ -248,7 +254,8 @@ def test_there_are_two_arms():
 def test_a_box_is_a_ball_of_its_corners():
     boxed = margin_movement(400, 0.01, 1.0, overlap(), box=1.0, dimension=2)
     assert (
-        boxed.bound.V == margin_movement(400, 0.01, 1.0, overlap(), radius=math.sqrt(2) * (1 + 1e-12)).bound.V
+        boxed.bound.V
+        == margin_movement(400, 0.01, 1.0, overlap(), radius=math.sqrt(2) * (1 + 1e-12)).bound.V
     )
     with pytest.raises(DeclarationError, match="dimension"):
         margin_movement(400, 0.01, 1.0, overlap(), box=1.0)
@@ -262,7 +269,9 @@ def test_units_of_rows_change_no_public_term():
 
 def test_a_floor_on_both_arms_raises_the_mean_weight():
     scheme = Scheme(logistic, odds_weight, 0.1)
-    plain, floored = (margin_movement(400, 0.1, 1.0, odds(), arm_floor=floor) for floor in (None, 40))
+    plain, floored = (
+        margin_movement(400, 0.1, 1.0, odds(), arm_floor=floor) for floor in (None, 40)
+    )
     assert floored.least_mean > 1.2 * plain.least_mean
     assert floored.bound.V < 0.8 * plain.bound.V
     assert 0.6 * floored.bound.V <= Search(scheme, 400, floor=40).run() <= floored.bound.V
@@ -276,7 +285,9 @@ def test_the_mean_weight_of_a_floor_against_linear_programs():
     rng = np.random.default_rng(4)
     pulls, weights = rng.normal(size=60), rng.uniform(0.1, 2.0, 60)
     arm = rng.integers(0, 2, 60)
-    hulls = [np.flatnonzero(arm == k)[corners(pulls[arm == k], -weights[arm == k])[::-1]] for k in (0, 1)]
+    hulls = [
+        np.flatnonzero(arm == k)[corners(pulls[arm == k], -weights[arm == k])[::-1]] for k in (0, 1)
+    ]
     pairs = _paired(pulls, weights, hulls)
     for share in (0.1, 0.4):
         first = np.repeat([share, 1.0 - share], len(pairs))
@@ -328,11 +339,15 @@ def test_no_pair_of_longer_searches_by_arm_moves_more(n, ridge):
     for _, both, log_weight in curves:
         for floor in sorted({1, max(n // 20, 1), n // 4}):
             scheme = Scheme(logistic, log_weight, ridge, normalization="arm")
-            bound = margin_movement(n, ridge, 1.0, both, normalization="arm", arm_floor=floor).bound.V
+            bound = margin_movement(
+                n, ridge, 1.0, both, normalization="arm", arm_floor=floor
+            ).bound.V
             assert Search(scheme, n, floor=floor, seed=1).run() <= bound
         for total in (0.01, 0.1, 1.0):
             scheme = Scheme(logistic, log_weight, ridge, normalization="arm", total=total)
-            bound = margin_movement(n, ridge, 1.0, both, normalization="arm", arm_total=total).bound.V
+            bound = margin_movement(
+                n, ridge, 1.0, both, normalization="arm", arm_total=total
+            ).bound.V
             for keep in (False, True):
                 assert Search(scheme, n, keep=keep, seed=2).run() <= bound
 
@@ -348,7 +363,10 @@ def test_by_arm_without_floor_or_total_a_record_moves_half_of_all():
         assert moved[0] >= n
         with pytest.raises(CalibrationError, match="at least n"):
             margin_movement(n, 1.0, 1.0, overlap(), normalization="arm")
-        assert margin_movement(n, 1.0, 1.0, overlap(), normalization="arm", arm_floor=1).bound.V >= moved[0]
+        assert (
+            margin_movement(n, 1.0, 1.0, overlap(), normalization="arm", arm_floor=1).bound.V
+            >= moved[0]
+        )
 
 
 def test_settings_of_a_normalization_are_checked():

@@ -1,6 +1,7 @@
 """The bounds and losses of docs/theory/schemes.md, against searches and independent solutions.
 
-``python -m tests.stability.test_more_schemes`` prints the table of that page, a few minutes on one core.
+``python -m tests.stability.test_more_schemes`` prints the table of that page, a few minutes on one
+core.
 """
 
 import dataclasses
@@ -63,7 +64,10 @@ class Row:
 SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
     "overlap": ("overlap", {}),
     "tilting": ("inverse_probability_tilting", {"covariate_bound": HALF}),
-    **{f"energy, arm floor {floor}": ("energy_balancing", {"arm_floor": floor}) for floor in (100, 10, 4)},
+    **{
+        f"energy, arm floor {floor}": ("energy_balancing", {"arm_floor": floor})
+        for floor in (100, 10, 4)
+    },
     "stable": ("stable_balancing", {}),
     "matching, public target": ("kernel_mean_matching", {}),
     "matching, counted target, floor 100": ("kernel_mean_matching", {"arm_floor": 100}),
@@ -86,7 +90,9 @@ def rows():
         for part in setting.split(", "):
             key, *number = part.split(" (")[0].split()
             values |= {"kernel": KERNELS[part]} if part in KERNELS else {key: float(number[0])}
-        universe = Universe(Domain(**{"covariate_bound": 1.0, "outcome_bound": 1.0} | domain), int(n), 2)
+        universe = Universe(
+            Domain(**{"covariate_bound": 1.0, "outcome_bound": 1.0} | domain), int(n), 2
+        )
         yield Row(label, setting, first_stages()[name](**values).resolve(universe.space), universe)
 
 
@@ -97,7 +103,10 @@ def main(solves):
         verdict = row.search(solves).verdict("sharp")
         numbers = f"{verdict.movement.low:.4g} | {row.bound:.4g}"
         mark = " VIOLATED" if verdict.violated else ""
-        print(f"| {row.scheme} | {row.universe.n_samples} | {row.setting} | {numbers} |{mark}", flush=True)
+        print(
+            f"| {row.scheme} | {row.universe.n_samples} | {row.setting} | {numbers} |{mark}",
+            flush=True,
+        )
 
 
 ROWS = list(rows())
@@ -111,7 +120,10 @@ def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
     # one arm: twice the largest distance from the best center (k, 0)
     k = np.linspace(0.0, math.exp(r), 513)[:, None]
     far = np.max(np.exp(2 * r * t) - 2 * k * t * np.exp(r * t) + k**2, axis=1)
-    apart, within = np.max(np.hypot(1 + u, 1 + v)), math.hypot(2 * varying, 2 * math.sqrt(np.min(far)))
+    apart, within = (
+        np.max(np.hypot(1 + u, 1 + v)),
+        math.hypot(2 * varying, 2 * math.sqrt(np.min(far))),
+    )
     assert apart <= record_diameter(arms, r, 1.0, varying) <= max(apart, within) * (1 + 1e-3)
     sigma = np.max(np.hypot(u / (1 + u), v / (1 + v)))
     result = weight_diameter(arms, r, varying)
@@ -144,7 +156,9 @@ def small(row):
     """The same with 40 records and a tenth of the arm floor, which is solved in no time."""
     domain, n = row.universe.domain, min(row.universe.n_samples, 40)
     floor = domain.arm_floor and max(2, domain.arm_floor // 10)
-    return dataclasses.replace(row, universe=Universe(dataclasses.replace(domain, arm_floor=floor), n, 2))
+    return dataclasses.replace(
+        row, universe=Universe(dataclasses.replace(domain, arm_floor=floor), n, 2)
+    )
 
 
 def label(row):

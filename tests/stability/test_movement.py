@@ -1,4 +1,6 @@
-"""Neighbors found by long searches, and random ones: within the bound, and beyond planted errors of it."""
+"""Neighbors found by long searches, and random ones: within the bound, and beyond planted errors of
+it.
+"""
 
 import math
 from collections.abc import Callable
@@ -47,7 +49,9 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 def logistic(n, ridge, radius, pair, least, planted=(), trim=INF):
-    """A row: the movement of a pair and its bound, by need; what it moves at least, and planted errors."""
+    """A row: the movement of a pair and its bound, by need; what it moves at least, and planted
+    errors.
+    """
     program = ipw(ridge, radius, trim)
     bound = lambda: logistic_propensity(n, 1.0, ridge, radius, trim)  # noqa: E731
     return lambda: solved(program, pair), bound, least, planted
@@ -81,7 +85,9 @@ def within(arm, features):
 
 def kernel(ridge, groups, before, after, least, planted=(), *, pooled=False, n=400):
     """From groups of an arm, features and a count, and an arm with features before and after."""
-    pair = Pair.of([(within(*point), count) for *point, count in groups], within(*before), within(*after))
+    pair = Pair.of(
+        [(within(*point), count) for *point, count in groups], within(*before), within(*after)
+    )
 
     def bound(ridge=ridge, relation=Neighboring.REPLACE_ONE):
         domain = Domain(1.0, 1.0, arm_floor=None if pooled else n // 4, relation=relation)
@@ -141,29 +147,37 @@ WORST = {
         logistic(10_000, 0.003, 2.0,
                  clusters(1.2042, 0.9583, 0.2956, -0.0002, 0.602, 0.8811, 0.3471, n=10_000), 40.0,
                  (lambda bound: bound().V / math.sqrt(10_000),)),
-        logistic(400, 0.003, 4.0, clusters(0.58, 0.326, 0.341, 0.045, 0.579, 0.855, 0.56), 32.2, ROOT, 5.0),
-        logistic(400, 0.003, 4.0, clusters(0.3694, 0.8825, 0.4707, 0.002, 0.1794, 0.9398, 0.3257), 100.0,
+        logistic(400, 0.003, 4.0, clusters(0.58, 0.326, 0.341, 0.045, 0.579, 0.855, 0.56), 32.2,
+        ROOT, 5.0),
+        logistic(400, 0.003, 4.0, clusters(0.3694, 0.8825, 0.4707, 0.002, 0.1794, 0.9398, 0.3257),
+        100.0,
                  ROOT),
-        logistic(400, 1.0, INF, Pair.of([((1, -0.768, -0.641), 399)], (1, 0.987, 0.162), (1, 0.769, 0.639)),
+        logistic(400, 1.0, INF, Pair.of([((1, -0.768, -0.641), 399)], (1, 0.987, 0.162), (1, 0.769,
+        0.639)),
                  2.97),
-        logistic(400, 0.1, INF, Pair.of([((1, -0.939, 0.344), 399)], (0, -0.939, 0.343), (1, -0.008, 0.056)),
+        logistic(400, 0.1, INF, Pair.of([((1, -0.939, 0.344), 399)], (0, -0.939, 0.343), (1, -0.008,
+        0.056)),
                  10.0),
-        logistic(400, 0.1, 1.0, Pair.of([((1, 0.998, 0.058), 399)], (1, -0.997, -0.076), (1, -0.59, -0.288)),
+        logistic(400, 0.1, 1.0, Pair.of([((1, 0.998, 0.058), 399)], (1, -0.997, -0.076), (1, -0.59,
+        -0.288)),
                  5.4),
-        logistic(4, 1.0, INF, Pair.of([((1, 0.322, -0.947), 3)], (0, 0.322, -0.947), (1, 0.0, 0.0)), 2.30),
+        logistic(4, 1.0, INF, Pair.of([((1, 0.322, -0.947), 3)], (0, 0.322, -0.947), (1, 0.0, 0.0)),
+        2.30),
     ],
     "entropy": [
         entropy(3.0, INF, [(1, 1, 399)], (0, G), (0, 0.289 * G), 2.78, TWICE),
         entropy(1.0, INF, [(1, -1, 399)], (0, -G), (0, 0.31 * G), 5.34, TWICE + LOST),
         entropy(0.3, INF, [(0, -1, 399)], (1, -G), (1, -0.738 * G), 38.7, TWICE),
         entropy(0.1, 1.0, [(0, -1, 399)], (0, -G), (1, -G), 8.16),
-        # the ridge belongs to rows of norm at most 1; rows 20 times as long need one 400 times larger
+        # the ridge belongs to rows of norm at most 1; rows 20 times as long need one 400 times
+        # larger
         scaled(0.3, 100, CORNERS, 8.2, ridge_times(400.0)),
         scaled(1.0, 100, OPPOSITE, 3.8),
         scaled(50.0, 200, ONE_POINT, 2.0, one_weight_lost),
     ],
     "kernel": [
-        kernel(20.0, [(1, AXIS, 147), (0, (0.912, 0.411, 0.011), 251), (0, (0.903, 0.001, 0.43), 1)],
+        kernel(20.0, [(1, AXIS, 147), (0, (0.912, 0.411, 0.011), 251), (0, (0.903, 0.001, 0.43),
+        1)],
                (1, (0.867, 0.499, 0)), (0, (0.039, 0.1, 0.923)), 55.0),
         # the ridge is on ||p||^2, and not on ||w||^2 = (n/2)^2 ||p||^2
         kernel(100.0, [(0, (0, 1, 0), 296), (1, POINT, 103)], (0, POINT), (1, (0, 1, 0)), 16.5,
@@ -171,8 +185,10 @@ WORST = {
         kernel(400.0, *APART, 7.9),
         kernel(4000.0, *APART, 5.4),
         # at a large ridge a flip moves more than any change that keeps the treatment
-        kernel(1e5, [(1, (1,), 25), (0, (1,), 74)], (1, (1,)), (0, (1,)), 2.0, (flips_forgotten,), n=100),
-        kernel(100.0, [(0, (0.89, 0.21, 0.4), 168), (0, (0.49, 0.27, 0.83), 227), (0, (0.9, 0.07, 0.42), 4)],
+        kernel(1e5, [(1, (1,), 25), (0, (1,), 74)], (1, (1,)), (0, (1,)), 2.0, (flips_forgotten,),
+        n=100),
+        kernel(100.0, [(0, (0.89, 0.21, 0.4), 168), (0, (0.49, 0.27, 0.83), 227), (0, (0.9, 0.07,
+        0.42), 4)],
                (1, (0.15, 0.3, 0.94)), (1, (0.98, 0.14, 0.12)), 14.8, pooled=True),
         kernel(400.0, [(1, (0.43, 0.86, 0.28), 246), (1, (0.16, 0.88, 0.43), 153)],
                (0, (0.12, 0.89, 0.43)), (0, (0.6, 0.77, 0.18)), 4.9, pooled=True),
@@ -184,12 +200,18 @@ WORST = {
     ],
 }
 # fmt: on
-ROWS = [pytest.param(*row, id=f"{kind} {k}") for kind, rows in WORST.items() for k, row in enumerate(rows)]
+ROWS = [
+    pytest.param(*row, id=f"{kind} {k}")
+    for kind, rows in WORST.items()
+    for k, row in enumerate(rows)
+]
 
 
 @pytest.mark.one_row_in(8)
 @pytest.mark.parametrize(("movement", "bound", "at_least", "planted"), ROWS)
-def test_a_worst_pair_is_within_the_bound_and_beyond_planted_ones(movement, bound, at_least, planted):
+def test_a_worst_pair_is_within_the_bound_and_beyond_planted_ones(
+    movement, bound, at_least, planted
+):
     moved, w, v = movement()
     assert at_least <= moved <= bound().V
     assert max(w.max(), v.max()) <= bound().w_max
@@ -208,11 +230,16 @@ class Drawn(NamedTuple):
 
 def drawn_entropy(rng):
     n, constant = int(rng.integers(2, 7)), float(rng.choice([1e-9, 0.3, 1.0, 3.0]))
-    ridge, radius = 10 ** rng.uniform(-1.5, 0.7), float(rng.choice([INF, 10 ** rng.uniform(-0.5, 0.7)]))
+    ridge, radius = (
+        10 ** rng.uniform(-1.5, 0.7),
+        float(rng.choice([INF, 10 ** rng.uniform(-0.5, 0.7)])),
+    )
     rows = np.column_stack([rng.integers(0, 2, n + 1), rng.choice([-1.0, 1.0], n + 1)])
     rows[:, 1] *= rng.uniform(size=n + 1) ** 0.3
     universe = Universe(DISK, n, 1)
-    program = program_of("entropy_balancing", ridge=ridge, radius=radius, constant=constant, cap=INF)
+    program = program_of(
+        "entropy_balancing", ridge=ridge, radius=radius, constant=constant, cap=INF
+    )
     program = program.at(universe)
     return Drawn(Pair.of_rows(rows), partial(solved, program), program.stability(universe))
 
@@ -236,11 +263,17 @@ def drawn_scaled(rng):
 
 
 def printed_kernel(rng):
-    """Neighbors that keep their treatment; the cap may bind, and what the argument gives is smaller."""
+    """Neighbors that keep their treatment; the cap may bind, and what the argument gives is
+    smaller.
+    """
     n = int(rng.integers(4, 12))
     F = np.eye(2)[rng.integers(0, 2, n + 1)] * rng.choice([-1.0, 1.0], (n + 1, 1))
     arm = np.append(rng.permutation(np.arange(n - 1) % 2), [0, 0])
-    ridge, alpha, cap = n * 10 ** rng.uniform(-1.5, 1.5), rng.random(), 1.25 * n / (2 * ((n - 1) // 2))
+    ridge, alpha, cap = (
+        n * 10 ** rng.uniform(-1.5, 1.5),
+        rng.random(),
+        1.25 * n / (2 * ((n - 1) // 2)),
+    )
     printed = paper_kernel_balancing(n, 1.0, ridge, cap)
     corrected = n / ridge * math.sqrt((2 * cap + alpha) ** 2 / n + 4)
     assert corrected <= norm_bound(printed, n)
@@ -280,7 +313,8 @@ def clustered(rng, program, n):
     return Drawn(pair, partial(solved, program), program.stability(Universe(DISK, n, 2)))
 
 
-#: Settings of private programs, whose ball holds the coefficient; others are drawn as for certificates.
+#: Settings of private programs, whose ball holds the coefficient; others are drawn as for
+#: certificates.
 PRIVATE = {"ipw_private": 3.0, "overlap_private": 2.0, "tilting_private": 1.0}
 FLOOR = 3
 
@@ -290,7 +324,9 @@ def registered(rng, name):
     n, intercept = int(rng.integers(2 * FLOOR + 2, 25)), float(rng.choice([0.0, 0.5]))
     domain = Domain(1.0, 1.0, intercept=intercept, arm_floor=FLOOR)
     universe = Universe(domain, n, 2)
-    x = rng.choice([-3.0, -1.0, 0.0, 1.0, 3.0], (n + 1, 2)) * rng.choice([1.0, rng.uniform()], (n + 1, 2))
+    x = rng.choice([-3.0, -1.0, 0.0, 1.0, 3.0], (n + 1, 2)) * rng.choice(
+        [1.0, rng.uniform()], (n + 1, 2)
+    )
     a = (rng.uniform(size=n + 1) < rng.choice([0.2, 0.5, expit(2 * x[:, 0]).mean()])).astype(int)
     a[:FLOOR], a[FLOOR : 2 * FLOOR] = 0, 1
     x[-1] *= -5.0 * (rng.random() < 0.5) + 1
@@ -338,7 +374,10 @@ DRAWS = {
 @pytest.mark.one_row_in(20)
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if kind == "printed kernel" else ()) for kind in DRAWS],
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind == "printed kernel" else ())
+        for kind in DRAWS
+    ],
 )
 def test_random_neighbors_stay_below_the_bound(kind):
     draw, count, least = DRAWS[kind]

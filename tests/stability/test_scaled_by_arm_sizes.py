@@ -24,7 +24,9 @@ def by_hand(n, mu, floor, radius, drift=None):
 
 
 @pytest.mark.parametrize("mu", [0.05, 1.0, 20.0])
-@pytest.mark.parametrize(("n", "floor", "radius"), [(5, 2, INF), (400, 100, 0.3), (10_000, 500, 1.0)])
+@pytest.mark.parametrize(
+    ("n", "floor", "radius"), [(5, 2, INF), (400, 100, 0.3), (10_000, 500, 1.0)]
+)
 def test_scaled_against_the_statement_written_out(n, floor, radius, mu):
     stated = entropy_balancing_paper_scaling(n, mu, floor, radius, refined=False)
     assert stated.V == pytest.approx(by_hand(n, mu, floor, radius), rel=1e-8)

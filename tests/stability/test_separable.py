@@ -18,7 +18,8 @@ from tests.stability.movement import DISK, INF, Pair, ipw, movement, solved
 
 
 @pytest.mark.parametrize(
-    ("n", "ridge", "radius"), [(10, 0.5, 1.0), (400, 0.1, 1.0), (10_000, 0.01, 2.0), (10, 0.5, 0.05)]
+    ("n", "ridge", "radius"),
+    [(10, 0.5, 1.0), (400, 0.1, 1.0), (10_000, 0.01, 2.0), (10, 0.5, 0.05)],
 )
 def test_formula(n, ridge, radius):
     D_psi, D_h, H = 1.3, 0.7, 0.9
@@ -31,7 +32,9 @@ def test_formula(n, ridge, radius):
     assert bound.w_max == pytest.approx(w_max, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n", "ridge", "radius"), [(400, 0.1, 1.0), (400, 1.0, 0.7), (10_000, 0.003, 2.0)])
+@pytest.mark.parametrize(
+    ("n", "ridge", "radius"), [(400, 0.1, 1.0), (400, 1.0, 0.7), (10_000, 0.003, 2.0)]
+)
 def test_no_sharper_than_theorem_22_in_the_logistic_case(n, ridge, radius):
     D = logistic_diameter(radius)
     sharp = logistic_propensity(n, 1.0, ridge, radius)
@@ -80,11 +83,15 @@ def test_weights_that_are_linear_in_the_margin_move(radius):
     bound = linear().stability(Universe(DISK, 100, 2))
     pair = Pair.of([((1, 1, 0), 50), ((1, -1, 0), 49)], (1, 1, 0), (1, -1, 0))
     assert movement(linear(), pair) <= bound.V
-    assert (bound.V < 15) if radius < 2 else (bound.V, bound.w_max) == (200, 100)  # beyond 2 some are 0
+    assert (
+        (bound.V < 15) if radius < 2 else (bound.V, bound.w_max) == (200, 100)
+    )  # beyond 2 some are 0
 
 
 def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monkeypatch):
-    """The factor exp(Z L delta / 2) belongs to the mean weight along the way between both minimizers."""
+    """The factor exp(Z L delta / 2) belongs to the mean weight along the way between both
+    minimizers.
+    """
     right = margin_movement(60, 0.003, 1.0, (ArmCurves(LOGISTIC, OVERLAP),)).bound.V
     monkeypatch.setattr(np, "expm1", lambda x: x)
     margin_movement.cache_clear()
@@ -108,7 +115,9 @@ def variance(margin, trim=INF):
     return result.variance
 
 
-@pytest.mark.parametrize(("n", "ridge", "radius"), [(4, 0.003, 2.0), (400, 0.1, INF), (400, 1.0, 2.0)])
+@pytest.mark.parametrize(
+    ("n", "ridge", "radius"), [(4, 0.003, 2.0), (400, 0.1, INF), (400, 1.0, 2.0)]
+)
 def test_a_cap_below_every_weight_makes_them_equal(n, ridge, radius):
     lowest = 1 + math.exp(-minimizer_norm((ArmCurves(LOGISTIC, OVERLAP),), ridge, radius))
     assert pytest.approx(2.0) == logistic_propensity(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
@@ -117,7 +126,10 @@ def test_a_cap_below_every_weight_makes_them_equal(n, ridge, radius):
 def test_bounded_in_n_and_of_order_root_ridge():
     few, many = (logistic_propensity(n, 1.0, 0.01, 1.0).V for n in (1000, 10**7))
     assert pytest.approx(few, rel=0.02) == many
-    small, large = logistic_propensity(10**6, 1.0, 1e-6, 1.0).V, logistic_propensity(10**6, 1.0, 1e-4, 1.0).V
+    small, large = (
+        logistic_propensity(10**6, 1.0, 1e-6, 1.0).V,
+        logistic_propensity(10**6, 1.0, 1e-4, 1.0).V,
+    )
     assert small / large == pytest.approx(10.0, rel=0.05)
 
 
@@ -130,7 +142,9 @@ def test_the_variance_constant_against_a_dense_grid_and_random_laws(margin):
     g, g_high = (f * (f - 1) for f in (low, high))
     A, B = (g + share * (g_high - g) for share in (alpha, beta))
     mean = Q * alpha + (1 - Q) * beta
-    dense = np.max(4 * (Q * (1 - Q) ** 2 * A + (1 - Q) * Q**2 * B) * ((1 - mean) / low + mean / high))
+    dense = np.max(
+        4 * (Q * (1 - Q) ** 2 * A + (1 - Q) * Q**2 * B) * ((1 - mean) / low + mean / high)
+    )
     assert dense <= variance(margin) <= dense * 1.002
     rng = np.random.default_rng(5)
     for trim in (INF, 2.5):

@@ -1,4 +1,6 @@
-"""Means of the covariates by arm: exact sensitivity, exact losses, planted errors, distances of arms."""
+"""Means of the covariates by arm: exact sensitivity, exact losses, planted errors, distances of
+arms.
+"""
 
 import itertools
 import math
@@ -39,7 +41,9 @@ def step_of(public, n=40, epsilon=1.0):
 
 
 def units(public, k):
-    """Single records of every arm at the corners and the middle of the box, and one that does not count."""
+    """Single records of every arm at the corners and the middle of the box, and one that does not
+    count.
+    """
     points = [*itertools.product((-5.0, -1.0, 1.0, 3.0, 5.0), repeat=k)]
     for x, arm in itertools.product(points, range(len(public.arms))):
         yield public.records([x], [arm], [0.0])
@@ -89,7 +93,10 @@ def test_two_arms_are_moved_by_no_more_than_several(k):
 def test_weights_and_persons_of_two_arms_move_the_sums_by_no_more():
     weights = two_arms(1, sampling_weights=SamplingWeights("wt", 2.0))
     records = [
-        weights.records([[x]], [a], [0.0], [w]) for x in (-1.0, 3.0) for a in (0, 1) for w in (0, 0.7, 2)
+        weights.records([[x]], [a], [0.0], [w])
+        for x in (-1.0, 3.0)
+        for a in (0, 1)
+        for w in (0, 0.7, 2)
     ]
     assert moved(two_arms_step(weights), records) == 2 * UNIT
     several = two_arms(1, unit=Unit("person", number=40))
@@ -97,7 +104,9 @@ def test_weights_and_persons_of_two_arms_move_the_sums_by_no_more():
 
 
 def directions():
-    """What may have been released of two arms: differences along both covariates, along one, and none."""
+    """What may have been released of two arms: differences along both covariates, along one, and
+    none.
+    """
     for difference in ([0.2, 0.1], [0.0, -0.3], [0.0, 0.0]):
         first, second = np.array([20.0, 0.0, 0.0]), np.array([20.0, *(20.0 * np.array(difference))])
         yield {"mean": np.concatenate([first, second]) * UNIT}
@@ -154,7 +163,9 @@ def test_a_person_in_several_arms_moves_the_sums_by_no_more_than_a_record():
 
 
 def test_sums_rounded_once_for_all_persons_would_move_by_more(monkeypatch):
-    """Planted: a person's rows, each rounded to the nearest part, count more than one record together."""
+    """Planted: a person's rows, each rounded to the nearest part, count more than one record
+    together.
+    """
     public = domain(1, unit=Unit("person", number=40))
     monkeypatch.setattr("dp2erm_cvx.steps.covariates.np.floor", np.ceil)
     assert moved(step_of(public), persons(public, 1)) > 2 * UNIT
@@ -169,7 +180,9 @@ def test_a_range_of_one_rounding_step_counts_no_more_than_its_records():
 
 
 def test_noise_on_single_entries_would_have_to_pay_for_all_of_them():
-    """Planted: Laplace noise of the same scale on every entry loses as often as there are columns."""
+    """Planted: Laplace noise of the same scale on every entry loses as often as there are
+    columns.
+    """
     step = step_of(domain(2))
     sums = [np.array(step.exact_sums(one, {})) for one in units(domain(2), 2)]
     loss = max(np.sum(np.abs(one - other)) for one, other in itertools.combinations(sums, 2))
@@ -220,7 +233,9 @@ def test_the_cube_law_is_a_sum_of_geometric_variables():
         assert sum(terms) == (2 * k + 1) ** q
 
 
-@pytest.mark.parametrize(("q", "rate"), [(1, Fraction(1, 2)), (2, Fraction(1, 2)), (3, Fraction(2, 3))])
+@pytest.mark.parametrize(
+    ("q", "rate"), [(1, Fraction(1, 2)), (2, Fraction(1, 2)), (3, Fraction(2, 3))]
+)
 def test_cube_noise_has_its_law(q, rate):
     source = random_source(7)
     drawn = np.array([cube_noise(q, rate, source) for _ in range(4000)])
@@ -284,7 +299,9 @@ def test_means_by_arm_are_those_of_the_records():
 def test_the_predicted_noise_of_the_differences_is_what_they_have():
     step = step_of(domain(2), n=600, epsilon=0.5)
     rng = np.random.default_rng(5)
-    records = domain(2).records(rng.uniform(-1, 3, (600, 2)), rng.integers(0, 3, 600), np.zeros(600))
+    records = domain(2).records(
+        rng.uniform(-1, 3, (600, 2)), rng.integers(0, 3, 600), np.zeros(600)
+    )
     sums = step.exact_sums(records, {})
     exact = step.apart({step.name: np.array(sums)})[0]
     drawn = [perturb_integers(sums, step.integers, seed=seed) for seed in range(400)]
@@ -293,7 +310,7 @@ def test_the_predicted_noise_of_the_differences_is_what_they_have():
     assert measured == pytest.approx(np.mean(noise, axis=0), rel=0.35)
 
 
-def test_a_distance_is_the_released_one_where_noise_is_small_and_the_declared_one_where_it_is_large():
+def test_a_distance_is_released_where_noise_is_small_and_declared_where_it_is_large():
     difference = np.array([0.3, 0.4])
     assert _expected_distance(difference, np.full(2, 1e-12), 0.8) == pytest.approx(0.5, rel=1e-4)
     # half a deviation of the guess is added to its mean

@@ -29,7 +29,9 @@ DOMAINS = {
     "ball": Domain(0.5, 1.0),
     "constant": Domain(1.3, 1.0, intercept=0.5),
     "center": Domain(1.8, 1.0, ranges=PAIR, center={"v": 1.0}),
-    "weights": Domain(1.8, 1.0, ranges=PAIR, center=(0.5, 1.0), codebook=Codebook(sampling_weights=SURVEY)),
+    "weights": Domain(
+        1.8, 1.0, ranges=PAIR, center=(0.5, 1.0), codebook=Codebook(sampling_weights=SURVEY)
+    ),
     "levels": Domain(math.sqrt(2.0), 1.0, ranges=WARDS, codebook=Codebook(levels=LEVELS)),
     "shares": Domain(1.4, 1.0, ranges=WARDS, center={"ward=N": 0.2}, codebook=BOTH),
     # 0, which a record of weight 0 adds, lies outside of what such a switch scales to
@@ -73,7 +75,9 @@ def movement(plan, noise):
     """The most that one replacement moves the sums by, over all pairs of the grid."""
     sums = np.array([exact(plan, one) for one in grid(plan.universe.domain)])
     apart = np.abs(sums[:, None] - sums[None])
-    return np.max(np.sum(apart, axis=2) if noise is Noise.GAMMA else np.sqrt(np.sum(apart**2.0, axis=2)))
+    return np.max(
+        np.sum(apart, axis=2) if noise is Noise.GAMMA else np.sqrt(np.sum(apart**2.0, axis=2))
+    )
 
 
 @pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
@@ -119,7 +123,9 @@ def drawn(domain, n=400, seed=0):
 
 
 def walked(plan, records, released):
-    """Every step, the records that it computes on, what it makes of each, and between which public bounds."""
+    """Every step, the records that it computes on, what it makes of each, and between which public
+    bounds.
+    """
     inputs = Inputs(Dataset.from_arrays(records.X, records.a, records.y), records)
     for place, step in enumerate(plan.steps):
         here = inputs.records
@@ -144,21 +150,37 @@ RULES = [f"rule {name}" for name in ("box", "ball", "center", "levels")]
 
 @cache
 def numbers(case, rate=0.3, epsilon=4.0):
-    """A plan of every step, of an effect or a rule, and one value of all that it releases before a score."""
+    """A plan of every step, of an effect or a rule, and one value of all that it releases before a
+    score.
+    """
     name = case.removeprefix("rule ")
     n, k, unit = 400, size(DOMAINS[name]), 2.0**20
-    declared = ALL | ({"rows": "common"} if name == case else {"spread_share": 0.1, "value_share": 0.3})
+    declared = ALL | (
+        {"rows": "common"} if name == case else {"spread_share": 0.1, "value_share": 0.3}
+    )
     if name == case:
         plan = make_plan(study(DOMAINS[name], n, epsilon, declared=declared))
     else:
-        plan = make_plan(RuleStudy(Universe(DOMAINS[name], n, k), Budget(epsilon), declared=declared))
+        plan = make_plan(
+            RuleStudy(Universe(DOMAINS[name], n, k), Budget(epsilon), declared=declared)
+        )
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
     squares = np.full(max(len(plan.step("spread").numbers), 1), 0.3 * n * unit)
     mean = np.full(k, 0.1)
     if isinstance(plan.step("mean"), ArmMeans):  # of the untreated, then of the treated
-        mean = np.concatenate([np.append(1.0 - rate, np.full(k, 0.02)), np.append(rate, np.full(k, 0.08))])
-    result = {"rate": both, "mean": mean * n * unit, "spread": squares, "along": np.array([1.2 * n * unit])}
-    coefficients = {"center": np.linspace(-0.3, 0.4, 2 + k), "propensity": np.linspace(-1.0, 0.5, 1 + k)}
+        mean = np.concatenate(
+            [np.append(1.0 - rate, np.full(k, 0.02)), np.append(rate, np.full(k, 0.08))]
+        )
+    result = {
+        "rate": both,
+        "mean": mean * n * unit,
+        "spread": squares,
+        "along": np.array([1.2 * n * unit]),
+    }
+    coefficients = {
+        "center": np.linspace(-0.3, 0.4, 2 + k),
+        "propensity": np.linspace(-1.0, 0.5, 1 + k),
+    }
     if name != case:
         coefficients["center"] = coefficients["rule"] = np.linspace(-0.3, 0.4, 1 + k)
         result |= {
@@ -166,11 +188,15 @@ def numbers(case, rate=0.3, epsilon=4.0):
             "arms": np.linspace(-0.3, 0.4, 2 + 2 * k),
         }
     named = (result | coefficients).items()
-    return plan, {key: np.array(value, dtype=float) for key, value in named if plan.step(key) is not None}
+    return plan, {
+        key: np.array(value, dtype=float) for key, value in named if plan.step(key) is not None
+    }
 
 
 def alike(name, epsilon=4.0):
-    """Whether all but the record that was replaced come out alike in every step, to the last bit."""
+    """Whether all but the record that was replaced come out alike in every step, to the last
+    bit.
+    """
     plan, released = numbers(name, epsilon=epsilon)
     domain, mine = plan.study.start.domain, drawn(plan.study.universe.domain)
     theirs, kept = [column.copy() for column in mine], np.arange(400) != 7
@@ -208,7 +234,9 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
 
 
 def test_levels_of_a_column_exclude_each_other():
-    """Correlations of 0/1 columns at shares of .5, .3 and .1, where a tenth is of no declared level."""
+    """Correlations of 0/1 columns at shares of .5, .3 and .1, where a tenth is of no declared
+    level.
+    """
     law = CovariateLaw((1.0,) * 4, (0.0,) * 4, (0.0, 0.5, 0.3, 0.1), (0.0,) * 4, (0, 4, 4, 4))
     rows = np.vstack([np.repeat(np.eye(3), (5, 3, 1), axis=0), np.zeros(3)])
     assert law.correlations[1:, 1:] == pytest.approx(np.corrcoef(rows.T), abs=1e-12)
@@ -229,14 +257,18 @@ def joint_loss(steps, domain, released):
     losses = 0.0
     for step in steps:
         own = np.array(sums[step.name]) / step.calibration.scale
-        blocks = np.abs(own[:, None] - own[None]).reshape(len(own), len(own), -1, step.calibration.block)
+        blocks = np.abs(own[:, None] - own[None]).reshape(
+            len(own), len(own), -1, step.calibration.block
+        )
         losses = losses + blocks.max(axis=3).sum(axis=2)
     return float(np.max(losses))
 
 
 @pytest.mark.parametrize("name", ["box", "levels", "rule box"])
 def test_what_comes_before_a_regression_loses_its_shares_together(name):
-    """At every mean that may be released; attained where one record falls on it, and another far from it."""
+    """At every mean that may be released; attained where one record falls on it, and another far
+    from it.
+    """
     plan, released = numbers(name)
     steps, domain = plan.steps[: 2 if name in RULES else 3], plan.study.start.domain
     assert steps[-1].numbers or name == "box"
@@ -245,8 +277,13 @@ def test_what_comes_before_a_regression_loses_its_shares_together(name):
     if isinstance(steps[-2], ArmMeans):
         means = [np.tile(np.append(200 * 2.0**20, 0.5 * one), 2) for one in means]
     paid = sum(step.guarantee.epsilon for step in steps)
-    assert 0.9 * paid < max(joint_loss(steps, domain, released | {"mean": one}) for one in means) <= paid
-    # planted: a share that follows what is released later, as the mean square here: twice where that is large
+    assert (
+        0.9 * paid
+        < max(joint_loss(steps, domain, released | {"mean": one}) for one in means)
+        <= paid
+    )
+    # planted: a share that follows what is released later, as the mean square here: twice where
+    # that is large
     *first, mean, square = steps
     half = replace(mean.calibration, scale=0.5 * mean.calibration.scale)
     wrong = (*first, replace(mean, calibration=half), square)
@@ -282,7 +319,9 @@ EXTREME = [
 
 
 def outside(name, extreme, epsilon=4.0):
-    """By how much records, factors and scores leave what every step was calibrated for before any release."""
+    """By how much records, factors and scores leave what every step was calibrated for before any
+    release.
+    """
     plan, released = numbers(name, epsilon=epsilon)
     released = {
         key: np.full(len(value), extreme[key]) if key in extreme else 1e6 * value
@@ -319,7 +358,9 @@ def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch
 
 
 def test_log_odds_beyond_a_cap_are_those_of_numbers_and_levels():
-    """Against draws: two numbers, and four columns of nine levels, which are more atoms than are carried."""
+    """Against draws: two numbers, and four columns of nine levels, which are more atoms than are
+    carried.
+    """
     rng, levels, k = np.random.default_rng(8), 9, 38
     shares = np.concatenate([np.zeros(2), np.tile(rng.dirichlet(np.ones(levels + 1))[:levels], 4)])
     deviations = np.where(shares, np.sqrt(shares * (1.0 - shares)), 1.0 / 3.0)
@@ -336,14 +377,23 @@ def test_log_odds_beyond_a_cap_are_those_of_numbers_and_levels():
     assert law.beyond(slopes, low, high) == pytest.approx(0.13, abs=0.005)
 
 
-@pytest.mark.parametrize(("n", "epsilon", "width"), [(800, 0.5, 1.0), (400, 0.5, 1.0), (800, 0.5, 3.0)])
+@pytest.mark.parametrize(
+    ("n", "epsilon", "width"), [(800, 0.5, 1.0), (400, 0.5, 1.0), (800, 0.5, 3.0)]
+)
 def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
-    """Normal covariates, no noise: .2 to .5 of the slopes is gone, and is put back within a few percent."""
+    """Normal covariates, no noise: .2 to .5 of the slopes is gone, and is put back within a few
+    percent.
+    """
     rng, k = np.random.default_rng(1), 5
     domain = Domain(math.sqrt(k), 6.0, ranges=[(-3.0 * width, 3.0 * width)] * k)
     x, a = rng.standard_normal((n, k)), rng.integers(0, 2, n)
     y = x @ np.array([1.0, -0.5, 0.5, 0.8, 0.3]) + rng.standard_normal(n)
-    chosen = {"propensity": "constant", "center_share": 0.3, "spread_share": 0.3, "mean_share": None}
+    chosen = {
+        "propensity": "constant",
+        "center_share": 0.3,
+        "spread_share": 0.3,
+        "mean_share": None,
+    }
     universe = Universe(domain, n, k)
     plan = make_plan(
         EffectStudy(universe, Budget(epsilon), residual_scale=1.0, declared=chosen, confounding=0.0)
@@ -355,7 +405,10 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
         inputs = step.hand_on(inputs, released)
     step = plan.step("center")
     where = step.regression.at(released, n)
-    mapped, factors = where.records(inputs.records, released), where.factors(inputs.records, released)
+    mapped, factors = (
+        where.records(inputs.records, released),
+        where.factors(inputs.records, released),
+    )
 
     def slopes(gamma):
         quiet = np.zeros(step.calibration.n_parameters)

@@ -21,10 +21,14 @@ EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5, binar
 @pytest.mark.parametrize("slope", [0.2, 0.45, 1.0])
 @pytest.mark.parametrize("mean", [1e-6, 0.02, 0.1, 0.5, 0.7, 0.999])
 def test_unbending_inverts_the_population_equation(mean, slope):
-    """m minimizes E phi_c(Y - m) for Y ~ Bernoulli(mean): its gradient is 0 there, and U(m) is the mean."""
+    """m minimizes E phi_c(Y - m) for Y ~ Bernoulli(mean): its gradient is 0 there, and U(m) is the
+    mean.
+    """
 
     def gradient(m):
-        return (1.0 - mean) * (1.0 - math.exp(-m / slope)) - mean * (1.0 - math.exp(-(1.0 - m) / slope))
+        return (1.0 - mean) * (1.0 - math.exp(-m / slope)) - mean * (
+            1.0 - math.exp(-(1.0 - m) / slope)
+        )
 
     m = brentq(gradient, 0.0, 1.0, xtol=1e-16, rtol=1e-15)
     values = TwoValues(0.0, 1.0, slope)
@@ -43,13 +47,23 @@ def test_unbending_inverts_the_population_equation(mean, slope):
 
 
 def test_unbending_removes_the_bend_of_data_without_noise():
-    """Two cells by arm, all counts exact: the released center misses their means, the unbent one does not."""
+    """Two cells by arm, all counts exact: the released center misses their means, the unbent one
+    does not.
+    """
     means = {(0, -1.0): 0.05, (0, 1.0): 0.15, (1, -1.0): 0.2, (1, 1.0): 0.6}
     cells = [(*at, y, round(400 * (p if y else 1 - p))) for at, p in means.items() for y in (1, 0)]
-    a, x, y = (np.repeat([cell[place] for cell in cells], [cell[3] for cell in cells]) for place in range(3))
+    a, x, y = (
+        np.repeat([cell[place] for cell in cells], [cell[3] for cell in cells])
+        for place in range(3)
+    )
     universe = Universe(EVENT, len(a), 1)
-    study = EffectStudy(universe, Budget(1.0), residual_scale=0.4, estimand="risks", confounding=0.0)
-    step, where = (plan := make_plan(study)).step("center"), replace(plan.step("center").regression, rate=0.5)
+    study = EffectStudy(
+        universe, Budget(1.0), residual_scale=0.4, estimand="risks", confounding=0.0
+    )
+    step, where = (
+        (plan := make_plan(study)).step("center"),
+        replace(plan.step("center").regression, rate=0.5),
+    )
     records, quiet = EVENT.records(x[:, None], a, y), np.zeros(step.calibration.n_parameters)
     mapped, factors = where.records(records, {}), where.factors(records, {})
     instance = step.program.instance(mapped, factors, gamma=1e-9, noise=quiet)
@@ -73,10 +87,11 @@ def test_an_outcome_of_two_values_is_one_of_its_ends():
 
 
 def left_by_a_line(distance, log_odds):
-    """Part of the confounding of an event that an unbent regression leaves, without noise and ridge.
+    """Part of the confounding of an event that an unbent regression leaves, without noise and
+    ridge.
 
-    Log odds vary by ``log_odds`` along one normal direction, along which the arms, of one size, lie this far
-    apart. The loss has slope .45.
+    Log odds vary by ``log_odds`` along one normal direction, along which the arms, of one size, lie
+    this far apart. The loss has slope .45.
     """
     values = TwoValues(low=0.0, width=1.0, slope=0.45)
     z, weights = np.polynomial.hermite_e.hermegauss(60)
@@ -89,7 +104,8 @@ def left_by_a_line(distance, log_odds):
         """Gradient of the loss in both intercepts and the slope in common."""
         lines = [theta[arm] + theta[2] * points[arm] for arm in (0, 1)]
         pulls = [
-            weights * (mean * (1.0 - np.exp((m - 1.0) / 0.45)) - (1.0 - mean) * (1.0 - np.exp(-m / 0.45)))
+            weights
+            * (mean * (1.0 - np.exp((m - 1.0) / 0.45)) - (1.0 - mean) * (1.0 - np.exp(-m / 0.45)))
             for m, mean in zip(lines, means, strict=True)
         ]
         slope = sum(float(own @ x) for own, x in zip(pulls, points, strict=True))

@@ -1,4 +1,6 @@
-"""The scale of an outcome from pairs: exact sensitivity and losses, planted errors, what follows from it."""
+"""The scale of an outcome from pairs: exact sensitivity and losses, planted errors, what follows
+from it.
+"""
 
 import functools
 import itertools
@@ -162,7 +164,8 @@ def test_pairs_that_do_not_depend_on_a_secret_lose_more_where_records_are_sorted
 def test_units_that_do_not_count_keep_their_seats():
     """Planted: left out before they are paired, one of them moves all that follow.
 
-    Where they keep their seats, all neighbors are within two: the test of all pairings has such units.
+    Where they keep their seats, all neighbors are within two: the test of all pairings has such
+    units.
     """
     step = step_of(PLAIN, 4)
     pairs = np.array([(0, 1), (2, 3)])
@@ -174,7 +177,8 @@ def test_units_that_do_not_count_keep_their_seats():
 
     known = {one: counts(one) for one in itertools.product(VALUES, repeat=4)}
     moved = [
-        sum(abs(a - b) for a, b in zip(known[one], known[other], strict=True)) for one, other in neighbors(4)
+        sum(abs(a - b) for a, b in zip(known[one], known[other], strict=True))
+        for one, other in neighbors(4)
     ]
     assert max(moved) > 2
 
@@ -222,9 +226,17 @@ def counts_of(y, step, seed=0, noise=True):
 
 LAWS = {
     "normal": (lambda rng, n: rng.normal(0.0, 1.0, n), 0.9, 1.3),
-    "nine in ten are ties": (lambda rng, n: np.where(rng.random(n) < 0.9, 0.0, rng.gamma(1, 1, n)), 1.0, 8.0),
+    "nine in ten are ties": (
+        lambda rng, n: np.where(rng.random(n) < 0.9, 0.0, rng.gamma(1, 1, n)),
+        1.0,
+        8.0,
+    ),
     "counts": (lambda rng, n: rng.poisson(0.3, n) * 1.0, 1.0, 3.0),
-    "two clusters": (lambda rng, n: np.where(rng.random(n) < 0.3, 2.0, -1.0) + rng.normal(0, 0.1, n), 0.5, 2),
+    "two clusters": (
+        lambda rng, n: np.where(rng.random(n) < 0.3, 2.0, -1.0) + rng.normal(0, 0.1, n),
+        0.5,
+        2,
+    ),
     "heavy tails": (lambda rng, n: np.clip(rng.standard_t(3, n), -10, 10), 0.6, 1.3),
 }
 
@@ -253,7 +265,9 @@ def test_classes_are_named_in_units_of_the_outcome():
     assert names[1].startswith("from 0.000244")
 
 
-@pytest.mark.parametrize(("total", "share"), [(999.0, None), (1000.0, 0.1), (2000.0, 0.05), (1e6, 0.03)])
+@pytest.mark.parametrize(
+    ("total", "share"), [(999.0, None), (1000.0, 0.1), (2000.0, 0.05), (1e6, 0.03)]
+)
 def test_the_share_of_the_scale_is_what_its_noise_needs(total, share):
     assert scale_share(total) == share
 
@@ -278,7 +292,9 @@ ABSURD = (
 
 
 @pytest.mark.parametrize("counts", ABSURD, ids=["nothing", "negative", "ties", "far"])
-@pytest.mark.parametrize("settings", [{}, {"weights": "entropy_balancing"}], ids=["score", "weights"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"weights": "entropy_balancing"}], ids=["score", "weights"]
+)
 def test_every_output_has_a_plan_within_what_was_charged(settings, counts):
     plan = model(**settings).plan(2000, 2)
     later = plan.after(counts)
@@ -317,7 +333,9 @@ def test_the_release_says_its_scale_and_is_read_back_and_no_other_counts_are():
 
 def test_a_scale_cannot_be_declared_as_if_it_had_been_released():
     release = model(seed=3).fit(*frame()).release_
-    forged = replace(release, declared={**release.declared, "released_scale": {"value": 0.1, "planned": {}}})
+    forged = replace(
+        release, declared={**release.declared, "released_scale": {"value": 0.1, "planned": {}}}
+    )
     with pytest.raises(DeclarationError, match="cannot be declared"):
         read_release(forged.to_json())
 
@@ -342,7 +360,9 @@ PERSONS = ((), (-4.0,), (-3.99,), (4.0,), (4.0, -4.0))
 
 
 def numbered(persons):
-    """Records of persons as a table has them: numbered in their order, those without a record left out."""
+    """Records of persons as a table has them: numbered in their order, those without a record left
+    out.
+    """
     here = [own for own in persons if own]
     person = [number for number, own in enumerate(here) for _ in own]
     y = [value for own in here for value in own]
@@ -357,7 +377,9 @@ def test_persons_lose_epsilon_and_no_more_though_one_who_leaves_moves_all_that_f
     secret, fixed = {}, {}
     for persons in itertools.combinations_with_replacement(PERSONS, 4):
         step, records = numbered(persons)
-        counts = [tuple(step.counts(records, pairs)[[0, 6, CLASSES - 2, CLASSES - 1]]) for pairs in drawn]
+        counts = [
+            tuple(step.counts(records, pairs)[[0, 6, CLASSES - 2, CLASSES - 1]]) for pairs in drawn
+        ]
         secret[persons] = law([one[:3] for one in _merged(counts)], step.calibration.scale)
         fixed[persons] = counts[0]
     near = [pair for pair in itertools.combinations(secret, 2) if _common(*pair) == 3]
@@ -376,7 +398,9 @@ def test_later_steps_are_those_of_a_declared_scale_at_what_is_left_of_the_budget
     """So what is known of the loss of these holds at every output."""
     plan = model().plan(2000, 2)
     study = plan.after(counts).study
-    settings = {name: value for name, value in asdict(study.settings).items() if name != "scale_share"}
+    settings = {
+        name: value for name, value in asdict(study.settings).items() if name != "scale_share"
+    }
     declared = replace(model(residual_scale=study.scale, settings=settings), budget=study.rest)
     pairs = zip(plan.after(counts).steps[1:], declared.plan(2000, 2).steps, strict=True)
     assert all(one.calibration == other.calibration for one, other in pairs)

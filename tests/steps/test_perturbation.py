@@ -1,4 +1,6 @@
-"""From records to theta: certification, one draw for every solver, and noise that covers the arithmetic."""
+"""From records to theta: certification, one draw for every solver, and noise that covers the
+arithmetic.
+"""
 
 import importlib
 import math
@@ -52,10 +54,13 @@ CHAIN = FirstCertified((Newton(max_iterations=99), ProjectedGradient()))
 @pytest.mark.parametrize(
     ("settings", "private"),
     [
-        ({"first_stage": "mmd_pooled"}, True), ({"first_stage": "ipw_private", "noise": "gaussian"}, True),
-        *(({"first_stage": one, "calibration": "renyi"}, True) for one in ("ipw_logistic", "ipw_private")),
+        ({"first_stage": "mmd_pooled"}, True), ({"first_stage": "ipw_private", "noise": "gaussian"},
+        True),
+        *(({"first_stage": one, "calibration": "renyi"}, True) for one in ("ipw_logistic",
+        "ipw_private")),
         ({"second_stage": "arm_means"}, True),
-        ({"first_stage": "ipw_private", "second_stage": "plug_in_ate", "calibration": "output"}, True),
+        ({"first_stage": "ipw_private", "second_stage": "plug_in_ate", "calibration": "output"},
+        True),
         ({"first_stage": "uniform", "second_stage": "plug_in_ate", "calibration": "auto"}, True),
         *(({"solver": name}, True) for name in ("newton", "clarabel", "first_certified")),
         ({"second_stage": itr_logistic(L2Ball(2.0))}, True),
@@ -105,7 +110,9 @@ def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
     # noise too far from the ideal, and noise of any length: within the reach it certifies
     [(None, 1e-6, False), (1e2, 0.0, True), (1e3, 0.0, True), (1e9, 0.0, False)],
 )
-def test_any_noise_is_kept_and_what_is_not_covered_is_said(monkeypatch, lengths, distance, private) -> None:
+def test_any_noise_is_kept_and_what_is_not_covered_is_said(
+    monkeypatch, lengths, distance, private
+) -> None:
     sample = module.draw_within
 
     def drawn(calibration, error, *, seed=None):
@@ -128,7 +135,9 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     model = PrivateTwoStageERM(domain, Budget(1.0), entropy_balancing(ridge=10.0), "arm_means")
     assert model.plan(400, 10).bound.V < 2 * 400
     assert model.fit(X, a, y).release_.private
-    hasty = model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y, conditional=True).release_
+    hasty = (
+        model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y, conditional=True).release_
+    )
     assert hasty.guarantee.standing is Standing.CONDITIONAL
     assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
 
@@ -137,11 +146,14 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
 @pytest.mark.filterwarnings("ignore:.*no solver found a solution:UserWarning")
 @pytest.mark.parametrize("solver", [Clarabel(), SCS()])
 def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, solver) -> None:
-    # whether a conic solver finds a point may depend on the records, so it must not decide about an error
+    # whether a conic solver finds a point may depend on the records, so it must not decide about an
+    # error
     def fails(*args, **kwargs):
         raise SolverError("no point")
 
-    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solving"), "solved_by_cvxpy", fails)
+    monkeypatch.setattr(
+        importlib.import_module("dp2erm_cvx.solve.solving"), "solved_by_cvxpy", fails
+    )
     for settings in ({}, {"first_stage": "ipw_private"}, {"arithmetic": "assumed"}):
         release = fitted(solver=solver, **settings).release_
         assert release.guarantee.standing is Standing.CONDITIONAL
@@ -150,7 +162,9 @@ def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, sol
     assert fitted(solver=solver.name).release_.private
 
 
-def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anything_is_drawn() -> None:
+def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anything_is_drawn() -> (
+    None
+):
     with pytest.raises(SolverError, match="unknown solver"):
         fitted(solver="simplex")
     for tolerance in (1e-15, 1e-5):
@@ -159,7 +173,9 @@ def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anyth
 
 
 def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_is() -> None:
-    """The noise that hides its arithmetic may be so large that weights at it round: V is then 2n."""
+    """The noise that hides its arithmetic may be so large that weights at it round: V is then
+    2n.
+    """
     free = ipw_private(radius=math.inf)
     exact = free.stability(Universe(DOMAIN, 150, 2)).V
     for share, V in ((0.005, pytest.approx(exact, rel=1e-3)), (1e-25, 2 * 150)):
@@ -178,12 +194,19 @@ def test_a_coefficient_whose_loss_falls_below_0_is_within_its_stated_norm() -> N
     program = leaning(ridge=0.001, radius=math.inf).private().resolve(DOMAIN.space)
     alike = DOMAIN.records(np.ones((50, 1)), np.ones(50, dtype=int), np.zeros(50))
     result = solve(program.perturbed(alike, 0.0, np.zeros(1))).point
-    assert 299.0 < abs(result[0]) <= program.loss_constants(Universe(DOMAIN, 50, 1)).theta_bound < 301.0
+    assert (
+        299.0
+        < abs(result[0])
+        <= program.loss_constants(Universe(DOMAIN, 50, 1)).theta_bound
+        < 301.0
+    )
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch) -> None:
     solves = importlib.import_module("dp2erm_cvx.solve.solving")
-    by_gradient = solves.minimize_by_gradient  # which does not get there in any number of iterations
+    by_gradient = (
+        solves.minimize_by_gradient
+    )  # which does not get there in any number of iterations
     monkeypatch.setattr(solves, "minimize_by_gradient", lambda *args: by_gradient(*args[:2], 50))
     X, a, y = one_treated(60, 3)
     domain = Domain(covariate_bound=math.sqrt(3), outcome_bound=1.0)
@@ -208,11 +231,14 @@ def test_seeded_runs_repeat_every_draw_and_no_two_draws_are_linked(settings) -> 
     noises = []
     for workings in (first.private_workings_, third.private_workings_):
         noises += (
-            [workings.noise] if workings.propensity is None else [workings.noise, workings.propensity.noise]
+            [workings.noise]
+            if workings.propensity is None
+            else [workings.noise, workings.propensity.noise]
         )
     directions = np.array([noise / np.linalg.norm(noise) for noise in noises if len(noise) > 1])
     assert (
-        directions.size == 0 or np.max(np.abs(directions @ directions.T) - np.eye(len(directions))) < 1 - 1e-9
+        directions.size == 0
+        or np.max(np.abs(directions @ directions.T) - np.eye(len(directions))) < 1 - 1e-9
     )
     assert first.release_.theta != third.release_.theta
 
@@ -240,7 +266,8 @@ def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch) -> 
 
 
 def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeypatch) -> None:
-    # the coefficient of a private first stage too: weights are computed from what was released of it
+    # the coefficient of a private first stage too: weights are computed from what was released of
+    # it
     met = []
     perturb_on_grid = module.perturb_on_grid
 
@@ -251,7 +278,10 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
     monkeypatch.setattr(module, "perturb_on_grid", seen)
     model = fitted(first_stage="ipw_private", numerical_share=1e-9)
     plan = model.plan(150, 3)
-    assert [noise for noise, _ in met] == [plan.step("propensity").precision.grid, plan.main.precision.grid]
+    assert [noise for noise, _ in met] == [
+        plan.step("propensity").precision.grid,
+        plan.main.precision.grid,
+    ]
     first, workings = model.resolved_first_stage(), model.private_workings_
     # noise so large leaves the ball once in a hundred times
     released = L2Ball(first.radius).project(met[0][1])
@@ -273,8 +303,12 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
         return cp.Problem(cp.Minimize(loss), [cp.abs(theta) <= 2 * records.outcome_bound])
 
     for method in ("output", "auto"):
-        plain = fitted(second_stage=plug_in_ate(), calibration=method, first_stage="uniform").plan(150, 3)
-        large = fitted(second_stage=tenfold(), calibration=method, first_stage="uniform").plan(150, 3)
+        plain = fitted(second_stage=plug_in_ate(), calibration=method, first_stage="uniform").plan(
+            150, 3
+        )
+        large = fitted(second_stage=tenfold(), calibration=method, first_stage="uniform").plan(
+            150, 3
+        )
         assert large.main.calibration.scale == pytest.approx(10 * plain.main.calibration.scale)
         grids = [result.main.precision.grid for result in (large, plain)]
         assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)
@@ -286,12 +320,16 @@ def test_theta_is_certified_only_where_its_weights_are() -> None:
     weights = solve(entropy_balancing(ridge=2.0).resolve(DOMAIN.space).instance(records))
     wrong = replace(weights, tolerance=0.0)  # no certificate is as good as that
     dataset, execution = Dataset.from_arrays(X, a, y), module.Execution("newton", 1e-6, seed=1)
-    results = [step.run(module.Inputs(dataset, records, one), {}, execution) for one in (weights, wrong)]
+    results = [
+        step.run(module.Inputs(dataset, records, one), {}, execution) for one in (weights, wrong)
+    ]
     assert [one.certified for one in results] == [True, False]
 
 
 def test_the_bound_on_a_private_coefficient_counts_both_of_its_noises() -> None:
-    step = next(s for s in fitted(first_stage="ipw_private").plan(150, 3).steps if s.name == "propensity")
+    step = next(
+        s for s in fitted(first_stage="ipw_private").plan(150, 3).steps if s.name == "propensity"
+    )
     calibration, loss, grid = step.calibration, step.loss, step.precision.grid
     curvature = 150 * (loss.strong_convexity + calibration.gamma)
     linear = [np.linalg.norm(module.draw(calibration, seed=seed)) / curvature for seed in range(99)]

@@ -55,7 +55,9 @@ def test_an_outcome_of_any_shape_keeps_its_spread(kind):
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -1e3, 1e300, -1.7e308, 1e-300])
 def test_columns_without_any_spread(value):
-    result, records = released([np.full(N, value)], np.full(N, value), OpenDomain([None]), epsilon=1.0)
+    result, records = released(
+        [np.full(N, value)], np.full(N, value), OpenDomain([None]), epsilon=1.0
+    )
     assert np.all(np.isfinite(result))
     assert np.all(np.abs(result) <= 1e8)
     # one common value, wherever it is

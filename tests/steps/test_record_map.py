@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain, OpenDomain, Universe
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
-from dp2erm_cvx.steps.record_map import Arms, Balance, Factors, OutcomeRows, Rows, Term, WithConstant
+from dp2erm_cvx.steps.record_map import (
+    Arms,
+    Balance,
+    Factors,
+    OutcomeRows,
+    Rows,
+    Term,
+    WithConstant,
+)
 from dp2erm_cvx.steps.score import AverageScore, ValueScore
 
 N, K = 23, 3
@@ -91,26 +99,36 @@ MADE = {
     "score": of_score(LINES),
     "released ranges": of_ranges(OpenDomain([None] * K)),
 }
-NASTY = st.sampled_from([0.0, -0.0, -3.7, 1e-300, 1e154, -1e300, 1.7e308, float("inf"), float("nan")])
+NASTY = st.sampled_from(
+    [0.0, -0.0, -3.7, 1e-300, 1e154, -1e300, 1.7e308, float("inf"), float("nan")]
+)
 
 
 @pytest.mark.parametrize("name", MADE)
 @given(
-    st.integers(0, 10**6), st.integers(0, N - 1), st.lists(NASTY | st.floats(-3, 3), min_size=8, max_size=8)
+    st.integers(0, 10**6),
+    st.integers(0, N - 1),
+    st.lists(NASTY | st.floats(-3, 3), min_size=8, max_size=8),
 )
 @settings(max_examples=25)
-def test_a_record_changes_what_is_made_of_it_alone_and_inside_of_public_bounds(name, seed, place, numbers):
+def test_a_record_changes_what_is_made_of_it_alone_and_inside_of_public_bounds(
+    name, seed, place, numbers
+):
     mine, theirs, whole = raw(seed), raw(seed), np.clip(np.nan_to_num(np.array(numbers)), -1e7, 1e7)
     for column, value in zip(theirs, (1e9, 1 - mine[1][place], -1e9), strict=True):
         column[place] = value
     given = {rows: np.array(numbers)[:width] for rows, width in WIDTHS.items()}
     given |= {"ends": whole.reshape(K + 1, 2)}
     alone = [column[place : place + 1] for column in mine]
-    (one, sizes), (other, further), (only, _) = (MADE[name](data, given) for data in (mine, theirs, alone))
+    (one, sizes), (other, further), (only, _) = (
+        MADE[name](data, given) for data in (mine, theirs, alone)
+    )
     kept = np.arange(N) != place
     for own, another, single in zip(one, other, only, strict=True):
         assert np.array_equal(own[kept], another[kept], equal_nan=True)
-        assert np.array_equal(own[~kept], single, equal_nan=True)  # to the last bit, wherever it stands
+        assert np.array_equal(
+            own[~kept], single, equal_nan=True
+        )  # to the last bit, wherever it stands
     assert all(np.all(np.abs(size) <= 1.0) for size in (*sizes, *further))
 
 
@@ -147,9 +165,14 @@ def test_rows_are_those_of_their_names_and_predict_in_exact_arithmetic(rows, kno
     theta = rng.normal(size=len(rows.names(("x",) * 19)))
     terms = rows.of(x, a) * theta
     exact = [math.fsum(row) for row in terms]
-    assert np.all(np.abs(rows.predict(theta, x, a) - exact) <= 64 * 2.0**-53 * np.abs(terms).sum(axis=1))
+    assert np.all(
+        np.abs(rows.predict(theta, x, a) - exact) <= 64 * 2.0**-53 * np.abs(terms).sum(axis=1)
+    )
     # a coefficient on scaled rows is undone
-    scaled, plain = rows.predict(theta, 0.3 * x, a), OutcomeRows(rows, scale=0.3).unscaled(theta, 19)
+    scaled, plain = (
+        rows.predict(theta, 0.3 * x, a),
+        OutcomeRows(rows, scale=0.3).unscaled(theta, 19),
+    )
     assert np.allclose(rows.predict(plain, x, a), scaled, rtol=1e-12, atol=1e-12)
 
 
@@ -181,10 +204,14 @@ def test_the_score_is_augmented_inverse_propensity_weighting():
 @pytest.mark.parametrize("kind", [*Balance, "matched"])
 def test_factors_in_exact_arithmetic(kind):
     rng, lam = np.random.default_rng(0), np.array([0.4, 3.0, -2.0])
-    records = DOMAIN.records(rng.uniform(-0.8, 0.8, (200, 2)), rng.integers(0, 2, 200), np.zeros(200))
+    records = DOMAIN.records(
+        rng.uniform(-0.8, 0.8, (200, 2)), rng.integers(0, 2, 200), np.zeros(200)
+    )
     x, a, released = records.covariates, records.a, {"pooled": lam}
     if kind == "matched":
-        result = OutcomeRows(Rows.COMMON, arms=Arms.MATCHED, log_odds=PROPENSITY).factors(records, released)
+        result = OutcomeRows(Rows.COMMON, arms=Arms.MATCHED, log_odds=PROPENSITY).factors(
+            records, released
+        )
     else:
         result = Factors(PROPENSITY, kind, 4.0).of(x, a, released)
     for row, arm, factor in zip(x, a, result, strict=True):
@@ -202,7 +229,8 @@ def test_factors_in_exact_arithmetic(kind):
 
 @pytest.mark.parametrize("treats", [True, False])
 def test_gains_at_rates_by_side_are_off_by_the_slopes_alone(treats):
-    """``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d`` for any released lines; a common rate adds to it.
+    """``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d`` for any released lines; a common rate adds to
+    it.
 
     Outcomes are linear in either arm, without noise, treated more often on one side of a rule.
     """
@@ -223,5 +251,7 @@ def test_gains_at_rates_by_side_are_off_by_the_slopes_alone(treats):
     rates = tuple(float(a[(x[:, 0] > 0.2) == one].mean()) for one in (False, True))
     share, own, wrong = side.mean(), rates[treats], slopes - released[:, 1:]
     apart = x[side & (a == 1)].mean(axis=0) - x[side & (a == 0)].mean(axis=0)
-    assert off(rates) == pytest.approx(share * ((1.0 - own) * wrong[1] + own * wrong[0]) @ apart, abs=1e-13)
+    assert off(rates) == pytest.approx(
+        share * ((1.0 - own) * wrong[1] + own * wrong[0]) @ apart, abs=1e-13
+    )
     assert abs(off((float(a.mean()),) * 2) - off(rates)) > 0.02

@@ -11,7 +11,14 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
-from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Parts, RiskScores, TreatedScore
+from dp2erm_cvx.steps.score import (
+    AverageScore,
+    EffectScore,
+    OverlapScore,
+    Parts,
+    RiskScores,
+    TreatedScore,
+)
 from dp2erm_cvx.steps.sums import TreatmentRate
 
 LINE, LOG_ODDS = Term(Rows.COMMON, "center"), Term(Rows.POOLED, "propensity")
@@ -28,7 +35,8 @@ def estimated(score, records, released):
 
 @pytest.mark.parametrize(
     ("kind", "least", "most"),
-    # the odds of controls are capped from above alone: a floor would give weight to those hardly ever treated
+    # the odds of controls are capped from above alone: a floor would give weight to those hardly
+    # ever treated
     [(AverageScore, 0.2, 0.8), (TreatedScore, 0.0, 0.8), (OverlapScore, 0.0, 1.0)],
 )
 def test_propensities_are_capped_and_what_is_no_number_is_a_half(kind, least, most):
@@ -50,7 +58,9 @@ STEPS = {
         for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)
     },
     **{
-        f"{kind.estimand} of weights": kind(LinearNuisances(LINE, "rate"), 5.0, 1.5, 4.0, sampled=True)
+        f"{kind.estimand} of weights": kind(
+            LinearNuisances(LINE, "rate"), 5.0, 1.5, 4.0, sampled=True
+        )
         for kind in (AverageScore, TreatedScore, OverlapScore)
     },
     "rate": TreatmentRate(share=0.5),
@@ -59,7 +69,9 @@ STEPS = {
 
 
 def sums_by_hand(kind, records, released, noise):
-    """The sums of one array of scores, by the definition; ``widening`` is what its bound follows."""
+    """The sums of one array of scores, by the definition; ``widening`` is what its bound
+    follows.
+    """
     x, treated, line = records.covariates, records.a == 1, released["center"]
     m_0, m_1 = (np.clip(line[arm] + x @ line[2:], -0.5, 0.5) for arm in (0, 1))
     e = np.full(len(x), released["rate"][0] / len(x))
@@ -72,7 +84,9 @@ def sums_by_hand(kind, records, released, noise):
         s_0, s_1 = (score.clipped(*end) / widening for end in ends)
         return noise.totals(s_1, s_0, treated.astype(float))
     factors = (
-        1.0 if noise.law in (SumLaw.SCORE, SumLaw.TREATED) else 0.5 / kind.largest_share * records.counts
+        1.0
+        if noise.law in (SumLaw.SCORE, SumLaw.TREATED)
+        else 0.5 / kind.largest_share * records.counts
     )
     columns = factors * score.score(given) / widening, factors * score.mass(given)
     return noise.totals(*columns[: 1 if noise.law is SumLaw.SCORE else 2])
@@ -84,7 +98,9 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypat
     rng, sampled = np.random.default_rng(5), "weights" in name
     domain = Domain(2.0, 0.5, codebook=SAMPLED if sampled else None)
     weights = rng.uniform(0, 5, 99) if sampled else None
-    records = domain.records(rng.normal(size=(99, 2)), rng.integers(0, 2, 99), rng.normal(size=99), weights)
+    records = domain.records(
+        rng.normal(size=(99, 2)), rng.integers(0, 2, 99), rng.normal(size=99), weights
+    )
     released = {"center": np.array([0.1, 0.3, -0.2, 0.05]), "rate": np.array([40])}
     step = STEPS[name].plan(Universe(domain, 99, 2), Budget(1.0), {})
     known = step.exact_sums(records, released)
@@ -104,11 +120,15 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypat
 
 
 @pytest.mark.parametrize("treated", [60, 100, 220])
-@pytest.mark.parametrize(("arms", "kind"), [(Arms.BALANCED, AverageScore), (Arms.CONTROLS, TreatedScore)])
+@pytest.mark.parametrize(
+    ("arms", "kind"), [(Arms.BALANCED, AverageScore), (Arms.CONTROLS, TreatedScore)]
+)
 def test_common_slopes_of_the_arms_of_a_score_make_an_effect_that_varies_exact(arms, kind, treated):
-    """Outcomes are lines of other slopes in either arm; a constant propensity, no noise and no ridge.
+    """Outcomes are lines of other slopes in either arm; a constant propensity, no noise and no
+    ridge.
 
-    Of other slopes the bias is how far they lean from what is wanted, by the difference of the arms.
+    Of other slopes the bias is how far they lean from what is wanted, by the difference of the
+    arms.
     """
     rng, n, p = np.random.default_rng(3), 300, treated / 300
     a, x = (np.arange(n) < treated).astype(np.int64), rng.normal(size=(n, 2)) * 0.1
@@ -118,7 +138,11 @@ def test_common_slopes_of_the_arms_of_a_score_make_an_effect_that_varies_exact(a
     delta, slopes = np.array([0.12, -0.05]), np.array([[0.5, -1.0], [2.0, 0.7]])
     x = x + np.outer(a - p, delta)
     records = Domain(2.0, 3.0).records(x, a, 0.3 * a + np.sum(x * slopes[a], axis=1))
-    effects, wanted, gap = 0.3 + x @ (slopes[1] - slopes[0]), kind.wanted(p), (slopes[1] - slopes[0]) @ delta
+    effects, wanted, gap = (
+        0.3 + x @ (slopes[1] - slopes[0]),
+        kind.wanted(p),
+        (slopes[1] - slopes[0]) @ delta,
+    )
     truth = np.mean(effects[a == 1]) if kind is TreatedScore else np.mean(effects)
 
     def fitted(arms, ratio=0.0):
@@ -126,7 +150,8 @@ def test_common_slopes_of_the_arms_of_a_score_make_an_effect_that_varies_exact(a
         mapped, root = where.records(records, {}), np.sqrt(where.factors(records, {}))
         theta = np.linalg.lstsq(root[:, None] * mapped.X, root * mapped.y, rcond=None)[0]
         bias = (
-            estimated(kind(LinearNuisances(LINE, p), 20.0, 50.0, 500.0), records, {"center": theta}) - truth
+            estimated(kind(LinearNuisances(LINE, p), 20.0, 50.0, 500.0), records, {"center": theta})
+            - truth
         )
         fit = RidgeFit(1.0, 1.0, n, None, 1.0, arms, Rows.COMMON, noise_ratio=ratio)
         assert abs(bias) == pytest.approx(fit.leaning(p, wanted) * gap, abs=1e-9)
@@ -148,7 +173,9 @@ def test_common_slopes_of_the_arms_of_a_score_make_an_effect_that_varies_exact(a
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.45, 0.5, 0.7])
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 0.4, 3.0])
 def test_arms_are_weighted_for_the_least_error_of_noise_and_varying_effects(rate, ratio):
-    """No weight of the larger arm, from that which balances to 1, does better than the formula's."""
+    """No weight of the larger arm, from that which balances to 1, does better than the
+    formula's.
+    """
     least = min(rate, 1.0 - rate)
 
     def error(larger):
@@ -169,7 +196,9 @@ def test_the_bias_among_the_treated_is_that_of_the_slopes_of_the_untreated(p):
     x = rng.normal(size=(600, 2)) * 0.3 + np.outer(a, [0.3, -0.2])
     mu_0, mu_1 = 0.2 + x @ slope, 2.0 + np.sin(3 * x[:, 0])
     records = Domain(4.0, 30.0).records(x, a, np.where(a == 1, mu_1, mu_0))
-    result = estimated(TreatedScore(LinearNuisances(LINE, p), 90.0, 50.0, 500.0), records, {"center": line})
+    result = estimated(
+        TreatedScore(LinearNuisances(LINE, p), 90.0, 50.0, 500.0), records, {"center": line}
+    )
     delta = x[a == 1].mean(axis=0) - x[a == 0].mean(axis=0)
     bias = float((slope - line[2:]) @ delta)
     assert result - np.mean((mu_1 - mu_0)[a == 1]) == pytest.approx(bias, abs=1e-10)
@@ -180,7 +209,9 @@ X, MU = np.array([-1.0, 0.2, 0.9]), (np.cos, lambda x: 1.0 + x**2)
 
 
 def overlap_bias(e, own, off):
-    """Bias of the effect at propensities ``own``, with regressions ``off`` by so much, where e is true."""
+    """Bias of the effect at propensities ``own``, with regressions ``off`` by so much, where e is
+    true.
+    """
     h = np.minimum(own, 1 - own)
     return np.sum((e - own) * (h / own * off[1] + h / (1 - own) * off[0])) / np.sum(h)
 
@@ -200,7 +231,9 @@ def test_the_bias_of_overlap_is_a_product_of_errors_at_the_released_weights():
 
 
 def test_matched_weights_make_it_a_product_of_the_second_order():
-    """With the log odds off by a little, lines fitted at them leave the square of that, others a multiple."""
+    """With the log odds off by a little, lines fitted at them leave the square of that, others a
+    multiple.
+    """
     share, x, a = np.array([0.2, 0.5, 0.8]), np.repeat(X, 10), np.tile(np.arange(10), 3)
     a = (a < np.repeat(10 * share, 10) - 0.5).astype(int)
     records = Domain(2.0, 30.0).records(x[:, None], a, np.where(a == 1, MU[1](x), MU[0](x)))
@@ -227,7 +260,9 @@ def test_matched_weights_make_it_a_product_of_the_second_order():
 @pytest.mark.parametrize("rate", [1, 20, 50, 80, 99])
 @pytest.mark.parametrize("kind", [AverageScore, TreatedScore, OverlapScore])
 def test_no_released_rate_lets_a_record_add_more_than_is_calibrated(kind, rate):
-    """The worst record, scored by the worst line: its sums, and those of the one that takes its place."""
+    """The worst record, scored by the worst line: its sums, and those of the one that takes its
+    place.
+    """
     universe = Universe(Domain(1.0, 5.0), 100, 1)
     score = kind(LinearNuisances(LINE, "rate"), 10.0, 4.0, 4.0).plan(universe, Budget(1.0), {})
     largest = 0

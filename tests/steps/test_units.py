@@ -43,10 +43,16 @@ from tests.calibration.test_sums import FEW, FEW_MARKS, added, law_noise, means,
 
 
 def test_arms_that_are_clipped_by_themselves_move_by_more():
-    """A person at the bound of two arms at once: twice the ball that the noise of disjoint sums covers."""
+    """A person at the bound of two arms at once: twice the ball that the noise of disjoint sums
+    covers.
+    """
     noise = law_noise(SumLaw.DISJOINT, Noise.GAMMA)
-    rows = np.array([[*noise.totals([s], [1.0])[:2], *noise.totals([s], [1.0])] for s in (-4.0, 4.0)])
-    assert movement(np.vstack([rows, 0 * rows]).astype(float), Noise.GAMMA) > 1.3 * noise.sensitivity
+    rows = np.array(
+        [[*noise.totals([s], [1.0])[:2], *noise.totals([s], [1.0])] for s in (-4.0, 4.0)]
+    )
+    assert (
+        movement(np.vstack([rows, 0 * rows]).astype(float), Noise.GAMMA) > 1.3 * noise.sensitivity
+    )
     held = np.array([noise.totals([s], [s], [1.0]) for s in (-4.0, 4.0)])
     assert movement(held.astype(float), Noise.GAMMA) <= noise.sensitivity
 
@@ -55,7 +61,9 @@ def test_means_of_both_arms_move_by_more_than_single_records_do():
     """The convex hull is not enough where squares of sum and difference are released."""
     noise = law_noise(SumLaw.ARMS, Noise.GAMMA)
     planted = replace(noise, law=SumLaw.COUNTED_ARMS)
-    result = movement(added(planted, means(records(SumLaw.COUNTED_ARMS, FEW, FEW_MARKS), 2)), Noise.GAMMA)
+    result = movement(
+        added(planted, means(records(SumLaw.COUNTED_ARMS, FEW, FEW_MARKS), 2)), Noise.GAMMA
+    )
     # a person who falls silent attains what the noise of counted arms covers
     assert result / noise.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
 
@@ -82,7 +90,9 @@ def test_what_means_of_both_arms_move_is_the_extreme_of_quadratic_forms_on_an_oc
         values = [linear @ u + u @ form @ u for u in points]
         largest = max(largest, max(values) - min(values))
     K = 2**20
-    assert _ROWS[SumLaw.COUNTED_ARMS].moved(K, round(r * K), True) / K**2 == pytest.approx(largest, rel=1e-5)
+    assert _ROWS[SumLaw.COUNTED_ARMS].moved(K, round(r * K), True) / K**2 == pytest.approx(
+        largest, rel=1e-5
+    )
 
 
 def test_shares_of_a_person_add_up_to_at_most_one_exactly():
@@ -90,7 +100,11 @@ def test_shares_of_a_person_add_up_to_at_most_one_exactly():
         one = Unit("id", 2).shared(np.ones(k), np.zeros(k, dtype=np.int64))[0]
         assert 1 - Fraction(1, 2**40) < sum(map(Fraction, one.tolist())) <= 1
         several = Unit("id", 2, 3).shared(np.ones(k), np.zeros(k, dtype=np.int64))[0]
-        assert min(k, 3) / 3 - 2.0**-40 < sum(map(Fraction, several.tolist())) <= Fraction(min(k, 3), 3)
+        assert (
+            min(k, 3) / 3 - 2.0**-40
+            < sum(map(Fraction, several.tolist()))
+            <= Fraction(min(k, 3), 3)
+        )
     result = Unit("id", 3).shared(np.array([1.0, 0, 1, 1, 1, 0]), [0, 0, 1, -1, 0, 2])[0]
     np.testing.assert_allclose(result, [0.5, 0, 1, 0, 0.5, 0], rtol=1e-15)
 
@@ -122,11 +136,14 @@ def frame(number=N, seed=0, most=4):
 
 EFFECTS = {
     "ate": {}, "arms": {}, "att": {"estimand": "att"}, "overlap": {"estimand": "overlap"},
-    "by": {"by": "sex"}, "where": {"where": {"sex": "F"}}, "public": {"settings": {"propensity": 0.4}},
+    "by": {"by": "sex"}, "where": {"where": {"sex": "F"}},
+    "public": {"settings": {"propensity": 0.4}},
 }  # fmt: skip
 LEVELS = Treatment(column="arm", levels=("0", "1", "2"), contrasts="pairs")
 ROWS = itertools.product((-1.0, 0.3), ("F", "M"), ((0, -9.0), (1, 9.0), (None, 0.0)))
-GRID = pd.DataFrame([{"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y} for x, sex, (arm, y) in ROWS])
+GRID = pd.DataFrame(
+    [{"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y} for x, sex, (arm, y) in ROWS]
+)
 
 
 def model(name, **declared):
@@ -144,7 +161,11 @@ def model(name, **declared):
 @cache
 def coded_lists(public):
     """All lists of at most two records of the grid, as data of one person."""
-    lists = (c for size in range(3) for c in itertools.combinations_with_replacement(range(len(GRID)), size))
+    lists = (
+        c
+        for size in range(3)
+        for c in itertools.combinations_with_replacement(range(len(GRID)), size)
+    )
     tables = (GRID.iloc[list(chosen)] for chosen in lists)
     return [Dataset.coded(public, one, one.arm, one.y) for one in tables]
 
@@ -155,7 +176,9 @@ def coded_lists(public):
     [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2), ("arms", 2)],
 )
 def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, count):
-    """Sums are added over persons: two lists move them by what one of them adds less what the other does."""
+    """Sums are added over persons: two lists move them by what one of them adds less what the other
+    does.
+    """
     others = frame()
     both = count == 1 and name in ("ate", "by")
     for noise in ("gamma", "gaussian")[: 1 + both]:
@@ -204,7 +227,9 @@ def test_the_effect_is_the_mean_over_persons_or_over_records_so_counted(count):
     x = rng.uniform(-1, 1, len(person))
     table = pd.DataFrame({"id": person, "x": x, "sex": "F", "arm": arm, "y": y})
     public = replace(domain(number, count), outcome_bound=4.0)
-    fitted = PrivateEffect(public, Budget(8.0), residual_scale=1.0, settings={"propensity": 0.5}, seed=1)
+    fitted = PrivateEffect(
+        public, Budget(8.0), residual_scale=1.0, settings={"propensity": 0.5}, seed=1
+    )
     low, high = fitted.fit(table, table.arm, table.y).interval_
     effect = (0.9 + 0.1 * count * 3.0) / (0.9 + 0.1 * count)
     assert low < effect < high
@@ -230,7 +255,8 @@ def release():
 @pytest.mark.parametrize(
     "other",
     [
-        domain(count=2), domain().of_records, otherwise(unit=Unit("visit", N)), otherwise(treatment=LEVELS),
+        domain(count=2), domain().of_records, otherwise(unit=Unit("visit", N)),
+        otherwise(treatment=LEVELS),
         otherwise(sampling_weights=SamplingWeights("wt", 2.0)), otherwise(eligible=("x >= 0",)),
         otherwise(treatment=Treatment("other arm")), otherwise(outcome="z"),
     ],
@@ -254,7 +280,11 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
     """All lists of at most two records; three whole ones would move them three times as far."""
     book = domain().codebook
     declared = OpenDomain(book.ranges({"x": None}), (-2.0, 2.0), codebook=book)
-    others, grid, middle = frame(most=2).query("id != 'p0'"), candidates(None), declared.middles(3)[0]
+    others, grid, middle = (
+        frame(most=2).query("id != 'p0'"),
+        candidates(None),
+        declared.middles(3)[0],
+    )
 
     def filled(table):
         data = Dataset.coded(declared, table, table.arm, table.y)
@@ -270,9 +300,13 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
         return int(max(np.abs(result - one).max() for one in result))
 
     rows = GRID.assign(x=np.linspace(-2, 2, len(GRID)))
-    tables = [rows.iloc[list(c)] for k in range(3) for c in itertools.combinations(range(len(rows)), k)]
+    tables = [
+        rows.iloc[list(c)] for k in range(3) for c in itertools.combinations(range(len(rows)), k)
+    ]
     assert moved(tables) == UNIT
-    three = [pd.concat([rows[rows.arm == 1].query(side)] * 9).iloc[:3] for side in ("x < -1", "x > 0.8")]
+    three = [
+        pd.concat([rows[rows.arm == 1].query(side)] * 9).iloc[:3] for side in ("x < -1", "x > 0.8")
+    ]
     assert UNIT - 3 < moved(three) <= UNIT
     result = filled(others.drop_duplicates("id"))
     assert all(np.all(one % UNIT == 0) and one.sum() == N * UNIT for one in result)
@@ -322,7 +356,9 @@ def fitted(estimator, **others):
 def audited():
     table, other = frame(8, seed=3), frame(8, seed=3)
     other.loc[[0, len(table) - 1], "x"] = 0.9
-    estimator = PrivateEffect(domain(8), Budget(1.0), settings={"propensity": 0.5}, arithmetic="assumed")
+    estimator = PrivateEffect(
+        domain(8), Budget(1.0), settings={"propensity": 0.5}, arithmetic="assumed"
+    )
     audit_density(estimator, (table, table.arm, table.y), (other, other.arm, other.y))
 
 
@@ -334,19 +370,24 @@ COUNTED = r"count = 2: .* with count = 1 every person counts once"
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: PrivateTwoStageERM(domain(), Budget(1.0)).fit(frame(), frame().arm, frame().y), APART),
+        (lambda: PrivateTwoStageERM(domain(), Budget(1.0)).fit(frame(), frame().arm, frame().y),
+        APART),
         (lambda: PrivateTwoStageERM(domain(), Budget(1.0)).plan(N, 3), APART),
-        (lambda: DesignRequest(domain(), N, 3, Budget(1.0)), APART), (audited, "several persons differ"),
+        (lambda: DesignRequest(domain(), N, 3, Budget(1.0)), APART), (audited,
+        "several persons differ"),
         (lambda: of_data(domain()).replaced(0, np.zeros(3), 1), "replaces all records of a person"),
         (lambda: of_data(domain(), person=None), "which of 40 persons"),
         (lambda: Universe(domain(), N + 1, 3), "declares 40 persons"),
-        (lambda: coded(domain(39)), "40 persons, and number = 39"), (lambda: run(**NOBODY), OUTSIDE),
+        (lambda: coded(domain(39)), "40 persons, and number = 39"), (lambda: run(**NOBODY),
+        OUTSIDE),
         (lambda: run(persons=N + 1), OUTSIDE), (lambda: fitted(model("ate"), **NOBODY), OUTSIDE),
         (lambda: fitted(PrivateEffect(otherwise(unit=None), Budget(1.0), seed=1)), OUTSIDE),
-        *((lambda k=k: model(k, domain=domain(count=2)).plan(N, 3), COUNTED) for k in ("risks", "rule")),
+        *((lambda k=k: model(k, domain=domain(count=2)).plan(N, 3), COUNTED) for k in ("risks",
+        "rule")),
         (lambda: otherwise(unit={"column": "id", "number": 1}), "at least 2"),
         (lambda: otherwise(unit={"column": "arm", "number": 9}), "declared otherwise"),
-        (lambda: otherwise(unit={"column": "id"}), "number"), (lambda: otherwise(unit=3), "must be a table"),
+        (lambda: otherwise(unit={"column": "id"}), "number"), (lambda: otherwise(unit=3),
+        "must be a table"),
     ],
 )  # fmt: skip
 def test_what_does_not_know_persons_refuses_them(call, said):

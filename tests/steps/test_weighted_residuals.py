@@ -1,4 +1,6 @@
-"""The sum of weighted residuals is as private as it claims, on neighbors that a search finds (Theorem 28)."""
+"""The sum of weighted residuals is as private as it claims, on neighbors that a search finds
+(Theorem 28).
+"""
 
 import math
 from dataclasses import replace
@@ -56,7 +58,9 @@ def released_at(plan: Plan[Any], treated: int) -> dict[str, Array]:
     released: dict[str, Array] = {"rate": np.array([treated])}
     for step in plan.steps:
         if step.name in ("mean", "spread"):
-            released[step.name] = np.array([round(0.3 * plan.study.universe.n_samples / step.integers.unit)])
+            released[step.name] = np.array(
+                [round(0.3 * plan.study.universe.n_samples / step.integers.unit)]
+            )
     released["center"] = np.zeros(3)
     return released
 
@@ -80,7 +84,9 @@ def neighbors(rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def test_no_pair_of_neighbors_moves_the_sum_by_more_than_its_noise_covers() -> None:
-    """And outcomes that are chosen against it move it by what the weights move: Theorem S is attained."""
+    """And outcomes that are chosen against it move it by what the weights move: Theorem S is
+    attained.
+    """
     plan = planned()
     score = score_of(plan)
     rng = np.random.default_rng(0)
@@ -101,7 +107,9 @@ def test_no_pair_of_neighbors_moves_the_sum_by_more_than_its_noise_covers() -> N
         outcomes[0][-1], outcomes[1][-1] = bound * signs[0][-1], -bound * signs[1][-1]
         attacked = [replace(records, y=y) for records, y in zip(plain, outcomes, strict=True)]
         sums = [score.exact_sums(records, released)[0] for records in attacked]
-        movement = int(np.sum(np.abs(weights[0] - weights[1])[:-1])) + int(weights[0][-1] + weights[1][-1])
+        movement = int(np.sum(np.abs(weights[0] - weights[1])[:-1])) + int(
+            weights[0][-1] + weights[1][-1]
+        )
         assert abs(sums[0] - sums[1]) == parts * movement
         assert parts * movement <= score.calibration.sensitivity
         assert movement <= known.in_steps
@@ -112,7 +120,8 @@ def test_no_pair_of_neighbors_moves_the_sum_by_more_than_its_noise_covers() -> N
         assert loss >= 0.98 * part * score.calibration.epsilon
         largest = max(largest, part)
     assert largest > 0.6
-    # what a smaller claim would not have covered: the movement of the other records, half, and W of arm 0
+    # what a smaller claim would not have covered: the movement of the other records, half, and W of
+    # arm 0
     assert largest * score.at_rate(0.5).movement > 4.0
 
 
@@ -120,8 +129,8 @@ def test_no_pair_of_neighbors_moves_the_sum_by_more_than_its_noise_covers() -> N
 def movements() -> dict[int, tuple[float, float]]:
     """By number of treated in the released rate: how far the weights moved, and squares of weights.
 
-    The largest over pairs of neighbors, in units of weights; squares are those of weights, by records whose
-    squared residuals are chosen against them.
+    The largest over pairs of neighbors, in units of weights; squares are those of weights, by
+    records whose squared residuals are chosen against them.
     """
     score = score_of(planned())
     rng = np.random.default_rng(4)
@@ -161,7 +170,9 @@ INSIDE = np.array([(x, a) for x in (-1.0, -0.6, 0.0, 0.6, 1.0) for a in (0, 1)])
 
 
 def movement_of(common: Array, pair: Array) -> float:
-    """How far the weights move where one record is replaced; all are given by their rows of INSIDE."""
+    """How far the weights move where one record is replaced; all are given by their rows of
+    INSIDE.
+    """
     score = score_of(planned())
     space = score.universe.space
     weights = []
@@ -177,7 +188,8 @@ def movement_of(common: Array, pair: Array) -> float:
 def test_the_movement_of_the_other_records_alone_is_exceeded() -> None:
     """Planted: S in the place of V. Records at the ends alone move by .63 of V; S is .72 of it.
 
-    Those inside the range make up the difference: a few at one end and more in the middle and at the other.
+    Those inside the range make up the difference: a few at one end and more in the middle and at
+    the other.
     """
     score = score_of(planned())
     known = score.at_rate(0.5)
@@ -243,7 +255,9 @@ def test_a_residual_is_made_of_its_own_record() -> None:
 
 
 def two_valued_lines(center: list[float]) -> tuple[ReleasedLines, dict[str, Array], Space]:
-    """Lines of an outcome of two values at a released regression, what was released, and their space."""
+    """Lines of an outcome of two values at a released regression, what was released, and their
+    space.
+    """
     domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
     model = PrivateEffect(
         domain,
@@ -279,7 +293,8 @@ def test_arms_of_two_values_differ_by_one_number() -> None:
     x = np.linspace(-1.0, 1.0, N)[:, None] * space.features_bound * (1.0 - 1e-9)
     outcomes = np.zeros(N)
     by_arm = [
-        lines.ratios(Records(x, np.full(N, arm), outcomes, space), released) * lines.bound for arm in (0, 1)
+        lines.ratios(Records(x, np.full(N, arm), outcomes, space), released) * lines.bound
+        for arm in (0, 1)
     ]
     b_0, b_1 = lines.intercepts(released)
     np.testing.assert_allclose(by_arm[0] - by_arm[1], b_1 - b_0, atol=1e-12)
@@ -345,7 +360,9 @@ def test_the_mean_square_is_that_of_arms_by_half() -> None:
 def test_weights_are_within_the_public_radius_whatever_newton_does(
     rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Newton is replaced by one that fails, by one that stops early, and by one that claims too much."""
+    """Newton is replaced by one that fails, by one that stops early, and by one that claims too
+    much.
+    """
     plan = planned()
     score = score_of(plan)
     known = score.at_rate(rate)
@@ -413,7 +430,9 @@ def test_records_of_another_universe_are_refused() -> None:
 
 
 def test_caps_below_1_are_raised() -> None:
-    """Where all records are in the larger arm the cap of 1.5 base weights would leave no weights."""
+    """Where all records are in the larger arm the cap of 1.5 base weights would leave no
+    weights.
+    """
     plan = planned()
     score = score_of(plan)
     known = score.at_rate(0.02)
@@ -424,13 +443,17 @@ def test_caps_below_1_are_raised() -> None:
     assert np.all(whole_weights(known, records) == 1 << grid_exponent(N))
 
 
-def test_a_rate_without_a_radius_leaves_all_weights_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_without_a_radius_leaves_all_weights_covered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plan = planned()
     score = score_of(plan)
     from dp2erm_cvx.program.direct_stage import WeightsProgram
 
     monkeypatch.setattr(WeightsProgram, "certified_error", lambda *_: None)
-    known = weights_at_rate.__wrapped__ if hasattr(weights_at_rate, "__wrapped__") else weights_at_rate
+    known = (
+        weights_at_rate.__wrapped__ if hasattr(weights_at_rate, "__wrapped__") else weights_at_rate
+    )
     found = known(score.program, score.universe, 0.37)
     assert found.movement == 2.0 * N
     assert found.in_steps == 2 * N << grid_exponent(N)

@@ -1,4 +1,6 @@
-"""What computed weights are off counts in V: their solve, and the step to the grid that repairs their sum."""
+"""What computed weights are off counts in V: their solve, and the step to the grid that repairs
+their sum.
+"""
 
 import pytest
 
@@ -32,6 +34,7 @@ def test_v_counts_the_radius_the_sum_and_the_grid(made, repaired) -> None:
 def test_a_sum_that_is_repaired_counts_beside_the_radius() -> None:
     made = entropy_balancing(ridge=0.1, cap=3.0)
     radius = made.at(UNIVERSE).certified_error(UNIVERSE)
-    # what every dataset reaches is more than is asked for: the radius, as much for the sum, and the grid
+    # what every dataset reaches is more than is asked for: the radius, as much for the sum, and the
+    # grid
     plan = WeightsPlan.of(made, UNIVERSE, 1e-13, "sharp")
     assert plan.tolerance >= 2.0 * radius + GRID

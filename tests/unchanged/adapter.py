@@ -1,4 +1,6 @@
-"""Every call into the package that the table makes: all that a change of a signature has to edit."""
+"""Every call into the package that the table makes: all that a change of a signature has to
+edit.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
@@ -109,10 +111,14 @@ def plan_of(
         "tolerance": options.pop("weight_error", 0.0) / n,
     }
     where = Universe(universe, n, n_features)
-    return _flat(make_plan(Study(first, second, where, Budget(epsilon, delta), **declared, **options)))
+    return _flat(
+        make_plan(Study(first, second, where, Budget(epsilon, delta), **declared, **options))
+    )
 
 
-def solved(program: Program, domain: Domain, n: int, n_features: int) -> dict[str, float | str | bool | None]:
+def solved(
+    program: Program, domain: Domain, n: int, n_features: int
+) -> dict[str, float | str | bool | None]:
     """Weights or parameter of seeded records, as sums against cosines, and their sizes."""
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, n_features))
@@ -176,14 +182,25 @@ ESTIMATORS = {"effect": PrivateEffect, "rule": PrivateRule, "weights": PrivateTw
 
 #: What a release states in numbers, of those that have it.
 STATED = (
-    *("estimate", "interval", "standard_deviation", "released", "risks", "ratios", "groups", "counted"),
+    *(
+        "estimate",
+        "interval",
+        "standard_deviation",
+        "released",
+        "risks",
+        "ratios",
+        "groups",
+        "counted",
+    ),
     *("capped", "target", "theta", "noise_effect", "flipped_share", "gains"),
     *("residual_bias", "residual_imbalance", "covariate_mean", "covariate_norm", "covariate_scale"),
     *("own_units", "nuisances", "guarantee", "steps"),
 )
 
 
-def estimator(goal: str, domain: Any, epsilon: float, delta: float, options: Mapping[str, Any]) -> Any:
+def estimator(
+    goal: str, domain: Any, epsilon: float, delta: float, options: Mapping[str, Any]
+) -> Any:
     return ESTIMATORS[goal](domain, Budget(epsilon, delta), seed=1, **options)
 
 

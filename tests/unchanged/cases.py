@@ -11,14 +11,24 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
-from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Landmarks, Moments, WholeSpace
+from dp2erm_cvx.program import (
+    BalanceFunctions,
+    Box,
+    Gaussian,
+    L1Ball,
+    Landmarks,
+    Moments,
+    WholeSpace,
+)
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
 from tests.helpers import penalized_rule
 from tests.unchanged import adapter
 
 
 class Stage(NamedTuple):
-    """A program at one setting; ``settings`` is their JSON text, ``label`` the name and a number."""
+    """A program at one setting; ``settings`` is their JSON text, ``label`` the name and a
+    number.
+    """
 
     label: str
     settings: str
@@ -95,13 +105,29 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         {"ridge": 0.3, "radius": 0.4, "balance": Moments(2), "constant": 0.5},
     ],
     "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
-    "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
+    "stable_balancing": [
+        {},
+        {"ridge": 0.02},
+        {"alpha": 0.3, "balance": Moments(2), "constant": 0.3},
+    ],
     "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
     "raking": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "constant": 0.5}],
     "landmark_balancing": [{}, {"ridge": 0.01, "balance": Landmarks(5, 0.5)}],
-    "logit_calibration": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "low": 0.3}],
-    "empirical_likelihood": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "low": 0.3}],
-    "minimal_dispersion": [{}, {"ridge": 0.02, "tolerance": 0.01}, {"ridge": 0.1, "balance": Moments(2)}],
+    "logit_calibration": [
+        {},
+        {"ridge": 0.02, "cap": 2.0},
+        {"ridge": 0.05, "treated": 0.2, "low": 0.3},
+    ],
+    "empirical_likelihood": [
+        {},
+        {"ridge": 0.02, "cap": 2.0},
+        {"ridge": 0.05, "treated": 0.2, "low": 0.3},
+    ],
+    "minimal_dispersion": [
+        {},
+        {"ridge": 0.02, "tolerance": 0.01},
+        {"ridge": 0.1, "balance": Moments(2)},
+    ],
     "residual_balancing": [{}, {"ridge": 0.02, "smoothing": 0.05}, {"ridge": 0.02, "treated": 0.2}],
     "kernel_mean_matching": [*_KERNELS, {"target": PublicSample(np.eye(P)), "ridge": 0.05}],
     "itr": [
@@ -123,7 +149,11 @@ UNIVERSES: Mapping[str, dict[str, Any]] = {
     "plain": {"covariate_bound": 1.0, "outcome_bound": 2.0},
     "intercept": {"covariate_bound": 2.0, "outcome_bound": 5.0, "intercept": 1.0},
     "floor": {"covariate_bound": 2.0, "outcome_bound": 5.0, "intercept": 1.0, "arm_floor": 15},
-    "keep": {"covariate_bound": 1.0, "outcome_bound": 2.0, "relation": "replace-one-keep-treatment"},
+    "keep": {
+        "covariate_bound": 1.0,
+        "outcome_bound": 2.0,
+        "relation": "replace-one-keep-treatment",
+    },
     "floor, keep": {
         "covariate_bound": 1.0,
         "outcome_bound": 2.0,
@@ -177,8 +207,14 @@ FINE: list[dict[str, Any]] = [
     {"method": "sharp", "arithmetic": "counted", "numerical_share": 0.1},
     {"method": "sharp", "arithmetic": "auto"},
     {"method": "paper", "arithmetic": "auto"},
-    *({"method": method, "epsilon": 0.1} for method in ("sharp", "paper", "renyi", "output", "auto")),
-    *({"method": method, "epsilon": 10.0} for method in ("sharp", "paper", "renyi", "output", "auto")),
+    *(
+        {"method": method, "epsilon": 0.1}
+        for method in ("sharp", "paper", "renyi", "output", "auto")
+    ),
+    *(
+        {"method": method, "epsilon": 10.0}
+        for method in ("sharp", "paper", "renyi", "output", "auto")
+    ),
     *({"method": method, "delta": 0.0} for method in ("sharp", "renyi", "output", "auto")),
     {"method": "sharp", "noise": "gaussian", "delta": 0.0},
     {"method": "paper", "arithmetic": "counted"},
@@ -189,13 +225,17 @@ FINE: list[dict[str, Any]] = [
 
 #: Programs of the same loss with penalties of their own.
 DECLARED: Mapping[str, list[Any]] = {
-    "itr": [penalized_rule(lambda theta: 0.2 * cp.norm(theta, 1) + 0.1 * cp.norm(theta, 2), "group")],
+    "itr": [
+        penalized_rule(lambda theta: 0.2 * cp.norm(theta, 1) + 0.1 * cp.norm(theta, 2), "group")
+    ],
 }
 
 
 @cache
 def stages(name: str) -> tuple[Stage, ...]:
-    """A program at every setting that the table has of it: those from above, then its own examples."""
+    """A program at every setting that the table has of it: those from above, then its own
+    examples.
+    """
     known: dict[str, Stage] = {}
     programs = [adapter.program(name, settings) for settings in SETTINGS.get(name, [])]
     programs += [scheme() for scheme in DECLARED.get(name, [])]
@@ -226,7 +266,9 @@ def plans() -> Iterator[tuple[Stage, Stage, str, int, dict[str, Any]]]:
     yield from product([scaled], default, ["floor"], [400], ASSUMED)
     yield from product([uniform], seconds, ["intercept"], [400], QUICK)
     yield from product([private], default, ["intercept"], [400], [*QUICK, *COUNTED, *ASSUMED])
-    yield from product(firsts, [rule, effect], ["floor"], [50], [QUICK[1], QUICK[2], QUICK[5], QUICK[7]])
+    yield from product(
+        firsts, [rule, effect], ["floor"], [50], [QUICK[1], QUICK[2], QUICK[5], QUICK[7]]
+    )
     yield from product([propensity], [rule, effect], ["plain"], [400], FINE)
     yield from product([private], [rule], ["plain"], [400], FINE)
     yield from product([propensity], default, UNIVERSES, [4000], [QUICK[2]])

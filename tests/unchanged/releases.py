@@ -15,7 +15,9 @@ from tests.unchanged.adapter import Codebook, Domain, SamplingWeights
 
 
 class Declared(NamedTuple):
-    """One release: ``goal`` "effect", "rule" or "weights", in a universe of ``UNIVERSES``, at a budget."""
+    """One release: ``goal`` "effect", "rule" or "weights", in a universe of ``UNIVERSES``, at a
+    budget.
+    """
 
     goal: str
     universe: str
@@ -29,9 +31,14 @@ class Declared(NamedTuple):
         return " ".join([self.goal, self.universe, *budget, *options])
 
 
-_DECLARED = Domain(covariate_bound=1.5, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-0.8, 0.8)})
+_DECLARED = Domain(
+    covariate_bound=1.5, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-0.8, 0.8)}
+)
 _LEVELS = replace(
-    _DECLARED, ranges={"u": (-1.0, 1.0)}, codebook=Codebook(levels={"sex": ["F", "M"]}), covariate_bound=1.8
+    _DECLARED,
+    ranges={"u": (-1.0, 1.0)},
+    codebook=Codebook(levels={"sex": ["F", "M"]}),
+    covariate_bound=1.8,
 )
 
 #: What is declared of the records, and which columns of the table are covariates.
@@ -107,7 +114,9 @@ def _rules() -> Iterator[Declared]:
     for options in single:
         yield Declared("rule", "ranges", 9.0, 0.0, options)
     for where in ("norm", "cost", "levels", "survey"):
-        yield Declared("rule", where, 9.0, 0.0, {"settings": {"value_share": 0.2, "propensity": "logistic"}})
+        yield Declared(
+            "rule", where, 9.0, 0.0, {"settings": {"value_share": 0.2, "propensity": "logistic"}}
+        )
 
 
 def _weights() -> Iterator[Declared]:
@@ -125,11 +134,15 @@ def _weights() -> Iterator[Declared]:
         yield Declared("weights", "cost", 2.0, 0.0, {"first_stage": first, "second_stage": second})
     for first in firsts[3:]:
         yield Declared("weights", "norm", 5.0, 1e-5, {"first_stage": first, "noise": "gaussian"})
-    for first, calibration in product(firsts[:2], ("paper", "paper-corrected", "renyi", "output", "auto")):
+    for first, calibration in product(
+        firsts[:2], ("paper", "paper-corrected", "renyi", "output", "auto")
+    ):
         own = {"first_stage": first, "second_stage": "arm_means", "calibration": calibration}
         yield Declared("weights", "norm", 2.0, 1e-5, {**own, "arithmetic": "assumed"})
     yield Declared("weights", "keep", 2.0, 0.0, {"first_stage": "ipw_logistic", "noise": "box"})
-    yield Declared("weights", "levels", 2.0, 0.0, {"first_stage": "uniform", "second_stage": "regression"})
+    yield Declared(
+        "weights", "levels", 2.0, 0.0, {"first_stage": "uniform", "second_stage": "regression"}
+    )
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Bounds and plans as rows: ``python -m tests.unchanged.table`` writes the committed tables anew."""
+"""Bounds and plans as rows: ``python -m tests.unchanged.table`` writes the committed tables
+anew.
+"""
 
 import csv
 import itertools
@@ -22,7 +24,9 @@ def programs(every: int = 1) -> Iterator[Row]:
 
 
 def bounds(every: int = 1) -> Iterator[Row]:
-    """Every first stage in every universe, at every n and family of bounds; one of ``every`` of them."""
+    """Every first stage in every universe, at every n and family of bounds; one of ``every`` of
+    them.
+    """
     stages = [stage for name in adapter.first_stage_names() for stage in cases.stages(name)]
     declared = itertools.product(stages, cases.UNIVERSES, cases.SIZES, adapter.families())
     for stage, where, n, family in declared:
@@ -39,7 +43,9 @@ def solved(every: int = 1) -> Iterator[Row]:
         for stage in cases.stages(name):
             for n in cases.SOLVED:
                 key = {"program": stage.label, "n": n}
-                yield key | _answer(adapter.solved, stage.program, cases.universe("floor"), n, cases.P)
+                yield key | _answer(
+                    adapter.solved, stage.program, cases.universe("floor"), n, cases.P
+                )
 
 
 def plans(every: int = 1) -> Iterator[Row]:
@@ -48,10 +54,22 @@ def plans(every: int = 1) -> Iterator[Row]:
         text = " ".join(f"{name}={value}" for name, value in options.items())
         if not sampling.is_sampled((first.label, second.label, where, str(n), text), every):
             continue
-        key = {"first": first.label, "second": second.label, "universe": where, "n": n, "declared": text}
+        key = {
+            "first": first.label,
+            "second": second.label,
+            "universe": where,
+            "n": n,
+            "declared": text,
+        }
         declared = cases.BUDGET | options
         yield key | _answer(
-            adapter.plan_of, first.program, second.program, cases.universe(where), n, cases.P, **declared
+            adapter.plan_of,
+            first.program,
+            second.program,
+            cases.universe(where),
+            n,
+            cases.P,
+            **declared,
         )
 
 
@@ -64,7 +82,8 @@ TABLES: dict[str, tuple[int, Callable[..., Iterator[Row]]]] = {
     "releases": (2, releases.rows),
 }
 
-#: How many columns decide whether a row is in the sample of the default tests; of a release, all rows are.
+#: How many columns decide whether a row is in the sample of the default tests; of a release, all
+#: rows are.
 SAMPLED = {"bounds": 4, "plans": 5, "releases": 1}
 
 

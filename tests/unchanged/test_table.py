@@ -1,4 +1,5 @@
-"""Bounds, plans and refusals are what the committed table says: a change of one is a change of a claim.
+"""Bounds, plans and refusals are what the committed table says: a change of one is a change of a
+claim.
 
 A change that is meant is committed with the table that ``python -m tests.unchanged.table`` writes.
 """
@@ -14,8 +15,9 @@ from tests.unchanged.table import SAMPLED, TABLES, cells, read
 
 #: Elementary functions differ by their last digits between machines.
 RELATIVE = 1e-12
-#: Minimizers are where an iteration ended, and sums of theirs may cancel: relative to their length. A user's
-#: regularizer is judged by a gap alone, which leaves half of the digits to the build of a conic solver.
+#: Minimizers are where an iteration ended, and sums of theirs may cancel: relative to their length.
+#: A user's regularizer is judged by a gap alone, which leaves half of the digits to the build of a
+#: conic solver.
 SOLVED, BY_GAP = 1e-10, 1e-6
 #: Programs of that kind, by their labels.
 BY_A_GAP = {stage.label for stage in cases.stages("itr") if "group" in stage.settings}
@@ -56,7 +58,9 @@ def refuse_changes(name: str, every: int) -> None:
         f"{', '.join(key)}: {column} was {row[column]!r}, is {now[key].get(column, '')!r}"
         for key, row in zip(keys, committed, strict=True)
         for column in columns[width:]
-        if not _same(row[column], now[key].get(column, ""), _apart(row) if name == "solved" else 0.0)
+        if not _same(
+            row[column], now[key].get(column, ""), _apart(row) if name == "solved" else 0.0
+        )
     ]
     assert not changed, "\n".join([f"{len(changed)} cells of {name} differ", *changed[:40]])
 

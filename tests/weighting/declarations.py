@@ -15,14 +15,18 @@ Function = Callable[[Any, Any], Any]
 DOMAIN = Domain(1.5, 2.0)
 
 
-def declared(function: Function, n: int, domain: Domain = DOMAIN) -> tuple[Any, Any, DeclaredRecords]:
+def declared(
+    function: Function, n: int, domain: Domain = DOMAIN
+) -> tuple[Any, Any, DeclaredRecords]:
     """Problem, weights and records of a declaration with three columns."""
     w = cp.Variable(n, name="w")
     records = DeclaredRecords(domain.space, n, 3)
     return function(w, records), w, records
 
 
-def minimized(objective: Function, constraints: Function = lambda w, r: [cp.sum(w) == r.n]) -> Function:
+def minimized(
+    objective: Function, constraints: Function = lambda w, r: [cp.sum(w) == r.n]
+) -> Function:
     return lambda w, r: cp.Problem(cp.Minimize(objective(w, r)), constraints(w, r))
 
 
@@ -47,7 +51,9 @@ def of(price: Function) -> Function:
 
 
 def under(*constraints: Function) -> Function:
-    return minimized(lambda w, r: square(w) + balance(w, r), lambda w, r: [c(w, r) for c in constraints])
+    return minimized(
+        lambda w, r: square(w) + balance(w, r), lambda w, r: [c(w, r) for c in constraints]
+    )
 
 
 MATRIX = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
@@ -111,7 +117,9 @@ IMBALANCES: dict[str, Function] = {
     "P.T @ w": of(lambda w, r: cp.sum_squares(r.x.T @ w)),
     "w @ P": of(lambda w, r: cp.sum_squares(w @ r.x)),
     "one column": of(lambda w, r: cp.square(r.x[:, 1] @ w)),
-    "column by column": of(lambda w, r: sum(cp.square(r.x[:, k] @ w - cp.sum(r.x[:, k])) for k in range(3))),
+    "column by column": of(
+        lambda w, r: sum(cp.square(r.x[:, k] @ w - cp.sum(r.x[:, k])) for k in range(3))
+    ),
     "sum(multiply)": of(lambda w, r: cp.sum_squares(cp.sum(cp.multiply(r.x, w[:, None]), axis=0))),
     "sum(multiply) of a column": of(lambda w, r: cp.square(cp.sum(cp.multiply(r.x[:, 0], w)))),
     "diag @": of(lambda w, r: cp.sum_squares(np.diag([1.0, 2.0, 3.0]) @ (r.x.T @ w))),
@@ -121,11 +129,17 @@ IMBALANCES: dict[str, Function] = {
     "P.T @ ones": of(lambda w, r: cp.sum_squares(r.x.T @ w - r.x.T @ np.ones(r.n))),
     "mean(P)": of(lambda w, r: r.n * cp.sum_squares(r.x.T @ w / r.n - cp.mean(r.x, axis=0))),
     "public target": of(lambda w, r: r.n * cp.sum_squares(r.x.T @ w / r.n - TOLERANCES)),
-    "centered rows": of(lambda w, r: cp.sum_squares((r.x - np.ones((r.n, 1)) @ TOLERANCES[None]).T @ w)),
+    "centered rows": of(
+        lambda w, r: cp.sum_squares((r.x - np.ones((r.n, 1)) @ TOLERANCES[None]).T @ w)
+    ),
     "slice": of(lambda w, r: cp.sum_squares(r.x[:, :2].T @ w - cp.sum(r.x[:, :2], axis=0))),
-    "hstack": of(lambda w, r: cp.sum_squares(cp.hstack([r.x.T @ w, r.signed.T @ w, cp.sum(w) - r.n]))),
+    "hstack": of(
+        lambda w, r: cp.sum_squares(cp.hstack([r.x.T @ w, r.signed.T @ w, cp.sum(w) - r.n]))
+    ),
     "vstack": of(lambda w, r: cp.sum_squares(cp.vstack([r.x.T @ w, 2 * (r.signed.T @ w)]))),
-    "half of both": of(lambda w, r: cp.sum_squares(r.by_arm(1.0).T @ w - cp.sum(r.by_arm(1.0), axis=0) / 2)),
+    "half of both": of(
+        lambda w, r: cp.sum_squares(r.by_arm(1.0).T @ w - cp.sum(r.by_arm(1.0), axis=0) / 2)
+    ),
     "arms": of(lambda w, r: cp.sum_squares(r.arms.T @ w - r.n / 2)),
     "treatment": of(lambda w, r: cp.square(r.treatment @ w - cp.sum(r.treatment))),
     "outcomes": of(
@@ -134,13 +148,21 @@ IMBALANCES: dict[str, Function] = {
     "favored": of(lambda w, r: cp.sum_squares(r.favored.T @ w)),
     "mixed features": of(lambda w, r: cp.square(r.x[:, 0] @ w + r.y @ w - cp.sum(r.y))),
     "own rows": of(lambda w, r: cp.sum_squares(products(r).T @ w)),
-    "own numbers": of(lambda w, r: cp.square(r.numbers("first", lambda x, a, y: x[0], -1.0, 1.0) @ w)),
+    "own numbers": of(
+        lambda w, r: cp.square(r.numbers("first", lambda x, a, y: x[0], -1.0, 1.0) @ w)
+    ),
     "own cells": of(lambda w, r: cp.sum_squares(signs(r).T @ w - r.n / 2)),
     "quad_form": of(lambda w, r: cp.quad_form(difference(w, r), MATRIX)),
     "factors": of(lambda w, r: TOLERANCES @ cp.square(difference(w, r))),
-    "multiplied squares": of(lambda w, r: cp.sum(cp.multiply(TOLERANCES, cp.square(difference(w, r))))),
-    "squares of factors": of(lambda w, r: cp.sum_squares(cp.multiply(TOLERANCES, difference(w, r)))),
-    "maximized": lambda w, r: cp.Problem(cp.Maximize(-cp.sum_squares(w) - balance(w, r)), [cp.sum(w) == r.n]),
+    "multiplied squares": of(
+        lambda w, r: cp.sum(cp.multiply(TOLERANCES, cp.square(difference(w, r))))
+    ),
+    "squares of factors": of(
+        lambda w, r: cp.sum_squares(cp.multiply(TOLERANCES, difference(w, r)))
+    ),
+    "maximized": lambda w, r: cp.Problem(
+        cp.Maximize(-cp.sum_squares(w) - balance(w, r)), [cp.sum(w) == r.n]
+    ),
 }
 
 
@@ -176,11 +198,14 @@ MEANS: dict[str, Function] = {
     ),
     "multiples": of(
         lambda w, r: cp.sum_squares(
-            MATRIX @ (r.x.T @ w - cp.sum(r.x, axis=0) / 2) - r.n / 3 * (MATRIX @ r.mean_of(r.x, "treated"))
+            MATRIX @ (r.x.T @ w - cp.sum(r.x, axis=0) / 2)
+            - r.n / 3 * (MATRIX @ r.mean_of(r.x, "treated"))
         )
     ),
     "parts": of(
-        lambda w, r: cp.sum_squares(r.x[:, :2].T @ w / r.n - r.mean_of(r.x, "treated")[:2]) + cp.sum(w**2)
+        lambda w, r: (
+            cp.sum_squares(r.x[:, :2].T @ w / r.n - r.mean_of(r.x, "treated")[:2]) + cp.sum(w**2)
+        )
     ),
     "tolerance": of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(to_treated(w, r)) - 0.1))),
     "norm": of(lambda w, r: cp.norm(to_treated(w, r)) / 4),
@@ -192,21 +217,30 @@ MEANS: dict[str, Function] = {
     "means alone are of own rows": of(
         lambda w, r: cp.sum_squares(r.x.T @ w / r.n - r.mean_of(products(r), "treated"))
     ),
-    "mean of cells": of(lambda w, r: cp.sum_squares(signs(r).T @ w / r.n - r.mean_of(signs(r), "treated"))),
+    "mean of cells": of(
+        lambda w, r: cp.sum_squares(signs(r).T @ w / r.n - r.mean_of(signs(r), "treated"))
+    ),
     "mean of a kernel": minimized(
-        lambda w, r: square(w) + cp.sum_squares(of_controls(w, r) - r.n * r.mean_of(of_all(r), "treated")),
+        lambda w, r: (
+            square(w) + cp.sum_squares(of_controls(w, r) - r.n * r.mean_of(of_all(r), "treated"))
+        ),
         lambda w, r: [w <= 4 * (1 - r.treatment)],
     ),
     "both means of a kernel": of(
         lambda w, r: cp.sum_squares(
-            of_all(r).T @ w / r.n - (r.mean_of(of_all(r), "controls") + r.mean_of(of_all(r), "treated")) / 2
+            of_all(r).T @ w / r.n
+            - (r.mean_of(of_all(r), "controls") + r.mean_of(of_all(r), "treated")) / 2
         )
     ),
-    "public points": of(lambda w, r: cp.sum_squares(of_all(r).T @ w / r.n - r.mean_of(of_all(r), POINTS))),
+    "public points": of(
+        lambda w, r: cp.sum_squares(of_all(r).T @ w / r.n - r.mean_of(of_all(r), POINTS))
+    ),
     "public points and records": of(
         lambda w, r: (
             cp.sum_squares(
-                of_controls(w, r) - cp.sum(of_all(r), axis=0) / 4 - r.n / 4 * r.mean_of(of_all(r), POINTS)
+                of_controls(w, r)
+                - cp.sum(of_all(r), axis=0) / 4
+                - r.n / 4 * r.mean_of(of_all(r), POINTS)
             )
             / r.n
         )
@@ -225,18 +259,24 @@ MEANS: dict[str, Function] = {
 PRICES: dict[str, Function] = {
     "tolerance": of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(difference(w, r)) - 0.1))),
     "tolerance of means": of(lambda w, r: cp.sum(cp.square(cp.pos(2 * cp.abs(mean(w, r)) - 0.1)))),
-    "maximum(., 0)": of(lambda w, r: 5 * cp.sum(cp.maximum(cp.abs(difference(w, r)) - 0.1, 0) ** 2)),
+    "maximum(., 0)": of(
+        lambda w, r: 5 * cp.sum(cp.maximum(cp.abs(difference(w, r)) - 0.1, 0) ** 2)
+    ),
     "tolerances": of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(difference(w, r)) - TOLERANCES))),
     "tolerance of a norm": of(lambda w, r: cp.square(cp.pos(cp.norm(difference(w, r)) / 2 - 0.1))),
     "huber": of(lambda w, r: cp.sum(cp.huber(difference(w, r), 0.3))),
     "huber of a norm": of(lambda w, r: 2 * cp.huber(cp.norm(difference(w, r)), 0.3)),
-    "huber of a tolerance": of(lambda w, r: cp.sum(cp.huber(cp.pos(cp.abs(difference(w, r)) - 0.1), 0.3))),
+    "huber of a tolerance": of(
+        lambda w, r: cp.sum(cp.huber(cp.pos(cp.abs(difference(w, r)) - 0.1), 0.3))
+    ),
     "norm": of(lambda w, r: 0.5 * cp.norm(difference(w, r))),
     "norm1": of(lambda w, r: cp.norm1(difference(w, r)) / 2),
     "norm(., 1)": of(lambda w, r: cp.norm(difference(w, r), 1)),
     "sum(abs)": of(lambda w, r: cp.sum(cp.abs(difference(w, r)))),
     "prices, one of them 0": of(lambda w, r: np.array([0.0, 1.0, 2.0]) @ cp.abs(difference(w, r))),
-    "factors, one of them 0": of(lambda w, r: np.array([0.0, 1.0, 2.0]) @ cp.square(difference(w, r))),
+    "factors, one of them 0": of(
+        lambda w, r: np.array([0.0, 1.0, 2.0]) @ cp.square(difference(w, r))
+    ),
     "prices": of(lambda w, r: TOLERANCES @ cp.abs(difference(w, r))),
     "norm_inf": of(lambda w, r: cp.norm_inf(difference(w, r))),
     "max(abs)": of(lambda w, r: 2 * cp.max(cp.abs(difference(w, r)))),
@@ -247,7 +287,9 @@ PRICES: dict[str, Function] = {
     "huber of a 4-norm": of(lambda w, r: cp.huber(cp.norm(difference(w, r), 4), 0.3)),
     "tolerance of a 3-norm": of(lambda w, r: cp.square(cp.pos(cp.norm(difference(w, r), 3) - 0.1))),
     "one side": of(lambda w, r: cp.sum_squares(cp.pos(difference(w, r) - 0.1))),
-    "one side, tolerances": of(lambda w, r: cp.sum(cp.square(cp.pos(difference(w, r) - TOLERANCES)))),
+    "one side, tolerances": of(
+        lambda w, r: cp.sum(cp.square(cp.pos(difference(w, r) - TOLERANCES)))
+    ),
     "one side, factors": of(lambda w, r: TOLERANCES @ cp.square(cp.pos(difference(w, r)))),
     "the other side": of(lambda w, r: cp.sum_squares(cp.neg(difference(w, r)))),
     "sum(pos)": of(lambda w, r: 0.3 * cp.sum(cp.pos(difference(w, r)))),
@@ -298,9 +340,13 @@ SETS: dict[str, Function] = {
     "cap by arm": under(lambda w, r: w <= 2 + 2 * r.treatment),
     "caps of records": under(lambda w, r: w <= own_cap(r)),
     "boxes of records": under(
-        lambda w, r: 2 * w <= 3 * own_cap(r), lambda w, r: w >= own_floor(r) / 2, lambda w, r: w <= 5
+        lambda w, r: 2 * w <= 3 * own_cap(r),
+        lambda w, r: w >= own_floor(r) / 2,
+        lambda w, r: w <= 5,
     ),
-    "caps of controls": under(lambda w, r: w <= 4 * (1 - r.treatment), lambda w, r: w <= own_cap(r)),
+    "caps of controls": under(
+        lambda w, r: w <= 4 * (1 - r.treatment), lambda w, r: w <= own_cap(r)
+    ),
     "abs(m) <= tolerance": under(lambda w, r: cp.abs(difference(w, r)) <= 0.1),
     "abs(m) / n <= tolerances": under(lambda w, r: cp.abs(difference(w, r)) / r.n <= TOLERANCES),
     "tolerance >= abs(m)": under(lambda w, r: cp.abs(difference(w, r)) <= TOLERANCES),
@@ -311,13 +357,17 @@ SETS: dict[str, Function] = {
     "norm1(m) <= d": under(lambda w, r: cp.norm1(difference(w, r)) <= 0.4),
     "norm(m, 3) <= d": under(lambda w, r: cp.norm(difference(w, r), 3) <= 0.4),
     "one side": under(lambda w, r: difference(w, r) <= 0.1),
-    "two sides": under(lambda w, r: difference(w, r) <= 0.1, lambda w, r: difference(w, r) >= -TOLERANCES),
+    "two sides": under(
+        lambda w, r: difference(w, r) <= 0.1, lambda w, r: difference(w, r) >= -TOLERANCES
+    ),
 }
 
 LINEAR: dict[str, Function] = {
     "sum_squares(w - d)": minimized(lambda w, r: cp.sum_squares(w - r.y) + balance(w, r)),
     "c @ w": of(lambda w, r: 3 * r.y @ w + balance(w, r)),
-    "sum(multiply)": of(lambda w, r: cp.sum(cp.multiply(r.numbers("c", lambda x, a, y: x[1], -1, 1), w))),
+    "sum(multiply)": of(
+        lambda w, r: cp.sum(cp.multiply(r.numbers("c", lambda x, a, y: x[1], -1, 1), w))
+    ),
     "treatment @ w": of(lambda w, r: r.treatment @ w),
     "beta @ x.T @ w": of(lambda w, r: TOLERANCES @ (r.x.T @ w)),
 }
@@ -341,23 +391,30 @@ def positive(r: Any) -> Any:
 
 BASES: dict[str, Function] = {
     "kl_div(w, d)": minimized(lambda w, r: cp.sum(cp.kl_div(w, positive(r))) + balance(w, r)),
-    "kl_div(2 w, 3 d)": minimized(lambda w, r: cp.sum(cp.kl_div(2 * w, 3 * positive(r))) + balance(w, r)),
+    "kl_div(2 w, 3 d)": minimized(
+        lambda w, r: cp.sum(cp.kl_div(2 * w, 3 * positive(r))) + balance(w, r)
+    ),
     "design weights": minimized(
         lambda w, r: (
             cp.sum(cp.kl_div(w, designed(r)))
-            + cp.sum_squares(r.x.T @ w - cp.sum(r.rows("weighted", by_design, Ball(3.0)), axis=0)) / r.n
+            + cp.sum_squares(r.x.T @ w - cp.sum(r.rows("weighted", by_design, Ball(3.0)), axis=0))
+            / r.n
         )
     ),
     "kl_div(d, w)": minimized(lambda w, r: cp.sum(cp.kl_div(positive(r), w)) + balance(w, r)),
     "rel_entr(w, d)": minimized(lambda w, r: cp.sum(cp.rel_entr(w, positive(r))) + cp.sum(w)),
-    "rel_entr(d, w)": minimized(lambda w, r: 2 * cp.sum(cp.rel_entr(positive(r), w)) + balance(w, r)),
+    "rel_entr(d, w)": minimized(
+        lambda w, r: 2 * cp.sum(cp.rel_entr(positive(r), w)) + balance(w, r)
+    ),
 }
 
 KERNELS: dict[str, Function] = {
     "pooled": of(lambda w, r: cp.sum_squares(pooled(w, r))),
     "three ways": of(
         lambda w, r: (
-            cp.sum_squares(r.features(Energy(), "treated").T @ w - cp.sum(r.features(Energy()), axis=0) / 2)
+            cp.sum_squares(
+                r.features(Energy(), "treated").T @ w - cp.sum(r.features(Energy()), axis=0) / 2
+            )
             + cp.sum_squares(r.features(Energy(), "signed").T @ w)
         )
     ),
@@ -365,7 +422,9 @@ KERNELS: dict[str, Function] = {
     "norm": of(lambda w, r: cp.norm(2 * r.features(Gaussian(1.0), "controls").T @ w)),
     "two kernels": of(
         lambda w, r: cp.sum_squares(
-            cp.hstack([r.features(Gaussian(1.0)).T @ w, 2 * (r.features(Gaussian(2.0)).T @ w), r.x.T @ w])
+            cp.hstack(
+                [r.features(Gaussian(1.0)).T @ w, 2 * (r.features(Gaussian(2.0)).T @ w), r.x.T @ w]
+            )
         )
     ),
 }

@@ -11,7 +11,9 @@ import numpy as np
 from dp2erm_cvx.weighting.forms.form import LogSumExpPenalty, Penalty
 
 
-def declared_price(penalty: Penalty, m: cp.Expression) -> tuple[cp.Expression | float, list[cp.Constraint]]:
+def declared_price(
+    penalty: Penalty, m: cp.Expression
+) -> tuple[cp.Expression | float, list[cp.Constraint]]:
     """A price of m in CVXPY, and its constraints."""
     if isinstance(penalty, LogSumExpPenalty):
         return penalty.factor * cp.log_sum_exp(m), []

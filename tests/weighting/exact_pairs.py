@@ -29,7 +29,9 @@ def slope_and_curvature(name: str, w: Number) -> tuple[Number, Number]:
 
 
 def products(form: WeightingForm, records: Records) -> tuple[Any, Any]:
-    """Products of rows (n, n) and of rows and targets (n,), of squares of kernel features and of vectors."""
+    """Products of rows (n, n) and of rows and targets (n,), of squares of kernel features and of
+    vectors.
+    """
     a = records.a
     n = len(a)
     Q = mpmath.zeros(n, n)
@@ -70,11 +72,16 @@ def blocks(form: WeightingForm, records: Records) -> list[tuple[list[int], Numbe
         return [(list(range(n)), Number(n))]
     if kind is SumKind.COUNTS:
         return [(members, Number(len(members))) for members in of_arm if members]
-    return [(members, Number(total)) for members, total in zip(of_arm, form.sums.public, strict=True)]
+    return [
+        (members, Number(total)) for members, total in zip(of_arm, form.sums.public, strict=True)
+    ]
 
 
-def exact_weights(form: WeightingForm, name: str, records: Records, near: Array) -> list[Number] | None:
-    """The weights, from doubles ``near`` (n,) them that tell which are at an end of their boxes; None if not.
+def exact_weights(
+    form: WeightingForm, name: str, records: Records, near: Array
+) -> list[Number] | None:
+    """The weights, from doubles ``near`` (n,) them that tell which are at an end of their boxes;
+    None if not.
 
     Newton's method on the conditions of optimality, which are checked in the end.
     """
@@ -138,7 +145,8 @@ def _optimal(
                 continue
             pull = mpmath.fsum(Q[i, j] * w[j] for j in range(form.n)) - b[i] + multiplier
             if name != "square" and w[i] in (low[i], cap[i]):
-                # A slope is infinite there, and the exact weight is nearer to the end than a double.
+                # A slope is infinite there, and the exact weight is nearer to the end than a
+                # double.
                 return False
             off = slope_and_curvature(name, w[i])[0] + pull
             if w[i] > low[i] and off > _TINY:

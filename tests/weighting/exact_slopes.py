@@ -50,7 +50,9 @@ def _by_size(penalty: ImbalancePenalty, size: Number) -> Number:
 
 
 def _of_envelope(penalty: ImbalancePenalty, entries: list[Number]) -> list[Number]:
-    """Of a largest entry: sizes are cut at t, and what is cut off adds up to ``e`` times the slope at t."""
+    """Of a largest entry: sizes are cut at t, and what is cut off adds up to ``e`` times the slope
+    at t.
+    """
     assert penalty.norm is not None
     assert math.isinf(penalty.norm)
     e = Number(penalty.envelope)

@@ -67,7 +67,9 @@ class Exact:
 
     def distance(self, computed: Array) -> float:
         """The 1-norm of computed less exact weights."""
-        return float(sum(abs(Number(float(w)) - e) for w, e in zip(computed, self.weights, strict=True)))
+        return float(
+            sum(abs(Number(float(w)) - e) for w, e in zip(computed, self.weights, strict=True))
+        )
 
     def at(self, imbalance: Array, multipliers: Array) -> Point:
         """The point at an imbalance, with its prices."""
@@ -135,7 +137,9 @@ def drawn_problem(
     by_arm = bool(generator.integers(2))
     with_base = name in ("square", "entropy") and generator.integers(3) == 0 and cap > 2.0
     # Prices that move weights by some units, whatever the scale of rows.
-    spread = float(np.max(np.abs(rows - np.mean(rows, axis=0)))) + 1e-9 * float(np.max(np.abs(rows)))
+    spread = float(np.max(np.abs(rows - np.mean(rows, axis=0)))) + 1e-9 * float(
+        np.max(np.abs(rows))
+    )
     steepness = 10.0 ** generator.uniform(-6, 8)
     s = generator.normal(size=K) * 10.0 ** generator.uniform(-2, 1) / spread / steepness
     penalty = drawn(generator, steepness / 2.0, float(np.max(np.abs(s))))
@@ -177,7 +181,9 @@ class _Problem:
         first = weighting_data(self.form(np.zeros(K), low, cap, by_arm), self.records)
         prices = exact_slope(self.penalty, self.s)
         scores = [self.score(row, prices) for row in self.rows]
-        _, _, start = met_sums(first, -np.array([float(x) for x in scores]), np.zeros(len(first.blocks)))
+        _, _, start = met_sums(
+            first, -np.array([float(x) for x in scores]), np.zeros(len(first.blocks))
+        )
         weights: list[Number] = [Number(0)] * len(self.rows)
         for block, guess in zip(first.blocks, start, strict=True):
             members = np.arange(len(self.rows))[block.members]
@@ -204,7 +210,9 @@ class _Problem:
         return total
 
     def score(self, row: Array, prices: list[Number]) -> Number:
-        return sum((Number(float(z)) * price for z, price in zip(row, prices, strict=True)), Number(0))
+        return sum(
+            (Number(float(z)) * price for z, price in zip(row, prices, strict=True)), Number(0)
+        )
 
     def weight(self, data: WeightingData, i: int, x: Number) -> Number:
         scale = Number(1) if self.base is None else Number(float(self.base[i, 0]))

@@ -12,7 +12,13 @@ from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.features import (
+    BallSet,
+    ConstantSet,
+    Features,
+    IntervalSet,
+    SimilaritySet,
+)
 from dp2erm_cvx.weighting.forms.form import (
     FeatureRows,
     Imbalance,
@@ -91,13 +97,17 @@ def part(features: Features, weighted: Array, target: Array) -> FeatureRows:
 def to_means_of_arms(
     penalty: ImbalancePenalty, weighted: Array, mean: Array, target: Array | None = None, p: int = 3
 ) -> Imbalance:
-    """Covariates times factors by arm, against factors of n times the means of arms and those of records."""
+    """Covariates times factors by arm, against factors of n times the means of arms and those of
+    records.
+    """
     x = covariates(p)
     of_records = np.zeros(2) if target is None else target
     return imbalance(penalty, FeatureRows(x, np.eye(p), weighted, of_records, mean))
 
 
-def imbalance(penalty: ImbalancePenalty, *parts: FeatureRows, shift: Array | None = None) -> Imbalance:
+def imbalance(
+    penalty: ImbalancePenalty, *parts: FeatureRows, shift: Array | None = None
+) -> Imbalance:
     """One group per part."""
     width = sum(len(one.matrix) for one in parts)
     moved = np.zeros(width) if shift is None else shift
@@ -170,7 +180,12 @@ class Reference:
             constraints += constraint
         constraints += self.boxes(w) + self.sums(w)
         problem = cp.Problem(cp.Minimize(objective), constraints)
-        tight = {"tol_gap_abs": 1e-13, "tol_gap_rel": 1e-13, "tol_feas": 1e-13, "tol_ktratio": 1e-10}
+        tight = {
+            "tol_gap_abs": 1e-13,
+            "tol_gap_rel": 1e-13,
+            "tol_feas": 1e-13,
+            "tol_ktratio": 1e-10,
+        }
         with warnings.catch_warnings():
             # Tolerances are tighter than what it can reach.
             warnings.simplefilter("ignore")
@@ -191,11 +206,17 @@ class Reference:
             return [(1 - a) @ w == n, w[a == 1] == 0]
         if kind is SumKind.TREATED:
             return [(1 - a) @ w == int(np.sum(a)), w[a == 1] == 1]
-        totals = self.form.sums.public if kind is SumKind.PUBLIC else (n - int(np.sum(a)), int(np.sum(a)))
+        totals = (
+            self.form.sums.public
+            if kind is SumKind.PUBLIC
+            else (n - int(np.sum(a)), int(np.sum(a)))
+        )
         return [(1 - a) @ w == totals[0], a @ w == totals[1]]
 
 
-def _priced(penalty: ImbalancePenalty, m: cp.Expression) -> tuple[cp.Expression | int, list[cp.Constraint]]:
+def _priced(
+    penalty: ImbalancePenalty, m: cp.Expression
+) -> tuple[cp.Expression | int, list[cp.Constraint]]:
     size = cp.norm(m, 2) if penalty.norm == 2 else cp.abs(m)
     if penalty.hard:
         return 0, [size <= penalty.tolerance]

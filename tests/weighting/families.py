@@ -63,7 +63,9 @@ def arms(n: int, dispersion: Dispersion, rho: float, **more: object) -> Weightin
     return form(n, dispersion, [imbalance(groups, squares(rho, n))], **more)  # type: ignore[arg-type]
 
 
-def sided(n: int, dispersion: Dispersion, rho: float, sums: WeightSums, **more: object) -> WeightingForm:
+def sided(
+    n: int, dispersion: Dispersion, rho: float, sums: WeightSums, **more: object
+) -> WeightingForm:
     """Controls balanced to the treated, or to all records."""
     if sums is TREATED:
         groups = ((rows(X, [1.0, -1.0], [0.0, 0.0]),),)
@@ -74,7 +76,12 @@ def sided(n: int, dispersion: Dispersion, rho: float, sums: WeightSums, **more: 
 
 
 def to_an_arm(
-    n: int, dispersion: Dispersion, rho: float, sums: WeightSums, rows_of: tuple[float, float], **more: object
+    n: int,
+    dispersion: Dispersion,
+    rho: float,
+    sums: WeightSums,
+    rows_of: tuple[float, float],
+    **more: object,
 ) -> WeightingForm:
     """Rows times factors by arm, balanced to the mean of the treated."""
     groups = ((rows(X, rows_of, [0.0, 0.0], mean=[0.0, 1.0]),),)
@@ -141,7 +148,10 @@ FAMILIES: dict[str, Family] = {
     "square, base weights": (plain(101, SQUARE, 10.0, cap=4.0, base=BASE), (0, 0)),
     "entropy, base weights without a cap": (plain(41, ENTROPY, 0.3, base=NARROW), (0, 0)),
     "square, base weights, rows by arm": (arms(41, SQUARE, 0.3, base=NARROW), (0, 0)),
-    "entropy, base weights, public sums": (arms(40, ENTROPY, 0.5, sums=halves(40), base=NARROW), (8, 8)),
+    "entropy, base weights, public sums": (
+        arms(40, ENTROPY, 0.5, sums=halves(40), base=NARROW),
+        (8, 8),
+    ),
     "square, caps of records": (plain(101, SQUARE, 9.0, cap_of=end(CAP)), (0, 0)),
     "entropy, boxes of records": (
         arms(101, ENTROPY, 10.0, low=0.1, low_of=end(FLOOR), cap_of=end(CAP, 2.0)),
@@ -159,7 +169,10 @@ FAMILIES: dict[str, Family] = {
         plain(101, SQUARE, 10.0, cap=4.0, linear=rows(PULL, [1.0, 1.0], [0.0, 0.0])),
         (0, 0),
     ),
-    "entropy, linear terms": (plain(41, ENTROPY, 0.3, linear=rows(PULL, [0.3, 0.3], [0.0, 0.0])), (0, 0)),
+    "entropy, linear terms": (
+        plain(41, ENTROPY, 0.3, linear=rows(PULL, [0.3, 0.3], [0.0, 0.0])),
+        (0, 0),
+    ),
     "square, public sums, linear terms": (
         arms(40, SQUARE, 0.5, sums=halves(40), linear=rows(PULL, [0.3, 0.3], [0.0, 0.0])),
         (8, 8),
@@ -172,7 +185,10 @@ FAMILIES: dict[str, Family] = {
         matched(101, 3.0, 4.0, to_points=False),
         (30, 5),
     ),
-    "kernel, controls to the mean of the treated": (matched(41, 1.0, math.inf, to_points=False), (10, 2)),
+    "kernel, controls to the mean of the treated": (
+        matched(41, 1.0, math.inf, to_points=False),
+        (10, 2),
+    ),
     "square, targets of their own, cap 3": (moved_target(201, 9.0, 3.0), (0, 0)),
     "square, controls to the mean of the treated, cap 4": (
         to_an_arm(101, SQUARE, 3.0, CONTROLS, (1.0, 0.0), cap=4.0),
@@ -196,7 +212,9 @@ FAMILIES: dict[str, Family] = {
 
 
 def drawn_family(generator: np.random.Generator) -> tuple[WeightingForm, tuple[int, int]]:
-    """A form of squares with drawn sums, rows, boxes and targets; some have datasets without weights."""
+    """A form of squares with drawn sums, rows, boxes and targets; some have datasets without
+    weights.
+    """
     n = int(generator.choice([12, 25, 60, 150]))
     features = ball(1.0, int(generator.choice([1, 2, 3])))
     place = int(generator.integers(3))

@@ -69,7 +69,9 @@ def by_arm(features: Sequence[tuple[Features, float]]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def imbalance(groups: tuple[Group, ...], penalty: ImbalancePenalty, shift: Array | None = None) -> Imbalance:
+def imbalance(
+    groups: tuple[Group, ...], penalty: ImbalancePenalty, shift: Array | None = None
+) -> Imbalance:
     coordinates = sum(len(group[0].matrix) for group in groups)
     return Imbalance(groups, np.zeros(coordinates) if shift is None else shift, penalty)
 
@@ -96,7 +98,9 @@ def form(
 def entropy_balancing(
     n: int = 400, ridge: float = 2.0, cap: float = math.inf, radius: float = math.inf
 ) -> WeightingForm:
-    """Entropy balancing of (1, x) by arm with equal mass: ``n/(2 ridge)`` times squares of the mean."""
+    """Entropy balancing of (1, x) by arm with equal mass: ``n/(2 ridge)`` times squares of the
+    mean.
+    """
     groups = by_arm([(ONE, 1.0), (ball(1.0), 1.0)])
     factor = 1.0 / (2.0 * ridge * n)
     if math.isinf(radius):
@@ -107,7 +111,9 @@ def entropy_balancing(
     return form(n, ENTROPY, [imbalance(groups, penalty)], cap=cap)
 
 
-def stable_balancing(n: int = 400, ridge: float = 2.0, feature: Features | None = None) -> WeightingForm:
+def stable_balancing(
+    n: int = 400, ridge: float = 2.0, feature: Features | None = None
+) -> WeightingForm:
     """``n ridge |w|^2`` beside squares of both arms' sums less half of the total."""
     features = [(ONE, 1.0), (ball(1.0), 1.0)] if feature is None else [(feature, 1.0)]
     dispersion = Dispersion((DispersionPart("square", n * ridge),))
@@ -137,11 +143,15 @@ def mmd_pooled(n: int = 400, ridge: float = 1.0, feature: Features | None = None
     apart = (rows(own, [-1.0, 1.0], [0.0, 0.0]),)
     half = ImbalancePenalty(0.5)
     return form(
-        n, dispersion, [imbalance((controls,), half), imbalance((treated,), half), imbalance((apart,), half)]
+        n,
+        dispersion,
+        [imbalance((controls,), half), imbalance((treated,), half), imbalance((apart,), half)],
     )
 
 
-def logit_calibration(n: int = 400, low: float = 0.1, high: float = 4.0, ridge: float = 0.5) -> WeightingForm:
+def logit_calibration(
+    n: int = 400, low: float = 0.1, high: float = 4.0, ridge: float = 0.5
+) -> WeightingForm:
     groups = by_arm([(ONE, 1.0), (ball(1.0), 1.0)])
     penalty = ImbalancePenalty(1.0 / (2.0 * ridge * n))
     return form(n, logit(low, high), [imbalance(groups, penalty)], low=low, cap=high)

@@ -1,7 +1,9 @@
-"""A reference solver of forms with squares, for many datasets of a few classes of equal records at once.
+"""A reference solver of forms with squares, for many datasets of a few classes of equal records at
+once.
 
-It shares no code with the package beyond the form itself: a damped Newton method in the prices of the
-imbalance, with the multipliers of the sums by bisection inside. The last class of a dataset is one record.
+It shares no code with the package beyond the form itself: a damped Newton method in the prices of
+the imbalance, with the multipliers of the sums by bisection inside. The last class of a dataset is
+one record.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class Datasets:
 
     def chosen(self, index: NDArray[np.int64]) -> Datasets:
         return Datasets(
-            {name: own[index] for name, own in self.phi.items()}, self.arms[index], self.counts[index]
+            {name: own[index] for name, own in self.phi.items()},
+            self.arms[index],
+            self.counts[index],
         )
 
 
@@ -58,7 +62,9 @@ class Solved:
 
 
 def rows_and_targets(form: WeightingForm, data: Datasets) -> tuple[Array, Array]:
-    """Rows (B, m, K) times the root of twice the factor of their squares, and summed targets (B, K)."""
+    """Rows (B, m, K) times the root of twice the factor of their squares, and summed targets (B,
+    K).
+    """
     cases, classes = data.arms.shape
     flat = {name: own.reshape(cases * classes, -1) for name, own in data.phi.items()}
     arms = data.arms.reshape(-1)
@@ -148,7 +154,9 @@ class _Solver:
 
     @staticmethod
     def curve(form: WeightingForm) -> Curve:
-        """The curve of a form; squares without a center are those with one, up to a constant of the sum."""
+        """The curve of a form; squares without a center are those with one, up to a constant of the
+        sum.
+        """
         part = form.dispersion.parts[0]
         if part.atom == "square":
             curvature = 2.0 * part.scale
@@ -164,7 +172,9 @@ class _Solver:
         return weights, np.where(free, base * self.response(weights / base), 0.0)
 
     def weights(self, prices: Array, index: NDArray[np.int64]) -> tuple[Array, Array, Array]:
-        """Weights at prices (b, K), with the sums of blocks met by bisection; responses; what sums miss."""
+        """Weights at prices (b, K), with the sums of blocks met by bisection; responses; what sums
+        miss.
+        """
         blocks = self.blocks[index]
         counts = self.counts[index]
         pulled = -np.einsum("bmk,bk->bm", self.rows[index], prices)
@@ -186,7 +196,9 @@ class _Solver:
             level = np.where(done, level, np.where(inside, newton, (low + high) / 2.0))
         return weights, response, np.sum(np.abs(excess), axis=1)
 
-    def residual(self, prices: Array, index: NDArray[np.int64]) -> tuple[Array, Array, Array, Array]:
+    def residual(
+        self, prices: Array, index: NDArray[np.int64]
+    ) -> tuple[Array, Array, Array, Array]:
         weights, response, missed = self.weights(prices, index)
         achieved = np.einsum("bm,bmk->bk", self.counts[index] * weights, self.rows[index])
         return weights, response, prices - achieved + self.targets[index], missed
@@ -220,7 +232,9 @@ class _Solver:
         blocks = self.blocks[index]
         rows = self.rows[index]
         mass = np.einsum("bm,bml->bl", moved, blocks)
-        means = np.einsum("bm,bml,bmk->blk", moved, blocks, rows) / np.maximum(mass, 1e-300)[:, :, None]
+        means = (
+            np.einsum("bm,bml,bmk->blk", moved, blocks, rows) / np.maximum(mass, 1e-300)[:, :, None]
+        )
         centered = rows - np.einsum("bml,blk->bmk", blocks, means)
         jacobian = np.einsum("bm,bmk,bmj->bkj", moved, centered, centered)
         jacobian += np.eye(rows.shape[2])
@@ -229,7 +243,9 @@ class _Solver:
     def searched(
         self, prices: Array, step: Array, left: Array, index: NDArray[np.int64]
     ) -> tuple[Array, Array, Array, Array]:
-        """Half the step until the slope of the dual along it is no longer positive, or the residual falls."""
+        """Half the step until the slope of the dual along it is no longer positive, or the residual
+        falls.
+        """
         length = np.ones(len(index))
         start = prices[index]
         size = np.linalg.norm(left, axis=1)

@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.bounds.constants import WeightingConstants, weighting_constants
-from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.features import (
+    BallSet,
+    ConstantSet,
+    Features,
+    IntervalSet,
+    SimilaritySet,
+)
 from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from tests.weighting.reference import Datasets, solve, variation
 
@@ -27,20 +33,26 @@ class Pairs:
         return len(self.arms)
 
     def side(self, after: int) -> Datasets:
-        """The dataset before (0) or after (1): the last two classes are the record, of which one is kept."""
+        """The dataset before (0) or after (1): the last two classes are the record, of which one is
+        kept.
+        """
         kept = [*range(self.arms.shape[1] - 2), self.arms.shape[1] - 2 + after]
         phi = {name: own[:, kept] for name, own in self.phi.items()}
         return Datasets(phi, self.arms[:, kept], self.counts[:, kept])
 
     def chosen(self, index: NDArray[np.int64]) -> Pairs:
         return Pairs(
-            {name: own[index] for name, own in self.phi.items()}, self.arms[index], self.counts[index]
+            {name: own[index] for name, own in self.phi.items()},
+            self.arms[index],
+            self.counts[index],
         )
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: V and the largest weights over their bounds, and how many pairs were solved."""
+    """What a search found: V and the largest weights over their bounds, and how many pairs were
+    solved.
+    """
 
     ratio: float
     weight_ratio: float
@@ -72,8 +84,12 @@ def split(generator: np.random.Generator, total: int, parts: int, cases: int) ->
     return counts
 
 
-def drawn(form: WeightingForm, generator: np.random.Generator, cases: int, classes: int = 4) -> Pairs:
-    """Drawn pairs; half of them of the kind that attains Theorem A: others (f, +-x), a record turned over."""
+def drawn(
+    form: WeightingForm, generator: np.random.Generator, cases: int, classes: int = 4
+) -> Pairs:
+    """Drawn pairs; half of them of the kind that attains Theorem A: others (f, +-x), a record
+    turned over.
+    """
     sharp = generator.random(cases) < 0.5
     forward = generator.uniform(0.0, 0.98, cases)
     aside = generator.uniform(0.0, 1.0, cases) * np.sqrt(1.0 - forward**2)
@@ -134,7 +150,9 @@ def bred(form: WeightingForm, generator: np.random.Generator, parents: Pairs, st
 
 
 def at_the_floor(pairs: Pairs, generator: np.random.Generator, floors: tuple[int, int]) -> Pairs:
-    """Pairs of which half have as few records in one arm as the universe admits: one class has them all."""
+    """Pairs of which half have as few records in one arm as the universe admits: one class has them
+    all.
+    """
     arms = pairs.arms.copy()
     counts = pairs.counts.copy()
     common = arms.shape[1] - 2
@@ -154,7 +172,9 @@ def at_the_floor(pairs: Pairs, generator: np.random.Generator, floors: tuple[int
 
 
 def movements(form: WeightingForm, pairs: Pairs) -> tuple[Array, Array, Array]:
-    """V of the released weights, the weights of all classes on both sides (2, B, m), what the solver left."""
+    """V of the released weights, the weights of all classes on both sides (2, B, m), what the
+    solver left.
+    """
     solved = [solve(form, pairs.side(after)) for after in (0, 1)]
     counts = pairs.side(0).counts
     weights = np.stack([own.weights for own in solved])
@@ -167,7 +187,9 @@ def movements(form: WeightingForm, pairs: Pairs) -> tuple[Array, Array, Array]:
     return V, weights, solved[0].residual + solved[1].residual
 
 
-def admitted(form: WeightingForm, pairs: Pairs, floors: tuple[int, int], keeps: bool) -> NDArray[np.bool_]:
+def admitted(
+    form: WeightingForm, pairs: Pairs, floors: tuple[int, int], keeps: bool
+) -> NDArray[np.bool_]:
     """Which pairs are of the universe."""
     fine = np.ones(pairs.size, bool)
     for after in (0, 1):
@@ -210,7 +232,9 @@ def searched(
         if kept is None:
             young = drawn(form, generator, cases)
         else:
-            young = bred(form, generator, kept.chosen(generator.integers(0, min(kept.size, 15), cases)), 1.0)
+            young = bred(
+                form, generator, kept.chosen(generator.integers(0, min(kept.size, 15), cases)), 1.0
+            )
         if arms is not None:
             young.arms[:, :-2] = arms[0]
             young.arms[:, -2:] = arms[1]

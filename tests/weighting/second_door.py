@@ -8,7 +8,9 @@ from dp2erm_cvx.program.kernels import Gaussian
 
 @scheme(ridge=0.1, cap=3.0)
 def least_dispersion(w, records, ridge, cap):
-    """Stable weights (Zubizarreta 2015), the imbalance priced: both arms are balanced to each other."""
+    """Stable weights (Zubizarreta 2015), the imbalance priced: both arms are balanced to each
+    other.
+    """
     n = records.n
     imbalance = records.signed.T @ w / n
     price = n / (2 * ridge) * cp.sum_squares(imbalance)

@@ -48,7 +48,9 @@ def test_boxes_that_some_dataset_does_not_fill_are_refused() -> None:
         DualProblem(form, everybody)
     high_floor = examples.end_of(0.0, 1.5)
     with pytest.raises(CalibrationError, match="none have the sum n"):
-        weighting_constants(examples.form_of(40, imbalance, **hull, low_of=high_floor), (0, 0), False)
+        weighting_constants(
+            examples.form_of(40, imbalance, **hull, low_of=high_floor), (0, 0), False
+        )
 
 
 def test_a_new_record_with_the_cap_of_the_old_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +60,9 @@ def test_a_new_record_with_the_cap_of_the_old_one_is_seen(monkeypatch: pytest.Mo
     right = FormNeighbors(form, records).together(index, new)
     true = NeighboringData._boxes
 
-    def mistaken(self: NeighboringData, numbers: Array, own: Any, *more: Any) -> tuple[Array, Array]:
+    def mistaken(
+        self: NeighboringData, numbers: Array, own: Any, *more: Any
+    ) -> tuple[Array, Array]:
         return true(self, numbers, (self.boxes[0][numbers], self.boxes[1][numbers]), *more)
 
     monkeypatch.setattr(NeighboringData, "_boxes", mistaken)

@@ -91,7 +91,9 @@ def test_no_claim_of_two_thousand_of_other_shapes_is_below_the_truth() -> None:
 
 
 def test_a_proximal_point_that_is_off_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The price of an envelope is exact for another imbalance than the stored one, and drift says how far."""
+    """The price of an envelope is exact for another imbalance than the stored one, and drift says
+    how far.
+    """
     n = 40
     penalty = ImbalancePenalty(math.inf, price=0.2, norm=math.inf, envelope=0.1 * n)
     problem = DualProblem(form_of(n, moments_by_arm(penalty)), records_of(n))
@@ -113,7 +115,9 @@ def test_no_claim_of_two_thousand_is_below_the_truth() -> None:
 
 
 def far_rows(n: int = 2) -> tuple[Features, Imbalance]:
-    """Rows 101 and 99 with the mean target 100: the example of a row that is no difference of rows."""
+    """Rows 101 and 99 with the mean target 100: the example of a row that is no difference of
+    rows.
+    """
     rows = np.array([[101.0], [99.0]])
     features = Features("far", BallSet(101.0), 1, lambda records: rows)
     part = FeatureRows(features, np.eye(1), BOTH, 0.0 * BOTH)
@@ -150,7 +154,9 @@ def _deviations_at(data, point: Point):
         data, -(data.rows @ point.prices) - data.linear, point.multipliers
     )
     reached = certificate.blocked_sum(weights, data.rows) - data.targets
-    radii = data.curve.radii(weights, argument, certificate._price_errors(data, point, weights, reached))
+    radii = data.curve.radii(
+        weights, argument, certificate._price_errors(data, point, weights, reached)
+    )
     return certificate._deviations(data, point, weights, radii, reached)
 
 
@@ -188,10 +194,15 @@ def test_the_distance_to_a_wrong_set_is_caught() -> None:
     priced = data.priced[0]
     beyond = np.abs(there.prices) / data.smoothness
     right = np.where(
-        beyond > 0, np.sign(there.prices) * (0.03 * n + beyond), np.clip(reached, -0.03 * n, 0.03 * n)
+        beyond > 0,
+        np.sign(there.prices) * (0.03 * n + beyond),
+        np.clip(reached, -0.03 * n, 0.03 * n),
     )
     assert np.allclose(priced.price(right, right), there.prices)
-    assert certified_distance(data, Point(right, there.prices, there.multipliers))[1] >= true - exact.claim
+    assert (
+        certified_distance(data, Point(right, there.prices, there.multipliers))[1]
+        >= true - exact.claim
+    )
 
 
 def targets_and_truth(seed: int) -> tuple[Array, Array, Array]:
@@ -199,7 +210,9 @@ def targets_and_truth(seed: int) -> tuple[Array, Array, Array]:
     generator = np.random.default_rng(seed)
     n = int(generator.choice([3, 50, 1100, 3000]))
     rows = drawn_rows(generator, n, 2)
-    features = Features("rows", BallSet(float(np.max(np.linalg.norm(rows, axis=1)))), 2, lambda r: rows)
+    features = Features(
+        "rows", BallSet(float(np.max(np.linalg.norm(rows, axis=1)))), 2, lambda r: rows
+    )
     matrix = generator.standard_normal((3, 2))
     mean = generator.uniform(-2.0, 2.0, 2)
     records = records_of(n, seed=seed)
@@ -207,7 +220,9 @@ def targets_and_truth(seed: int) -> tuple[Array, Array, Array]:
     # Sums of records that nearly cancel the means leave their rounding alone.
     target = -mean / share * (1.0 + 1e-9 * generator.standard_normal(2))
     part = FeatureRows(features, matrix, BOTH, target, mean)
-    data = weighting_data(form_of(n, Imbalance(((part,),), np.zeros(3), ImbalancePenalty(1.0))), records)
+    data = weighting_data(
+        form_of(n, Imbalance(((part,),), np.zeros(3), ImbalancePenalty(1.0))), records
+    )
     missed = []
     for k in range(3):
         exact = Fraction(0)

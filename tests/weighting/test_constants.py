@@ -17,7 +17,9 @@ CONTROLS = WeightSums(SumKind.CONTROLS)
 TREATED = WeightSums(SumKind.TREATED)
 
 
-def stability(form: WeightingForm, floors: tuple[int, int] = (0, 0), *, keeps: bool = False) -> float:
+def stability(
+    form: WeightingForm, floors: tuple[int, int] = (0, 0), *, keeps: bool = False
+) -> float:
     return weighting_constants(form, floors, keeps).V
 
 
@@ -54,7 +56,9 @@ def test_stability_of_known_schemes(form: WeightingForm, floor: int, V: float) -
 
 
 def test_a_kink_with_a_cap_by_hand() -> None:
-    """|w - 1|^2 + rho |sum w x|, cap 3: 2 W + sqrt(n R Gamma W D), where W <= 1 + rho D / 2 as well."""
+    """|w - 1|^2 + rho |sum w x|, cap 3: 2 W + sqrt(n R Gamma W D), where W <= 1 + rho D / 2 as
+    well.
+    """
     n, R, D = 400, 0.5, 2.0
     for rho, W in ((1.0, 2.0), (2.0, 3.0), (10.0, 3.0)):
         found = stability(forms.robust(n, rho=rho))
@@ -93,7 +97,9 @@ def test_the_factor() -> None:
 
 def test_a_hard_constraint_has_the_trivial_bound() -> None:
     groups = forms.by_arm([(forms.ball(1.0), 1.0)])
-    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(math.inf, price=math.inf))])
+    form = forms.form(
+        50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(math.inf, price=math.inf))]
+    )
     constants = weighting_constants(form, (0, 0), keeps_treatment=False)
     assert constants.V == 100.0
     assert "2n" in constants.limits
@@ -103,7 +109,9 @@ def test_a_flat_dispersion_has_the_trivial_bound() -> None:
     groups = forms.by_arm([(forms.ball(1.0), 1.0)])
     cubic = forms.Dispersion((forms.DispersionPart("power", 1.0, number=3.0),))
     constants = weighting_constants(
-        forms.form(50, cubic, [forms.imbalance(groups, ImbalancePenalty(1.0))], cap=3.0), (0, 0), False
+        forms.form(50, cubic, [forms.imbalance(groups, ImbalancePenalty(1.0))], cap=3.0),
+        (0, 0),
+        False,
     )
     assert constants.V == 100.0
     assert "flat" in constants.limits
@@ -132,12 +140,18 @@ def test_keeping_the_treatment_is_no_larger() -> None:
         (forms.form(50, forms.SQUARE, [], low=-1.0), (0, 0), "at least 0"),
         (forms.form(50, forms.SQUARE, [], low=1.2, sums=forms.COUNTS), (0, 0), "hold 1"),
         (
-            forms.form(50, forms.SQUARE, [], low=0.5, sums=WeightSums(SumKind.PUBLIC, (15.0, 35.0))),
+            forms.form(
+                50, forms.SQUARE, [], low=0.5, sums=WeightSums(SumKind.PUBLIC, (15.0, 35.0))
+            ),
             (5, 5),
             "at least 0.5 each",
         ),
         (forms.form(50, forms.SQUARE, [], sums=TREATED), (5, 0), "at least 1"),
-        (forms.form(50, forms.SQUARE, [], cap=2.0, sums=WeightSums(SumKind.TREATED)), (5, 5), "cannot reach"),
+        (
+            forms.form(50, forms.SQUARE, [], cap=2.0, sums=WeightSums(SumKind.TREATED)),
+            (5, 5),
+            "cannot reach",
+        ),
         (
             forms.form(50, forms.SQUARE, [], cap=2.0, sums=WeightSums(SumKind.CONTROLS)),
             (5, 5),
@@ -153,7 +167,9 @@ def test_a_universe_with_datasets_without_weights_is_refused(
 
 
 def test_a_universe_is_refused_where_rounding_leaves_a_dataset_without_weights() -> None:
-    """44 weights of at most 60/44, rounded down, have a sum below 60: no dataset of it has such weights."""
+    """44 weights of at most 60/44, rounded down, have a sum below 60: no dataset of it has such
+    weights.
+    """
     totals = WeightSums(SumKind.PUBLIC, (40.0, 60.0))
     cap = 60.0 / 44.0
     tight = examples.form_of(100, cap=(cap, cap), sums=totals)
@@ -174,12 +190,16 @@ def test_wrong_floors_and_sums_are_refused() -> None:
     with pytest.raises(DeclarationError, match="whole number"):
         stability(forms.entropy_balancing(50), (1.5, 0))  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="add up"):
-        stability(forms.form(50, forms.SQUARE, [], sums=WeightSums(SumKind.PUBLIC, (20.0, 20.0))), (5, 5))
+        stability(
+            forms.form(50, forms.SQUARE, [], sums=WeightSums(SumKind.PUBLIC, (20.0, 20.0))), (5, 5)
+        )
 
 
 def test_a_square_of_the_largest_entry_is_refused() -> None:
     groups = forms.by_arm([(forms.ball(1.0), 1.0)])
-    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(1.0, norm=math.inf))])
+    form = forms.form(
+        50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(1.0, norm=math.inf))]
+    )
     with pytest.raises(CalibrationError, match="give smoothing="):
         stability(form)
 
@@ -241,7 +261,9 @@ def test_changes_of_arm_pair_neighboring_sizes() -> None:
 def test_smoothing_says_what_it_leaves_out() -> None:
     groups = forms.by_arm([(forms.ball(1.0), 1.0)])
     penalty = ImbalancePenalty(2.0, knee=0.25, norm=2)
-    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, penalty)], smoothed={"norm(m)": 0.1})
+    form = forms.form(
+        50, forms.SQUARE, [forms.imbalance(groups, penalty)], smoothed={"norm(m)": 0.1}
+    )
     stated = weighting_constants(form, (0, 0), keeps_treatment=False)
     assert "norm(m) with parameter 0.1" in stated.smoothing
     assert weighting_constants(forms.mmd(), (100, 100), False).smoothing == ""
@@ -253,8 +275,12 @@ DISPERSIONS = [
     forms.LOG,
     forms.logit(0.0, 5.0),
     forms.Dispersion((forms.DispersionPart("power", 1.0, number=-0.5),)),
-    forms.Dispersion((forms.DispersionPart("power", 1.0, number=3.0), forms.DispersionPart("square", 0.1))),
-    forms.Dispersion((forms.DispersionPart("square", 0.3), forms.DispersionPart("size", 2.0, 1.0, -1.0))),
+    forms.Dispersion(
+        (forms.DispersionPart("power", 1.0, number=3.0), forms.DispersionPart("square", 0.1))
+    ),
+    forms.Dispersion(
+        (forms.DispersionPart("square", 0.3), forms.DispersionPart("size", 2.0, 1.0, -1.0))
+    ),
     forms.Dispersion((forms.DispersionPart("huber", 0.3, 1.0, -1.0, 0.5),)),
 ]
 
@@ -263,13 +289,18 @@ DISPERSIONS = [
 @pytest.mark.parametrize("kind", list(SumKind))
 @pytest.mark.parametrize("place", range(len(DISPERSIONS)))
 def test_every_form_has_finite_constants_or_a_reason(kind: SumKind, place: int) -> None:
-    """Drawn forms of few records, odd boxes and extreme prices: 2 max(w) <= V <= 2n, or a typed refusal."""
+    """Drawn forms of few records, odd boxes and extreme prices: 2 max(w) <= V <= 2n, or a typed
+    refusal.
+    """
     generator = np.random.default_rng([place, len(kind.value)])
     stated = 0
     for _ in range(8):
         n = int(generator.choice([2, 3, 5, 50, 1500]))
         least = n // 3 if kind is SumKind.PUBLIC else 0
-        floors = (int(generator.integers(least, n // 2 + 1)), int(generator.integers(least, n // 2 + 1)))
+        floors = (
+            int(generator.integers(least, n // 2 + 1)),
+            int(generator.integers(least, n // 2 + 1)),
+        )
         sums = WeightSums(kind, (0.4 * n, 0.6 * n) if kind is SumKind.PUBLIC else None)
         low = generator.choice([0.0, 0.0, 0.2, 1.0], 2)
         cap = generator.choice([1.0, 1.5, 4.0, 5.0], 2)
@@ -283,7 +314,9 @@ def test_every_form_has_finite_constants_or_a_reason(kind: SumKind, place: int) 
             terms.append(forms.imbalance(groups, ImbalancePenalty(math.inf, price=factor)))
         form = forms.form(n, DISPERSIONS[place], terms, low=low, cap=cap, sums=sums)
         try:
-            constants = weighting_constants(form, floors, keeps_treatment=bool(generator.integers(2)))
+            constants = weighting_constants(
+                form, floors, keeps_treatment=bool(generator.integers(2))
+            )
         except CalibrationError:
             continue
         stated += 1

@@ -1,4 +1,6 @@
-"""Suprema over the public sets of records: above every drawn record, and close to what is attained."""
+"""Suprema over the public sets of records: above every drawn record, and close to what is
+attained.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from dp2erm_cvx.weighting.bounds.diameters import (
     largest_products,
     largest_squares,
 )
-from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.features import (
+    BallSet,
+    ConstantSet,
+    Features,
+    IntervalSet,
+    SimilaritySet,
+)
 from dp2erm_cvx.weighting.forms.form import Group, Imbalance, ImbalancePenalty
 from tests.weighting.forms import ONE, ball, rows
 
@@ -86,10 +94,14 @@ GROUPS: dict[str, tuple[tuple[Group, ...], float]] = {
 
 def of(groups: tuple[Group, ...], shift: float = 0.0) -> ScaledImbalance:
     coordinates = sum(len(group[0].matrix) for group in groups)
-    return ScaledImbalance(Imbalance(groups, np.full(coordinates, shift), ImbalancePenalty(1.0)), 1.7)
+    return ScaledImbalance(
+        Imbalance(groups, np.full(coordinates, shift), ImbalancePenalty(1.0)), 1.7
+    )
 
 
-def vectors(own: ScaledImbalance, sums: RecordCombinations, case: int, phi: dict[str, Array]) -> Array:
+def vectors(
+    own: ScaledImbalance, sums: RecordCombinations, case: int, phi: dict[str, Array]
+) -> Array:
     """The sum of one case, for records with features phi (m, width)."""
     arms = sums.arms[case]
     scaled = own.imbalance.rows(phi, arms) * sums.rows[case][:, None]
@@ -126,11 +138,15 @@ def test_squares_and_products_are_above_all_drawn_records(name: str, shift: floa
 
 
 def test_records_share_their_features_between_imbalances() -> None:
-    """Rows and targets of one record are of one phi: x less half of x is half of x, in all terms."""
+    """Rows and targets of one record are of one phi: x less half of x is half of x, in all
+    terms.
+    """
     groups = ((rows(WIDE, [1.0, 1.0], [0.5, 0.5]),),)
     one = RecordCombinations(np.array([[1.0]]), np.array([[-1.0]]), np.array([[0]]))
     assert largest_squares([of(groups)], one)[0] == pytest.approx((1.7 * 0.4) ** 2, rel=1e-8)
-    assert largest_squares([of(groups), of(groups)], one)[0] == pytest.approx(2 * (1.7 * 0.4) ** 2, rel=1e-8)
+    assert largest_squares([of(groups), of(groups)], one)[0] == pytest.approx(
+        2 * (1.7 * 0.4) ** 2, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

@@ -27,7 +27,9 @@ BOXES = {"logit": (0.1, 4.0), "log": (0.0, 3.0), "mixed": (0.0, 3.0)}
 
 def form_with(dispersion: str, penalty: ImbalancePenalty, n: int = N) -> WeightingForm:
     low, cap = BOXES.get(dispersion, (0.0, math.inf))
-    return form_of(n, moments_by_arm(penalty), dispersion=dispersion, low=(low, low), cap=(cap, cap))
+    return form_of(
+        n, moments_by_arm(penalty), dispersion=dispersion, low=(low, low), cap=(cap, cap)
+    )
 
 
 @pytest.mark.one_row_in(3)
@@ -58,7 +60,9 @@ KINKS = {
 @pytest.mark.parametrize("kink", KINKS)
 @pytest.mark.parametrize("seed", range(6))
 def test_kinks_are_certified_where_records_repeat(kink: str, seed: int) -> None:
-    """Steps that jump between kinks go round in circles there, and no weight answers to some prices."""
+    """Steps that jump between kinks go round in circles there, and no weight answers to some
+    prices.
+    """
     rng = np.random.default_rng(seed)
     n = 12
     kinds = rng.normal(size=(2, 3)) * rng.choice([0.01, 2.0], size=(2, 1))
@@ -98,7 +102,9 @@ def test_sums_and_boxes_by_arm(dispersion: str, kind: str) -> None:
 @pytest.mark.parametrize("penalty", ["squares", "tolerance", "ball", "norm", "constraint"])
 @pytest.mark.parametrize("kind", ["all", "controls", "treated", "counts"])
 def test_means_of_arms_are_targets(kind: str, penalty: str) -> None:
-    """Controls, or all, are balanced to the mean of the treated less a tenth of that of the controls."""
+    """Controls, or all, are balanced to the mean of the treated less a tenth of that of the
+    controls.
+    """
     own = PENALTIES[penalty]
     weighted = examples.BOTH if kind in ("all", "counts") else 2.0 * examples.CONTROL
     factor = 0.5 if kind == "treated" else 1.0
@@ -137,5 +143,7 @@ def test_boxes_of_records(kind: str, dispersion: str) -> None:
     assert np.all(solution.weights <= caps * (1.0 + 1e-12))
     assert np.all(solution.weights >= floors * (1.0 - 1e-12))
     assert np.sum(solution.weights > caps - 1e-9) >= 5
-    assert np.sum(np.abs(solution.weights - examples.Reference(form, records).weights())) <= 2e-9 * N
+    assert (
+        np.sum(np.abs(solution.weights - examples.Reference(form, records).weights())) <= 2e-9 * N
+    )
     assert solution.claim <= 1e-10 * N

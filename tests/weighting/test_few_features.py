@@ -1,4 +1,6 @@
-"""Few features of a kernel: the proved error of their products, and problems of many records with them."""
+"""Few features of a kernel: the proved error of their products, and problems of many records with
+them.
+"""
 
 from typing import Any
 
@@ -49,7 +51,9 @@ def test_the_error_of_features_covers_every_pair(bandwidth: float, p: int) -> No
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-6, 1e-3])
 def test_the_error_of_features_that_are_off_is_measured(scale: float) -> None:
-    """Whatever the features are, the bound covers what they lack: it does not ask how they were found."""
+    """Whatever the features are, the bound covers what they lack: it does not ask how they were
+    found.
+    """
     X = covariates(N, 2)
     kernel = Gaussian(1.0)
     diagonal = kernel.diagonal(X)

@@ -1,4 +1,6 @@
-"""Datasets of few kinds of records have the weights of all their records, within what both claim."""
+"""Datasets of few kinds of records have the weights of all their records, within what both
+claim.
+"""
 
 import math
 from dataclasses import replace
@@ -33,12 +35,18 @@ KINDS = 5
 def kernel_forms() -> dict[str, WeightingForm]:
     half = BOTH / 2
     forms = {}
-    for name, kernel in {"gaussian": Gaussian(1.0), "energy": Energy(), "linear": Linear(0.5)}.items():
+    for name, kernel in {
+        "gaussian": Gaussian(1.0),
+        "energy": Energy(),
+        "linear": Linear(0.5),
+    }.items():
         features = examples.of_kernel(kernel, signed=name == "linear")
         parts = [examples.part(features, arm, half) for arm in (CONTROL, TREATED)]
         squares = [examples.imbalance(ImbalancePenalty(3.0 / N), part) for part in parts]
         forms[f"kernel: {name}"] = form_of(N, *squares, dispersion="entropy")
-    both = examples.imbalance(ImbalancePenalty(3.0 / N), examples.part(features, SIGNED, 0.0 * BOTH))
+    both = examples.imbalance(
+        ImbalancePenalty(3.0 / N), examples.part(features, SIGNED, 0.0 * BOTH)
+    )
     for name, kernel in {"gaussian": Gaussian(1.0), "linear": Linear(0.5)}.items():
         features = replace(examples.of_kernel(kernel, signed=name == "linear"), points=POINTS)
         part = examples.part(features, BOTH, 0.0 * BOTH)
@@ -47,7 +55,9 @@ def kernel_forms() -> dict[str, WeightingForm]:
         for of, factors in targets.items():
             squares = examples.imbalance(ImbalancePenalty(3.0 / N), replace(part, **factors))
             forms[f"kernel: {name} to {of}"] = form_of(N, squares, dispersion="entropy")
-    forms["kernel and vectors"] = form_of(N, both, moments_by_arm(ImbalancePenalty(5 / N)), cap=(1.5, 2.0))
+    forms["kernel and vectors"] = form_of(
+        N, both, moments_by_arm(ImbalancePenalty(5 / N)), cap=(1.5, 2.0)
+    )
     return forms
 
 
@@ -59,7 +69,9 @@ KINKS = {
 
 
 def drawn_kinds(m: int = M, seed: int = 3) -> tuple[Records, Array]:
-    """Kinds of m datasets and their counts: even ones, rare kinds, kinds that are missing or the same."""
+    """Kinds of m datasets and their counts: even ones, rare kinds, kinds that are missing or the
+    same.
+    """
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(m, KINDS, 3))
     X *= 0.99 / np.maximum(np.linalg.norm(X, axis=2, keepdims=True), 0.99)
@@ -103,8 +115,12 @@ def test_kinds_are_all_records_within_both_claims(name: str) -> None:
         assert apart <= one.claim + found.claims[k]
 
 
-def farthest_of_few_steps(form: WeightingForm, factor: float, monkeypatch: pytest.MonkeyPatch) -> float:
-    """How far weights are off after few steps by the Jacobians of other datasets; claims have to cover it."""
+def farthest_of_few_steps(
+    form: WeightingForm, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> float:
+    """How far weights are off after few steps by the Jacobians of other datasets; claims have to
+    cover it.
+    """
     kinds, count = drawn_kinds()
     near = weights_of_kinds(form, kinds, count)
     right = JointSteps.own_steps
@@ -133,7 +149,9 @@ def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_claims_of_kernels_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missed in features of a kernel is an error of every price: far off there is no claim."""
+    """What is missed in features of a kernel is an error of every price: far off there is no
+    claim.
+    """
     assert farthest_of_few_steps(KERNELS[name], 0.95, monkeypatch) > 1e-11 * N
 
 
@@ -148,8 +166,12 @@ def test_steps_that_are_called_near_have_no_small_claim(monkeypatch: pytest.Monk
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("wrong", ["rows", "targets", "count"])
 @pytest.mark.parametrize("name", ["squares", "logit", "sums: counts", "kernel: gaussian"])
-def test_wrong_data_of_kinds_are_seen(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison with all records fails where a row or target is off, or one record is counted twice."""
+def test_wrong_data_of_kinds_are_seen(
+    name: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with all records fails where a row or target is off, or one record is counted
+    twice.
+    """
     form = {**FORMS, **KERNELS}[name]
     kinds, count = drawn_kinds()
     right = KindsData.part
@@ -173,7 +195,8 @@ def test_wrong_data_of_kinds_are_seen(name: str, wrong: str, monkeypatch: pytest
 
 
 def test_claims_are_those_of_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A certificate of kinds is that of the dataset in full, at the same point, but for common bounds.
+    """A certificate of kinds is that of the dataset in full, at the same point, but for common
+    bounds.
 
     Claims in the metric of the Hessian are made of single datasets alone.
     """

@@ -1,4 +1,6 @@
-"""The mean of an arm as a target: what is read, what is refused, and what follows from a program of it."""
+"""The mean of an arm as a target: what is read, what is refused, and what follows from a program of
+it.
+"""
 
 import re
 from dataclasses import replace
@@ -63,7 +65,8 @@ def test_the_mean_of_a_public_number_is_public() -> None:
     """The intercept of a mean is no datum: it needs no floor, and moves no target."""
     with_intercept = Domain(1.5, 2.0, intercept=0.5)
     form = read(
-        of(lambda w, r: cp.square(r.x[:, 0] @ w - 3 * r.n * r.mean_of(r.x, "treated")[0])), with_intercept
+        of(lambda w, r: cp.square(r.x[:, 0] @ w - 3 * r.n * r.mean_of(r.x, "treated")[0])),
+        with_intercept,
     )
     assert form.arms_of_means == ()
     assert form.imbalances[0].shift == pytest.approx([3 * 9 * 0.5])
@@ -84,7 +87,9 @@ def to_points(*samples: PublicSample) -> Function:
 
     def price(w: Any, r: Any) -> Any:
         features = r.features(GAUSSIAN)
-        return sum(cp.sum_squares(features.T @ w / r.n - r.mean_of(features, one)) for one in samples)
+        return sum(
+            cp.sum_squares(features.T @ w / r.n - r.mean_of(features, one)) for one in samples
+        )
 
     return price
 
@@ -92,13 +97,19 @@ def to_points(*samples: PublicSample) -> Function:
 @pytest.mark.parametrize(
     ("price", "says"),
     [
-        (compared(lambda w, r: cp.sum(w) * r.mean_of(r.x, "treated")), "multiplies weights by mean_of"),
+        (
+            compared(lambda w, r: cp.sum(w) * r.mean_of(r.x, "treated")),
+            "multiplies weights by mean_of",
+        ),
         (lambda w, r: cp.sum(cp.multiply(w - r.mean_of(r.y, "treated"), w)), "is not convex"),
         (lambda w, r: cp.sum_squares(w - r.mean_of(r.y, "treated")), "no sum over records"),
         (lambda w, r: cp.square(r.mean_of(r.y, "treated")), "holds no weights"),
         (compared(lambda w, r: r.mean_of(r.x[:, 0], "treated")), "takes data of every"),
         (compared(lambda w, r: r.mean_of(r.x, "all")), "controls"),
-        (compared(lambda w, r: r.mean_of(r.mean_of(r.x, "treated"), "treated")), "takes data of every"),
+        (
+            compared(lambda w, r: r.mean_of(r.mean_of(r.x, "treated"), "treated")),
+            "takes data of every",
+        ),
         (compared(lambda w, r: r.mean_of(np.ones((r.n, 3)), "treated")), "takes data of every"),
         (compared(lambda w, r: r.mean_of(r.features(GAUSSIAN), "treated")), "is no sum|mixes"),
         (compared(lambda w, r: r.mean_of(r.x, POINTS)), "write the number"),
@@ -115,7 +126,9 @@ def test_what_is_no_target_is_refused(price: Function, says: str) -> None:
 
 
 def test_a_box_of_a_mean_is_refused() -> None:
-    box = minimized(lambda w, r: cp.sum_squares(w), lambda w, r: [w <= 3 + r.mean_of(r.y, "treated")])
+    box = minimized(
+        lambda w, r: cp.sum_squares(w), lambda w, r: [w <= 3 + r.mean_of(r.y, "treated")]
+    )
     assert "no sum over records" in refused(box)
 
 
@@ -126,7 +139,9 @@ def to_the_treated(w, records, ridge, cap):
     gap = records.x.T @ w / n - records.mean_of(records.x, "treated")
     dispersion = -cp.sum(cp.entr(w))
     price = n / (2 * ridge) * cp.sum_squares(gap)
-    return cp.Problem(cp.Minimize(dispersion + price), [cp.sum(w) == n, w <= cap * (1 - records.treatment)])
+    return cp.Problem(
+        cp.Minimize(dispersion + price), [cp.sum(w) == n, w <= cap * (1 - records.treatment)]
+    )
 
 
 def moved(x: Any, a: int, y: float) -> Any:
@@ -135,7 +150,9 @@ def moved(x: Any, a: int, y: float) -> Any:
 
 @scheme(ridge=0.2, cap=4.0)
 def to_own_rows(w, records, ridge, cap):
-    """The treated of an own map, which is no other part of the problem, are the target of all covariates."""
+    """The treated of an own map, which is no other part of the problem, are the target of all
+    covariates.
+    """
     n = records.n
     target = records.mean_of(records.rows("moved", moved, Ball(1.0)), "treated")
     price = n / (2 * ridge) * cp.sum_squares(records.x.T @ w / n - target)
@@ -153,7 +170,9 @@ FLOORED = Domain(1.0, 2.0, arm_floor=20)
 
 
 @pytest.mark.one_row_in(2)
-@pytest.mark.parametrize("program", [to_the_treated(cap=6.0), to_own_rows()], ids=["controls", "own rows"])
+@pytest.mark.parametrize(
+    "program", [to_the_treated(cap=6.0), to_own_rows()], ids=["controls", "own rows"]
+)
 def test_a_release_states_the_bound_and_its_floor(program: Any) -> None:
     X, a, y = drawn()
     bound = program.stability(Universe(FLOORED, N, 3))

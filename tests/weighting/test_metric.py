@@ -1,4 +1,6 @@
-"""Claims in the metric of the Hessian: never below the truth, and free of the price at stiff balance."""
+"""Claims in the metric of the Hessian: never below the truth, and free of the price at stiff
+balance.
+"""
 
 import mpmath
 import numpy as np
@@ -26,7 +28,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ratios_of_better_claims(seed: int, problems: int) -> tuple[int, list[float]]:
-    """Number of points, and the truth over the claim where the metric makes it smaller, to 50 digits."""
+    """Number of points, and the truth over the claim where the metric makes it smaller, to 50
+    digits.
+    """
     generator = np.random.default_rng(seed)
     points = 0
     found = []
@@ -69,10 +73,16 @@ def test_no_claim_of_two_thousand_is_below_the_truth() -> None:
     assert max(found) <= 1.0
 
 
-def data_of(rows: Array, target: float, low: tuple[float, float], cap: tuple[float, float]) -> WeightingData:
-    """Squares of weights and of one imbalance, both of steepness 1, at rows (n,) of both arms in turn."""
+def data_of(
+    rows: Array, target: float, low: tuple[float, float], cap: tuple[float, float]
+) -> WeightingData:
+    """Squares of weights and of one imbalance, both of steepness 1, at rows (n,) of both arms in
+    turn.
+    """
     n = len(rows)
-    features = Features("rows", BallSet(float(np.max(np.abs(rows)))), 1, lambda records: rows[:, None])
+    features = Features(
+        "rows", BallSet(float(np.max(np.abs(rows)))), 1, lambda records: rows[:, None]
+    )
     part = FeatureRows(features, np.eye(1), BOTH, 0.0 * BOTH)
     imbalance = Imbalance(((part,),), np.array([target]), ImbalancePenalty(0.5))
     return weighting_data(form_of(n, imbalance, low=low, cap=cap), records_of(n))
@@ -93,12 +103,18 @@ def rates_without_ends(data: WeightingData, weights: Array, reach: float) -> Arr
 
 
 @pytest.mark.usefixtures("always")
-def test_weights_near_the_ends_of_their_boxes_are_not_relied_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long rows in narrow boxes would pull an imbalance back that they cannot: short ones move for it."""
+def test_weights_near_the_ends_of_their_boxes_are_not_relied_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long rows in narrow boxes would pull an imbalance back that they cannot: short ones move for
+    it.
+    """
     n = 100
     arms = records_of(n).a
     signs = np.where(np.arange(n) % 4 < 2, 1.0, -1.0)
-    data = data_of(signs * np.where(arms == 1, 0.1, 100.0), 1.0, (1.0 - 1e-6, 0.0), (1.0 + 1e-6, 4.0))
+    data = data_of(
+        signs * np.where(arms == 1, 0.1, 100.0), 1.0, (1.0 - 1e-6, 0.0), (1.0 + 1e-6, 4.0)
+    )
     claim, true = at_even_weights(data)
     assert 1.0 < true <= claim
     monkeypatch.setattr(metric, "least_rates", rates_without_ends)

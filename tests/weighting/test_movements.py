@@ -1,4 +1,5 @@
-"""V and the largest weights are never exceeded by pairs that are bred to exceed them; planted errors are.
+"""V and the largest weights are never exceeded by pairs that are bred to exceed them; planted
+errors are.
 
 The programs are solved by `reference`, to residuals that are small beside what is compared.
 """
@@ -174,7 +175,9 @@ def test_a_response_of_1_for_logarithms_is_caught(monkeypatch: pytest.MonkeyPatc
 def test_the_largest_weight_at_balanced_arms_is_caught(
     monkeypatch: pytest.MonkeyPatch, dispersion: forms.Dispersion, rho: float, sums: WeightSums
 ) -> None:
-    """W2 asks for the smallest arm with public sums and for the largest one with arm sizes as sums."""
+    """W2 asks for the smallest arm with public sums and for the largest one with arm sizes as
+    sums.
+    """
     form = forms.form(40, dispersion, [forms.imbalance(pulled(), squares(rho, 40))], sums=sums)
     floors = (2, 2)
     bounds = weighting_constants(form, floors, False)
@@ -249,7 +252,9 @@ def test_forgotten_public_points_are_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_eighty_thousand_neighbors() -> None:
-    """Twelve schemes of two moments and more; see docs/theory/weights_as_variable.md for the table."""
+    """Twelve schemes of two moments and more; see docs/theory/weights_as_variable.md for the
+    table.
+    """
     names = [
         "square, one sum, cap 4",
         "entropy, one sum, cap 3",

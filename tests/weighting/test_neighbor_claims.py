@@ -24,7 +24,9 @@ KINKED_NORM = form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=0.1, no
 
 
 def claims_of_both(form: WeightingForm, noise: float) -> tuple[Array, Array]:
-    """Claims (m,) of neighbors at points off by ``noise``: together, and each by its own certificate."""
+    """Claims (m,) of neighbors at points off by ``noise``: together, and each by its own
+    certificate.
+    """
     generator = np.random.default_rng(7)
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
@@ -44,7 +46,9 @@ def claims_of_both(form: WeightingForm, noise: float) -> tuple[Array, Array]:
             step = float(outer.step[here][0])
             s[here] = one.proximal_point(y[here], step)
             prices[here] = one.price(s[here], (y[here] - s[here]) / step)
-        multipliers = outer.multipliers + noise * 0.01 * generator.normal(size=len(outer.multipliers))
+        multipliers = outer.multipliers + noise * 0.01 * generator.normal(
+            size=len(outer.multipliers)
+        )
         price = -(data.rows @ prices) - data.linear
         weights, argument = weights_at(data, price, multipliers)
         alone.append(certified_distance(data, Point(s, prices, multipliers))[1])
@@ -69,8 +73,12 @@ def test_claims_are_those_of_one_dataset(name: str, noise: float) -> None:
 
 @pytest.mark.parametrize("wrong", ["rows", "targets"])
 @pytest.mark.parametrize("name", ["squares", "logit", "sums: public"])
-def test_wrong_data_of_neighbors_are_seen(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison with single solves fails where a neighbor is solved with the data of another."""
+def test_wrong_data_of_neighbors_are_seen(
+    name: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with single solves fails where a neighbor is solved with the data of
+    another.
+    """
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
     right = FormNeighbors(FORMS[name], records).together(index, new)

@@ -25,7 +25,9 @@ M = 40
 @scheme(cap=3.0)
 def capped_entropies(w: cp.Variable, records: Any, cap: float) -> cp.Problem:
     balance = cp.sum_squares(records.signed.T @ w) / records.n
-    return cp.Problem(cp.Minimize(balance - cp.sum(cp.entr(w))), [cp.sum(w) == records.n, w >= 0, w <= cap])
+    return cp.Problem(
+        cp.Minimize(balance - cp.sum(cp.entr(w))), [cp.sum(w) == records.n, w >= 0, w <= cap]
+    )
 
 
 @scheme
@@ -117,7 +119,8 @@ def movement(program: Any, part: Replacements, k: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    "declared", [capped_entropies, of_the_treated, of_a_kernel, programs()["ipw_logistic"], programs()["mmd"]]
+    "declared",
+    [capped_entropies, of_the_treated, of_a_kernel, programs()["ipw_logistic"], programs()["mmd"]],
 )
 def test_movements_are_those_of_single_solves(declared: Any) -> None:
     part = replacements(12, arm_floor=5)
@@ -143,7 +146,9 @@ def test_movements_are_those_of_single_solves(declared: Any) -> None:
 @scheme
 def within_a_tolerance(w: cp.Variable, records: Any) -> cp.Problem:
     balanced = cp.abs(records.signed.T @ w) <= 0.2 * records.n
-    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [cp.sum(w) == records.n, w >= 0, balanced])
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(w - 1)), [cp.sum(w) == records.n, w >= 0, balanced]
+    )
 
 
 def test_what_no_steps_are_shared_for_is_said() -> None:

@@ -51,19 +51,28 @@ def smooth_forms() -> dict[str, WeightingForm]:
         )
     one = examples.part(examples.constant(), SIGNED, np.zeros(2))
     forms["linear"] = form_of(N, moments_by_arm(SQUARES), linear=one)
-    forms["base"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", base=examples.base_of())
-    forms["base of squares"] = form_of(N, moments_by_arm(SQUARES), cap=(1.5, 2.5), base=examples.base_of())
+    forms["base"] = form_of(
+        N, moments_by_arm(SQUARES), dispersion="entropy", base=examples.base_of()
+    )
+    forms["base of squares"] = form_of(
+        N, moments_by_arm(SQUARES), cap=(1.5, 2.5), base=examples.base_of()
+    )
     ends = {"low_of": examples.end_of(0.0, 0.5), "cap_of": examples.end_of(0.6, 1.5, 2.0)}
     hull = {"low": (0.0, 0.0), "cap": (3.0, 3.0)}
-    forms["boxes of records"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", **hull, **ends)
+    forms["boxes of records"] = form_of(
+        N, moments_by_arm(SQUARES), dispersion="entropy", **hull, **ends
+    )
     forms["binding cap"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", cap=(1.3, 1.3))
     pooled = examples.imbalance(
-        ImbalancePenalty(50 / N, tolerance=0.01 * N), examples.part(examples.covariates(), SIGNED, 0.1 * BOTH)
+        ImbalancePenalty(50 / N, tolerance=0.01 * N),
+        examples.part(examples.covariates(), SIGNED, 0.1 * BOTH),
     )
     for name, kind in (("all", examples.ALL), *SUMS.items()):
         mean = 0.5 * examples.TREATED if name == "treated" else np.array([-0.1, 0.9])
         to_means = examples.to_means_of_arms(SQUARES, CONTROL, mean, target=0.05 * BOTH)
-        forms[f"means: {name}"] = form_of(N, to_means, dispersion="entropy", cap=(6.0, 6.0), sums=kind)
+        forms[f"means: {name}"] = form_of(
+            N, to_means, dispersion="entropy", cap=(6.0, 6.0), sums=kind
+        )
     by_norm = ImbalancePenalty(20 / N, knee=0.1 * N, norm=2)
     forms["two penalties"] = form_of(N, pooled, moments_by_arm(by_norm), dispersion="logit", **_BOX)
     return forms
@@ -88,7 +97,9 @@ def drawn_neighbors(records: Records, m: int, seed: int = 1) -> tuple[Array, Rec
     return index, Records.within(records.space, X, a, records.y[index])
 
 
-def single(form: WeightingForm, records: Records, index: Array, new: Records, k: int) -> DualProblem:
+def single(
+    form: WeightingForm, records: Records, index: Array, new: Records, k: int
+) -> DualProblem:
     return DualProblem(form, records.replaced(int(index[k]), new.X[k], int(new.a[k])))
 
 
@@ -153,7 +164,9 @@ def test_constraints_are_solved_alone() -> None:
 
 
 def test_new_outcomes_count() -> None:
-    outcome = examples.Features("outcome", examples.IntervalSet(-1.0, 1.0), 1, lambda r: r.y[:, None])
+    outcome = examples.Features(
+        "outcome", examples.IntervalSet(-1.0, 1.0), 1, lambda r: r.y[:, None]
+    )
     linear = examples.part(outcome, BOTH, np.zeros(2))
     form = form_of(N, moments_by_arm(SQUARES), linear=linear)
     records = records_of(N)
@@ -189,7 +202,9 @@ def test_a_mean_that_does_not_move_is_seen(wrong: str, monkeypatch: pytest.Monke
     right = FormNeighbors(form, records).together(index, new)
     true = means_of_arms.mean_targets
 
-    def mistaken(group: object, sums: dict[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
+    def mistaken(
+        group: object, sums: dict[str, tuple[Array, Array]], by_arm: Array
+    ) -> tuple[Array, Array]:
         if by_arm.ndim == 1:
             return true(group, sums, by_arm)  # type: ignore[arg-type]
         before = np.bincount(records.a, minlength=2)
@@ -235,7 +250,9 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.all(apart <= whole.claims + parts.claims)
 
 
-def test_many_rows_have_their_own_jacobians_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_have_their_own_jacobians_without_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     form = FORMS["tolerance"]
     records = records_of(N)
     index, new = drawn_neighbors(records, M)

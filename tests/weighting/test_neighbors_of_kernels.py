@@ -22,7 +22,15 @@ from dp2erm_cvx.weighting.solving.pairs import PairsProblem
 from tests.rows import slow
 from tests.weighting import examples
 from tests.weighting.exact_pairs import exact_weights
-from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm, records_of
+from tests.weighting.examples import (
+    BOTH,
+    CONTROL,
+    SIGNED,
+    TREATED,
+    form_of,
+    moments_by_arm,
+    records_of,
+)
 from tests.weighting.test_neighbors import BOXES, drawn_neighbors, single
 
 N = 60
@@ -50,7 +58,9 @@ POINTS = np.array([[0.5, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -0.3, 0.2]])
 
 
 def targets_of(kernel: Kernel, n: int, p: int = 3) -> dict[str, tuple[examples.Imbalance, ...]]:
-    """Imbalances to the mean of the treated, to both means, to public points, and to all of them."""
+    """Imbalances to the mean of the treated, to both means, to public points, and to all of
+    them.
+    """
     penalty = ImbalancePenalty(5.0 / n)
     plain = examples.part(examples.of_kernel(kernel), BOTH, np.zeros(2))
     with_points = replace(plain, features=replace(plain.features, points=POINTS[:, :p]))
@@ -81,13 +91,19 @@ def forms() -> dict[str, WeightingForm]:
     squares = three_ways(KERNELS["gaussian"], 5.0, N)
     for dispersion in ("entropy", "log", "logit", "power", "mixed", "kinked"):
         low, cap = BOXES.get(dispersion, (0.0, math.inf))
-        found[dispersion] = form_of(N, *squares, dispersion=dispersion, low=(low, low), cap=(cap, cap))
+        found[dispersion] = form_of(
+            N, *squares, dispersion=dispersion, low=(low, low), cap=(cap, cap)
+        )
     for name, sums in sums_of(N).items():
         found[f"sums: {name}"] = form_of(N, *squares, cap=(4.0, 5.0), sums=sums)
-        found[f"entropy, {name}"] = form_of(N, *squares, dispersion="entropy", cap=(4.0, 5.0), sums=sums)
+        found[f"entropy, {name}"] = form_of(
+            N, *squares, dispersion="entropy", cap=(4.0, 5.0), sums=sums
+        )
     for cap in (1.05, 1.3):
         found[f"cap {cap}"] = form_of(N, *squares, cap=(cap, cap))
-    found["box of entropies"] = form_of(N, *squares, dispersion="entropy", low=(0.8, 0.8), cap=(1.2, 1.2))
+    found["box of entropies"] = form_of(
+        N, *squares, dispersion="entropy", low=(0.8, 0.8), cap=(1.2, 1.2)
+    )
     one = examples.part(examples.constant(), SIGNED, np.zeros(2))
     found["linear"] = form_of(N, *squares, linear=one)
     found["base"] = form_of(N, *squares, dispersion="entropy", base=examples.base_of())
@@ -96,7 +112,9 @@ def forms() -> dict[str, WeightingForm]:
     found["boxes of records"] = form_of(N, *squares, cap=(3.0, 3.0), **ends)
     found["vectors"] = form_of(N, *squares, moments_by_arm(ImbalancePenalty(5.0 / N)))
     mean = np.array([-0.1, 0.9])
-    to_means = examples.to_means_of_arms(ImbalancePenalty(5.0 / N), CONTROL, mean, target=0.05 * BOTH)
+    to_means = examples.to_means_of_arms(
+        ImbalancePenalty(5.0 / N), CONTROL, mean, target=0.05 * BOTH
+    )
     found["means"] = form_of(N, *squares, to_means, dispersion="entropy", cap=(6.0, 6.0))
     for name in ("gaussian", "linear"):
         for of, squares_of in targets_of(KERNELS[name], N).items():
@@ -198,7 +216,9 @@ def drawn_case(
         of = ("both means", "all of them")[generator.integers(2)]
         beside = targets_of(kernel, n, p=2)[of if len(set(a)) == 2 else "public points"]
     ends = {"low": (low, low), "cap": (cap, cap)}
-    form = form_of(n, *three_ways(kernel, factor, n), *beside, dispersion=dispersion, sums=sums, **ends)
+    form = form_of(
+        n, *three_ways(kernel, factor, n), *beside, dispersion=dispersion, sums=sums, **ends
+    )
     index = np.array([0, 0, n - 1, n - 1])
     new = records_of(4, p=2, seed=int(generator.integers(1000)))
     rows = new.X.copy()
@@ -208,7 +228,9 @@ def drawn_case(
     return form, records, index, Domain(1.0, 1.0).records(rows, arms, np.zeros(4))
 
 
-def exactly(dispersion: str, seeds: range, tolerance: float = 1e-10) -> tuple[list[float], list[float]]:
+def exactly(
+    dispersion: str, seeds: range, tolerance: float = 1e-10
+) -> tuple[list[float], list[float]]:
     """Distances to the exact weights and claims, over n."""
     distances = []
     claims = []
@@ -251,7 +273,9 @@ def test_claims_of_steps_that_end_early_hold_against_exact_weights(
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("dispersion", ["square", slow("entropy"), slow("log"), "logit"])
 def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> None:
-    """By the radii of weights and by the prices that they have themselves, of which the smaller counts."""
+    """By the radii of weights and by the prices that they have themselves, of which the smaller
+    counts.
+    """
     counted = 0
     for seed in range(40, 80):
         form, records, _, _ = drawn_case(np.random.default_rng(seed), dispersion)
@@ -291,7 +315,9 @@ def test_claims_by_few_features_hold_against_exact_weights(dispersion: str, besi
 
 @pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("dispersion", ["entropy", "log", "logit"])
-def test_a_tenth_of_what_arguments_are_off_is_seen(dispersion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenth_of_what_arguments_are_off_is_seen(
+    dispersion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Claims by own prices fail where arguments are said to be nearer than they are."""
     monkeypatch.setattr(pair_steps, "_WITHIN", 1e5)
     proved = InverseSlope.arguments_off

@@ -28,7 +28,9 @@ TIGHT = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
 
 
 def solved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) -> Array:
-    """Weights (m,) of classes with rows of features x (m, width) and arms a, ``counts`` records each."""
+    """Weights (m,) of classes with rows of features x (m, width) and arms a, ``counts`` records
+    each.
+    """
     w = cp.Variable(len(a))
     phi = {
         features.name: x if features.width == x.shape[1] else x[:, :1] * 0.0 + 1.0
@@ -38,11 +40,16 @@ def solved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) -
     box = [w >= form.low[a], w <= form.cap[a]]
     for imbalance in form.imbalances:
         each = [
-            imbalance.targets({k: v[i : i + 1] for k, v in phi.items()}, a[i : i + 1]) for i in range(len(a))
+            imbalance.targets({k: v[i : i + 1] for k, v in phi.items()}, a[i : i + 1])
+            for i in range(len(a))
         ]
-        target = np.sum((np.array(each) - imbalance.shift) * counts[:, None], axis=0) + imbalance.shift
+        target = (
+            np.sum((np.array(each) - imbalance.shift) * counts[:, None], axis=0) + imbalance.shift
+        )
         rows = imbalance.rows(phi, a)
-        price, constraints = declared_price(imbalance.penalty, rows.T @ cp.multiply(counts, w) - target)
+        price, constraints = declared_price(
+            imbalance.penalty, rows.T @ cp.multiply(counts, w) - target
+        )
         total = total + price
         box += constraints
     if form.sums.kind is SumKind.ALL:
@@ -54,7 +61,9 @@ def solved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) -
     return np.asarray(w.value)
 
 
-def moved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) -> tuple[float, Array]:
+def moved(
+    form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array
+) -> tuple[float, Array]:
     """V and all weights, where the last two classes are the record before and after."""
     sides = []
     for gone in (len(a) - 1, len(a) - 2):
@@ -65,7 +74,9 @@ def moved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) ->
 
 
 def turned(n: int, width: int, small: float) -> tuple[Array, NDArray[np.int64], Array]:
-    """Controls half each at +-small along the diagonal; one treated record there at 1, then at -1."""
+    """Controls half each at +-small along the diagonal; one treated record there at 1, then at
+    -1.
+    """
     diagonal = np.full(width, 1.0 / math.sqrt(width))
     x = np.outer([small, -small, 1.0, -1.0], diagonal)
     return x, np.array([0, 0, 1, 1]), np.array([(n - 1) / 2, (n - 1) / 2, 1.0, 1.0])
@@ -74,7 +85,8 @@ def turned(n: int, width: int, small: float) -> tuple[Array, NDArray[np.int64], 
 def kinked(n: int, width: int, penalty: Penalty) -> WeightingForm:
     """|w - 1|^2 and a price of sum w x; the one treated record weighs 3.
 
-    Prices of one side are of what 3 of the diagonal is added to, so that both records are at an end of them.
+    Prices of one side are of what 3 of the diagonal is added to, so that both records are at an end
+    of them.
     """
     matrix = np.eye(width)
     shift = np.zeros(width)
@@ -97,7 +109,11 @@ KINKS: dict[str, tuple[int, Penalty, float]] = {
     "ball": (3, ImbalancePenalty(500.0, knee=0.001, norm=2), 2.0),
     "Huber functions": (3, ImbalancePenalty(500.0, knee=0.001), 2.0 * math.sqrt(3.0)),
     "one side": (3, ImbalancePenalty(math.inf, price=1.0, sided=True), math.sqrt(3.0)),
-    "Huber functions of one side": (3, ImbalancePenalty(500.0, knee=0.001, sided=True), math.sqrt(3.0)),
+    "Huber functions of one side": (
+        3,
+        ImbalancePenalty(500.0, knee=0.001, sided=True),
+        math.sqrt(3.0),
+    ),
     "1.5-norm": (3, ImbalancePenalty(math.inf, norm=1.5, price=1.0), 2.0 * 3.0 ** (1.0 / 6.0)),
     "3-norm": (1, ImbalancePenalty(math.inf, norm=3.0, price=1.0), 2.0),
     "smoothed 1.5-norm": (

@@ -1,4 +1,6 @@
-"""Claims away from the solution, where no exact weights are known: distances to weights by Newton."""
+"""Claims away from the solution, where no exact weights are known: distances to weights by
+Newton.
+"""
 
 import math
 
@@ -34,7 +36,9 @@ def with_linear(form: WeightingForm) -> WeightingForm:
 
 
 def base_form(dispersion: str) -> WeightingForm:
-    return form_of(N, moments_by_arm(SQUARES), dispersion=dispersion, cap=(5.0, 5.0), base=base_of())
+    return form_of(
+        N, moments_by_arm(SQUARES), dispersion=dispersion, cap=(5.0, 5.0), base=base_of()
+    )
 
 
 COUNTED = WeightSums(SumKind.COUNTS)
@@ -43,12 +47,16 @@ FORMS = {
     "base, square": base_form("square"),
     "linear": with_linear(form_of(N, moments_by_arm(SQUARES), sums=COUNTED)),
     "linear, base": with_linear(base_form("entropy")),
-    "1-norm": form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=0.05)), dispersion="entropy"),
+    "1-norm": form_of(
+        N, moments_by_arm(ImbalancePenalty(math.inf, price=0.05)), dispersion="entropy"
+    ),
     "norm": form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=0.2, norm=2)), sums=COUNTED),
     "norm beside squares": form_of(
         N,
         moments_by_arm(SQUARES),
-        imbalance(ImbalancePenalty(math.inf, price=0.2, norm=2), part(covariates(), SIGNED, 0 * BOTH)),
+        imbalance(
+            ImbalancePenalty(math.inf, price=0.2, norm=2), part(covariates(), SIGNED, 0 * BOTH)
+        ),
     ),
     "kinked dispersion": form_of(N, moments_by_arm(SQUARES), dispersion="kinked", cap=(2.5, 2.5)),
     "power": form_of(N, moments_by_arm(SQUARES), dispersion="power", sums=COUNTED),
@@ -78,7 +86,9 @@ def test_weights_and_claims_at_points_away_from_the_solution(name: str) -> None:
     size = len(solution.prices)
     for _ in range(60):
         scale = 10.0 ** generator.uniform(-12, 0)
-        y = (solution.weights @ data.rows - data.targets) * (1.0 + scale * generator.normal(size=size))
+        y = (solution.weights @ data.rows - data.targets) * (
+            1.0 + scale * generator.normal(size=size)
+        )
         given = solution.prices * (1.0 + scale * generator.normal(size=size))
         prices = given.copy()
         for one in data.priced:
@@ -86,7 +96,9 @@ def test_weights_and_claims_at_points_away_from_the_solution(name: str) -> None:
             if smooth:
                 y[one.columns] = given[one.columns] / one.penalty.smoothness
             prices[one.columns] = one.price(y[one.columns], given[one.columns])
-        moved = solution.multipliers * (1.0 + scale * generator.normal(size=len(solution.multipliers)))
+        moved = solution.multipliers * (
+            1.0 + scale * generator.normal(size=len(solution.multipliers))
+        )
         weights, claim = certified_distance(data, Point(y, prices, moved))
         assert np.sum(np.abs(weights - solution.weights)) <= claim + solution.claim
 

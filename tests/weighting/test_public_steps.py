@@ -66,9 +66,15 @@ def form_to_means(generator: np.random.Generator, n: int) -> WeightingForm:
     """Controls, or all, balanced to the means of arms."""
     drawn = drawn_form(generator, n)
     mean = generator.uniform(-1.0, 1.0, 2)
-    own = to_means_of_arms(drawn.imbalances[0].penalty, generator.uniform(0.2, 1.0, 2), mean, 0.1 * mean)
+    own = to_means_of_arms(
+        drawn.imbalances[0].penalty, generator.uniform(0.2, 1.0, 2), mean, 0.1 * mean
+    )
     to_means = replace(drawn, imbalances=(own,))
-    if drawn.base is None and drawn.dispersion.family in ("square", "entropy") and generator.random() < 0.7:
+    if (
+        drawn.base is None
+        and drawn.dispersion.family in ("square", "entropy")
+        and generator.random() < 0.7
+    ):
         kind = (SumKind.CONTROLS, SumKind.TREATED)[int(generator.integers(2))]
         wide = np.array([n, n], float)
         return replace(to_means, sums=WeightSums(kind), low=np.zeros(2), cap=wide)
@@ -105,7 +111,9 @@ def test_the_public_radius_holds() -> None:
 
 @pytest.mark.parametrize("name", ["entropy", "log", "logit"])
 def test_multipliers_of_boxes_by_arm_are_within_their_public_bound(name: str) -> None:
-    """At the ends of the share of an arm, where the bracket is as near to an infinite slope as it comes."""
+    """At the ends of the share of an arm, where the bracket is as near to an infinite slope as it
+    comes.
+    """
     n = 40
     low, cap = BOXES.get(name, (0.0, 2.5))
     form = form_of(
@@ -167,7 +175,11 @@ CURVES: dict[str, tuple[Dispersion, float, float]] = {
     ),
     "logarithms and roots of sums": (
         Dispersion(
-            (DispersionPart("log", 0.3, 2.0, 0.1), DispersionPart("power", 0.2, 1.0, 0.5, 0.5), SQUARES)
+            (
+                DispersionPart("log", 0.3, 2.0, 0.1),
+                DispersionPart("power", 0.2, 1.0, 0.5, 0.5),
+                SQUARES,
+            )
         ),
         0.0,
         4.0,
@@ -176,7 +188,9 @@ CURVES: dict[str, tuple[Dispersion, float, float]] = {
 
 
 @pytest.mark.one_row_in(14)
-@pytest.mark.parametrize("kind", [SumKind.ALL, pytest.param(SumKind.COUNTS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", [SumKind.ALL, pytest.param(SumKind.COUNTS, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", CURVES)
 def test_every_curve_reaches_its_public_radius(name: str, kind: SumKind) -> None:
     n = 40
@@ -202,7 +216,9 @@ def test_every_curve_reaches_its_public_radius(name: str, kind: SumKind) -> None
 
 
 def test_powers_have_a_radius_where_their_slope_is_finite() -> None:
-    """Under public sums and unequal caps a multiplier is bounded by slopes at 0, which roots do not have."""
+    """Under public sums and unequal caps a multiplier is bounded by slopes at 0, which roots do not
+    have.
+    """
     n = 40
     by_arm = WeightSums(SumKind.PUBLIC, (20.0, 20.0))
     for sums, exponent, stated in (
@@ -236,7 +252,9 @@ def test_too_few_steps_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     radius = public_radius.public_radius(form, constants)
     assert radius is not None
     steps = public_radius.public_steps(form, constants)
-    monkeypatch.setattr("dp2erm_cvx.weighting.solving.dual.public_steps", lambda *given: steps // 16)
+    monkeypatch.setattr(
+        "dp2erm_cvx.weighting.solving.dual.public_steps", lambda *given: steps // 16
+    )
     problem = DualProblem(form, records_of(60))
     apart = problem.by_public_steps(constants).weights - problem.newton().weights
     assert np.sum(np.abs(apart)) > radius
@@ -300,7 +318,9 @@ def test_no_radius_is_stated_without_a_proof() -> None:
         form_of(n, moments_by_arm(kink)),
         form_of(n, moments_by_arm(hard)),
         form_of(n, moments_by_arm(squares), dispersion=FALLING_LOG, cap=(6.0, 6.0)),
-        form_of(n, moments_by_arm(squares), dispersion=power(200.0), low=(0.1, 0.1), cap=(3.0, 3.0)),
+        form_of(
+            n, moments_by_arm(squares), dispersion=power(200.0), low=(0.1, 0.1), cap=(3.0, 3.0)
+        ),
         form_of(n, moments_by_arm(squares), dispersion=power(3.0), cap=(3.0, 3.0)),
         mmd(20_000, Gaussian(), 1.0, POOLED),
     ]
@@ -338,7 +358,9 @@ def test_sharper_constants_need_fewer_steps() -> None:
 
 
 def test_the_response_of_steps_is_that_of_all_prices_on_their_way() -> None:
-    """Weights on the way may be larger than those of any solution, at which a logarithm answers more."""
+    """Weights on the way may be larger than those of any solution, at which a logarithm answers
+    more.
+    """
     n = 40
     form = form_of(n, moments_by_arm(ImbalancePenalty(0.2 / n)), dispersion="log", low=(0.0, 0.0))
     bounds = weighting_constants(form, (1, 1), False)
@@ -354,9 +376,13 @@ def test_the_response_of_steps_is_that_of_all_prices_on_their_way() -> None:
     assert bounds.response < mean_response <= sharp.response
 
 
-@pytest.mark.parametrize("penalty", [ImbalancePenalty(1.0, knee=0.2), ImbalancePenalty(1.0, tolerance=0.1)])
+@pytest.mark.parametrize(
+    "penalty", [ImbalancePenalty(1.0, knee=0.2), ImbalancePenalty(1.0, tolerance=0.1)]
+)
 def test_prices_that_are_no_squares_are_refused_beside_a_kernel(penalty: ImbalancePenalty) -> None:
-    """Pairs of records do not serve them: datasets of many features would have no weights, others would."""
+    """Pairs of records do not serve them: datasets of many features would have no weights, others
+    would.
+    """
     squares = imbalance(ImbalancePenalty(0.1), part(of_kernel(Gaussian(0.3)), BOTH, 0.5 * BOTH))
     form = form_of(60, squares, moments_by_arm(penalty))
     many = records_of(60)

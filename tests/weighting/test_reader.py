@@ -1,4 +1,6 @@
-"""Problems in the weights are read whatever their spelling, refused in one line, and never misread."""
+"""Problems in the weights are read whatever their spelling, refused in one line, and never
+misread.
+"""
 
 import inspect
 import math
@@ -94,8 +96,12 @@ def misread(function: Function) -> str:
     return str(error.value)
 
 
-def loaded(function: Function, n: int, domain: Domain, seed: int) -> tuple[Any, Any, WeightingObjective]:
-    """A problem at drawn records, its weights, and the objective of its form at the same records."""
+def loaded(
+    function: Function, n: int, domain: Domain, seed: int
+) -> tuple[Any, Any, WeightingObjective]:
+    """A problem at drawn records, its weights, and the objective of its form at the same
+    records.
+    """
     problem, w, records = declared(function, n, domain)
     form = read_weighting(problem, w, records)
     rng = np.random.default_rng(seed)
@@ -125,7 +131,11 @@ def of_kernel(datum: Any, phi: Any, a: Any) -> Any:
 def mean_of_kernel(base: Any, over: Any, phi: Any, a: Any) -> Any:
     """Mean of features over an arm, or over public points."""
     features = phi[f"kernel {base.kernel!r}"]
-    chosen = features[a == over] if isinstance(over, int) else phi[f"kernel {base.kernel!r} at public points"]
+    chosen = (
+        features[a == over]
+        if isinstance(over, int)
+        else phi[f"kernel {base.kernel!r} at public points"]
+    )
     return np.mean(chosen, axis=0)
 
 
@@ -215,7 +225,9 @@ def test_totals_may_be_stated_by_any_two_equations() -> None:
     )
     form = read(skewed)
     np.testing.assert_allclose(form.sums.public, (2.8, 4.2))
-    form = read(under(lambda w, r: (2 * r.treatment - 1) @ w == r.n / 7, lambda w, r: cp.mean(w) == 1))
+    form = read(
+        under(lambda w, r: (2 * r.treatment - 1) @ w == r.n / 7, lambda w, r: cp.mean(w) == 1)
+    )
     np.testing.assert_allclose(form.sums.public, (3, 4))
     counts = under(
         lambda w, r: 3 * cp.sum(w) + r.treatment @ w == 3 * r.n + cp.sum(r.treatment),
@@ -249,10 +261,14 @@ def test_spellings_of_one_imbalance_are_one_form() -> None:
 
 
 def test_library_data_share_two_features() -> None:
-    """Rows that move together have to be known to do so: x, signed and by_arm hold the same covariates."""
+    """Rows that move together have to be known to do so: x, signed and by_arm hold the same
+    covariates.
+    """
 
     def together(w: Any, r: Any) -> Any:
-        return cp.sum_squares(cp.hstack([r.x.T @ w, r.signed.T @ w, r.by_arm(1.0).T @ w, r.arms.T @ w]))
+        return cp.sum_squares(
+            cp.hstack([r.x.T @ w, r.signed.T @ w, r.by_arm(1.0).T @ w, r.arms.T @ w])
+        )
 
     form = read(of(together), domain=WITH_INTERCEPT)
     assert sorted(features.name for features in form.features) == ["covariates", "one"]
@@ -306,7 +322,9 @@ SMOOTHED: dict[str, tuple[Function, Any]] = {
 
 @pytest.mark.parametrize("name", SMOOTHED)
 def test_kinks_are_smoothed_in_units_of_the_mean(name: str) -> None:
-    """A price ``n Psi(m / n)`` becomes n times the envelope of Psi at the mean, in units of the rows."""
+    """A price ``n Psi(m / n)`` becomes n times the envelope of Psi at the mean, in units of the
+    rows.
+    """
     asked = 0.05
     eta = asked * DOMAIN.covariate_bound**2
     function, whole = SMOOTHED[name]
@@ -368,14 +386,20 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "exp": (plus(lambda w: cp.sum(cp.exp(w))), "is not read here"),
     "logistic": (plus(lambda w: cp.sum(cp.logistic(w))), "is not read here"),
     "power 4 of w - 1": (plus(lambda w: cp.sum((w - 1) ** 4)), "a power 4 of numbers below 0"),
-    "entropy of 2 - w, cap below": (plus(lambda w: -cp.sum(cp.entr(0.9 - w))), "is infinite at weights 1"),
+    "entropy of 2 - w, cap below": (
+        plus(lambda w: -cp.sum(cp.entr(0.9 - w))),
+        "is infinite at weights 1",
+    ),
     "numbers by place": (plus(lambda w: cp.sum_squares(w - np.arange(7))), "write one for all"),
     "factors by place": (plus(lambda w: np.arange(1, 8) @ cp.square(w)), "write one for all"),
     "dispersion by arm": (
         minimized(lambda w, r: cp.sum_squares(cp.multiply(1 + r.treatment, w))),
         "the same for all",
     ),
-    "entropy from data": (minimized(lambda w, r: -cp.sum(cp.entr(w + r.outcome_size))), "kl_div(w, d)"),
+    "entropy from data": (
+        minimized(lambda w, r: -cp.sum(cp.entr(w + r.outcome_size))),
+        "kl_div(w, d)",
+    ),
     "base that may be 0": (
         minimized(lambda w, r: cp.sum(cp.kl_div(w, r.outcome_size))),
         "no positive number",
@@ -384,20 +408,47 @@ REFUSED: dict[str, tuple[Function, str]] = {
         minimized(lambda w, r: cp.sum(cp.kl_div(w, positive(r))) + square(w)),
         "beside another one",
     ),
-    "two kinds of linear terms": (of(lambda w, r: r.y @ w + r.x[:, 0] @ w), "one number of every record"),
-    "linear in a kernel": (of(lambda w, r: np.ones(3) @ (r.features(Gaussian(1.0)).T @ w)), "is linear in"),
-    "product of data": (of(lambda w, r: cp.sum(r.x, axis=0) @ (r.x.T @ w)), "is no sum over records of x"),
-    "divided by data": (of(lambda w, r: cp.sum_squares(r.x.T @ w / (1 + cp.sum(r.treatment)))), "is no sum"),
-    "curved data": (of(lambda w, r: cp.sum_squares(cp.exp(r.x).T @ w)), "is no sum over records of x"),
+    "two kinds of linear terms": (
+        of(lambda w, r: r.y @ w + r.x[:, 0] @ w),
+        "one number of every record",
+    ),
+    "linear in a kernel": (
+        of(lambda w, r: np.ones(3) @ (r.features(Gaussian(1.0)).T @ w)),
+        "is linear in",
+    ),
+    "product of data": (
+        of(lambda w, r: cp.sum(r.x, axis=0) @ (r.x.T @ w)),
+        "is no sum over records of x",
+    ),
+    "divided by data": (
+        of(lambda w, r: cp.sum_squares(r.x.T @ w / (1 + cp.sum(r.treatment)))),
+        "is no sum",
+    ),
+    "curved data": (
+        of(lambda w, r: cp.sum_squares(cp.exp(r.x).T @ w)),
+        "is no sum over records of x",
+    ),
     "data of a neighbor": (
         of(lambda w, r: cp.sum_squares(r.x[1:].T @ w[:-1])),
         "is no sum over records in which each weight",
     ),
-    "a record counted twice": (of(lambda w, r: cp.sum_squares(r.x.T @ w + r.x[0] * w[0])), "is no sum"),
-    "public matrix": (of(lambda w, r: cp.sum_squares(np.vander(np.arange(7), 3).T @ w)), "is no sum"),
+    "a record counted twice": (
+        of(lambda w, r: cp.sum_squares(r.x.T @ w + r.x[0] * w[0])),
+        "is no sum",
+    ),
+    "public matrix": (
+        of(lambda w, r: cp.sum_squares(np.vander(np.arange(7), 3).T @ w)),
+        "is no sum",
+    ),
     "differences of neighbors": (of(lambda w, r: cp.sum_squares(cp.diff(w))), "is no sum"),
-    "target of one record": (of(lambda w, r: cp.sum_squares(r.x.T @ w - r.n * r.x[0])), "is no sum"),
-    "other direction": (of(lambda w, r: cp.square(r.x[:, 0] @ w - cp.sum(r.x[:, 1]))), "an entry of its own"),
+    "target of one record": (
+        of(lambda w, r: cp.sum_squares(r.x.T @ w - r.n * r.x[0])),
+        "is no sum",
+    ),
+    "other direction": (
+        of(lambda w, r: cp.square(r.x[:, 0] @ w - cp.sum(r.x[:, 1]))),
+        "an entry of its own",
+    ),
     "some of a kernel": (
         of(lambda w, r: cp.sum_squares(r.features(Gaussian(1.0))[:, :2].T @ w)),
         "takes some of kernel",
@@ -409,22 +460,40 @@ REFUSED: dict[str, tuple[Function, str]] = {
     ),
     "kernel beside numbers": (of(lambda w, r: cp.sum_squares(pooled(w, r) + r.x.T @ w)), "mixes"),
     "some cells": (of(lambda w, r: cp.square(signs(r)[:, 0] @ w)), "takes some of own sign"),
-    "squared largest entry": (of(lambda w, r: cp.square(cp.norm_inf(difference(w, r)))), "give smoothing="),
+    "squared largest entry": (
+        of(lambda w, r: cp.square(cp.norm_inf(difference(w, r)))),
+        "give smoothing=",
+    ),
     "squared 1.5-norm": (of(lambda w, r: cp.norm(difference(w, r), 1.5) ** 2), "give smoothing="),
     "squared 1-norm": (of(lambda w, r: cp.square(cp.norm1(difference(w, r)))), "sum_squares(m)"),
-    "20-norm": (of(lambda w, r: cp.pnorm(difference(w, r), 20)), "order 1, infinity, or one from 1.1 to 16"),
+    "20-norm": (
+        of(lambda w, r: cp.pnorm(difference(w, r), 20)),
+        "order 1, infinity, or one from 1.1 to 16",
+    ),
     "mixed norm": (
         of(lambda w, r: cp.mixed_norm(cp.vstack([difference(w, r), r.signed.T @ w]), 2, 1)),
         "is not read here",
     ),
-    "log_sum_exp of weights": (minimized(lambda w, r: square(w) + cp.log_sum_exp(w)), "write cp.sum_squares"),
+    "log_sum_exp of weights": (
+        minimized(lambda w, r: square(w) + cp.log_sum_exp(w)),
+        "write cp.sum_squares",
+    ),
     "log_sum_exp beside 0": (
         of(lambda w, r: cp.log_sum_exp(cp.hstack([difference(w, r), 0.0]))),
         "has an entry that is 0",
     ),
-    "log_sum_exp of a kernel": (of(lambda w, r: cp.log_sum_exp(pooled(w, r))), "prices entries of kernel"),
-    "positive parts of weights": (plus(lambda w: cp.sum(cp.pos(w - 1))), "write cp.sum_squares(w - 1)"),
-    "entropy of an imbalance": (of(lambda w, r: -cp.sum(cp.entr(1 + r.x.T @ w))), "is not read here"),
+    "log_sum_exp of a kernel": (
+        of(lambda w, r: cp.log_sum_exp(pooled(w, r))),
+        "prices entries of kernel",
+    ),
+    "positive parts of weights": (
+        plus(lambda w: cp.sum(cp.pos(w - 1))),
+        "write cp.sum_squares(w - 1)",
+    ),
+    "entropy of an imbalance": (
+        of(lambda w, r: -cp.sum(cp.entr(1 + r.x.T @ w))),
+        "is not read here",
+    ),
     "other total": (under(lambda w, r: cp.sum(w) == 1), "contradicts another sum"),
     "twice the total": (under(lambda w, r: cp.sum(w) == 2 * r.n), "contradicts another sum"),
     "arms of 1": (under(lambda w, r: r.arms.T @ w == 1), "sums of weights are n in all"),
@@ -433,7 +502,10 @@ REFUSED: dict[str, tuple[Function, str]] = {
         "write one of these",
     ),
     "group totals": (under(lambda w, r: cp.sum(w[:3]) == 3), "is no sum over records"),
-    "two totals": (under(lambda w, r: cp.sum(w) == r.n, lambda w, r: cp.mean(w) == 2), "contradicts"),
+    "two totals": (
+        under(lambda w, r: cp.sum(w) == r.n, lambda w, r: cp.mean(w) == 2),
+        "contradicts",
+    ),
     "size of a sum": (under(lambda w, r: cp.abs(cp.sum(w) - r.n) <= 1), "fix it by =="),
     "infinite factor": (of(lambda w, r: math.inf * balance(w, r)), "is not finite"),
     "factor beyond doubles": (of(lambda w, r: 1e200 * (1e200 * balance(w, r))), "is not finite"),
@@ -443,7 +515,8 @@ REFUSED: dict[str, tuple[Function, str]] = {
     ),
     "base and fixed weights": (
         minimized(
-            lambda w, r: cp.sum(cp.kl_div(w, positive(r))), lambda w, r: [cp.multiply(r.treatment, w) == 0]
+            lambda w, r: cp.sum(cp.kl_div(w, positive(r))),
+            lambda w, r: [cp.multiply(r.treatment, w) == 0],
         ),
         "fix no weights",
     ),
@@ -464,7 +537,10 @@ REFUSED: dict[str, tuple[Function, str]] = {
         under(lambda w, r: difference(w, r) <= -0.1, lambda w, r: difference(w, r) >= 0.1),
         "contradict each other",
     ),
-    "tolerance below 0": (under(lambda w, r: cp.abs(difference(w, r)) <= -0.1), "the tolerance is below 0"),
+    "tolerance below 0": (
+        under(lambda w, r: cp.abs(difference(w, r)) <= -0.1),
+        "the tolerance is below 0",
+    ),
     "tolerance from data": (
         under(lambda w, r: cp.abs(difference(w, r)) <= cp.sum(r.outcome_size)),
         "a public number",
@@ -474,11 +550,20 @@ REFUSED: dict[str, tuple[Function, str]] = {
         under(lambda w, r: cp.abs(cp.hstack([r.x[:, 0] @ w, cp.sum(r.y)])) <= 1),
         "an entry without weights",
     ),
-    "price of data alone": (of(lambda w, r: cp.sum_squares(cp.sum(r.x, axis=0))), "holds no weights"),
-    "squares constraint": (under(lambda w, r: cp.sum_squares(difference(w, r)) <= 1), "cp.norm(m) <="),
+    "price of data alone": (
+        of(lambda w, r: cp.sum_squares(cp.sum(r.x, axis=0))),
+        "holds no weights",
+    ),
+    "squares constraint": (
+        under(lambda w, r: cp.sum_squares(difference(w, r)) <= 1),
+        "cp.norm(m) <=",
+    ),
     "size of weights": (under(lambda w, r: cp.abs(w - 1) <= 0.5), "write w <= cap"),
     "cone": (under(lambda w, r: cp.SOC(cp.sum(w), r.x.T @ w)), "is not read"),
-    "treated at 2": (under(lambda w, r: cp.multiply(r.treatment, w - 2) == 0), "fix them at 0 or 1"),
+    "treated at 2": (
+        under(lambda w, r: cp.multiply(r.treatment, w - 2) == 0),
+        "fix them at 0 or 1",
+    ),
     "no sum of controls": (
         under(lambda w, r: cp.multiply(r.treatment, w - 1) == 0),
         "no sum of the controls",
@@ -629,7 +714,12 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
         "ordered = penalty",
         of(entries_by_place),
     ),
-    "targets change sides": (weighting_sums, "-of_targets.T", "of_targets.T", IMBALANCES["P.T @ (w - 1)"]),
+    "targets change sides": (
+        weighting_sums,
+        "-of_targets.T",
+        "of_targets.T",
+        IMBALANCES["P.T @ (w - 1)"],
+    ),
     "a shift changes sides": (
         weighting_sums,
         "shift = -read.constant",
@@ -762,21 +852,35 @@ def test_a_planted_misreading_is_found(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_small_term_is_compared_beside_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The total alone has the values of the problem to twelve digits, whatever is read of the dispersion."""
-    read(minimized(lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)))
+    """The total alone has the values of the problem to twelve digits, whatever is read of the
+    dispersion.
+    """
+    read(
+        minimized(
+            lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)
+        )
+    )
     part = weighting_terms.DispersionPart
     monkeypatch.setattr(
         weighting_terms, "DispersionPart", lambda *of: part(*of[:4], *(2 * k for k in of[4:]))
     )
-    misread(minimized(lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)))
+    misread(
+        minimized(
+            lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)
+        )
+    )
 
 
 def statement(objective: Function, *constraints: Function) -> Function:
-    """With a balance of ``5 n |mean|^2``, as the statements that a reader is known to have misread."""
+    """With a balance of ``5 n |mean|^2``, as the statements that a reader is known to have
+    misread.
+    """
 
     def problem(w: Any, r: Any) -> Any:
         loss = objective(w, r) + 5 * r.n * cp.sum_squares(r.x.T @ w / r.n)
-        return cp.Problem(cp.Minimize(loss), [cp.sum(w) == r.n, w >= 0, *(c(w, r) for c in constraints)])
+        return cp.Problem(
+            cp.Minimize(loss), [cp.sum(w) == r.n, w >= 0, *(c(w, r) for c in constraints)]
+        )
 
     return problem
 
@@ -789,17 +893,23 @@ def atoms(function: Function) -> list[tuple[str, float]]:
 
 def test_both_arguments_of_a_divergence_are_told_apart() -> None:
     ones = np.ones(7)
-    assert atoms(statement(lambda w, r: -cp.sum(cp.entr(w)), lambda w, r: w <= 4)) == [("entropy", 1.0)]
+    assert atoms(statement(lambda w, r: -cp.sum(cp.entr(w)), lambda w, r: w <= 4)) == [
+        ("entropy", 1.0)
+    ]
     assert atoms(statement(lambda w, r: cp.sum(cp.kl_div(w, ones)))) == [("entropy", 1.0)]
     assert atoms(statement(lambda w, r: cp.sum(cp.kl_div(ones, w)))) == [("log", 1.0)]
     assert atoms(statement(lambda w, r: cp.sum(cp.rel_entr(3 * ones, w)))) == [("log", 3.0)]
-    assert atoms(statement(lambda w, r: -cp.sum(cp.log(w)), lambda w, r: w <= 200)) == [("log", 1.0)]
+    assert atoms(statement(lambda w, r: -cp.sum(cp.log(w)), lambda w, r: w <= 200)) == [
+        ("log", 1.0)
+    ]
 
 
 def test_a_norm_of_entries_is_told_from_one_of_all() -> None:
     """Each has another bound: that of the 1-norm is not that of the Euclidean one."""
     for norm, expected in ((cp.norm1, None), (cp.norm2, 2.0), (cp.norm_inf, math.inf)):
-        form = read(statement(lambda w, r, norm=norm: square(w) + norm(r.x.T @ w), lambda w, r: w <= 3))
+        form = read(
+            statement(lambda w, r, norm=norm: square(w) + norm(r.x.T @ w), lambda w, r: w <= 3)
+        )
         kink = next(one.penalty for one in form.imbalances if one.penalty.kinked)
         assert kink.norm == expected
         assert form.kinked
@@ -822,7 +932,9 @@ def test_public_parameters_of_statements_are_read() -> None:
 
 def test_numbers_of_records_without_a_public_set_are_refused() -> None:
     """A linear term moves every weight by a number of its own record, which has to be bounded."""
-    assert "has no public set" in refused(statement(lambda w, r: square(w) + cp.Parameter(7, name="c") @ w))
+    assert "has no public set" in refused(
+        statement(lambda w, r: square(w) + cp.Parameter(7, name="c") @ w)
+    )
     given = cp.Parameter(7, name="c", value=np.arange(7.0))
     assert "is no sum over records" in refused(statement(lambda w, r: square(w) + given @ w))
     form = read(statement(lambda w, r: square(w) + r.numbers("c", lambda x, a, y: y, -1, 1) @ w))
@@ -875,19 +987,25 @@ def test_a_constraint_may_have_any_scale() -> None:
 
 def test_an_entry_may_be_small_beside_others() -> None:
     form = read(of(lambda w, r: cp.sum_squares(cp.hstack([1e13 * (r.x.T @ w), r.y @ w]))))
-    of_outcome = next(group[0] for group in form.imbalances[0].groups if group[0].features.name == "outcome")
+    of_outcome = next(
+        group[0] for group in form.imbalances[0].groups if group[0].features.name == "outcome"
+    )
     assert of_outcome.matrix.tolist() == [[1.0]]
 
 
 def test_solutions_of_a_form_are_those_of_the_problem() -> None:
-    """A problem in CVXPY that is written from the numbers of the form, solved beside the author's."""
+    """A problem in CVXPY that is written from the numbers of the form, solved beside the
+    author's.
+    """
     problem, w, at = loaded(PRICES["tolerances"], 11, DOMAIN, seed=5)
     tight = {"solver": "CLARABEL", "tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
     cp.Problem(problem.objective, [*problem.constraints, w >= 0]).solve(**tight)
     v = cp.Variable(11)
     penalty = at.form.imbalances[0].penalty
     m = at.rows[0].T @ v - at.targets[0]
-    loss = cp.sum_squares(v - 1) + penalty.factor * cp.sum_squares(cp.pos(cp.abs(m) - penalty.tolerance))
+    loss = cp.sum_squares(v - 1) + penalty.factor * cp.sum_squares(
+        cp.pos(cp.abs(m) - penalty.tolerance)
+    )
     cp.Problem(cp.Minimize(loss), [cp.sum(v) == 11, v >= 0]).solve(**tight)
     np.testing.assert_allclose(v.value, w.value, atol=1e-6)
 
@@ -895,7 +1013,10 @@ def test_solutions_of_a_form_are_those_of_the_problem() -> None:
 def test_features_of_records_are_in_their_public_sets() -> None:
     """What bounds rely on: whatever the records, their features are inside."""
     names = ("half of both", "outcomes", "favored", "own rows", "own numbers", "own cells")
-    read_of = {f"imbalance: {name}" for name in names} | {"base: kl_div(w, d)", "kernel: two kernels"}
+    read_of = {f"imbalance: {name}" for name in names} | {
+        "base: kl_div(w, d)",
+        "kernel: two kernels",
+    }
     for name in sorted(read_of):
         _, _, at = loaded(READ[name], 40, WITH_INTERCEPT, seed=9)
         for features in at.form.features:

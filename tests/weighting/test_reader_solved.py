@@ -85,7 +85,8 @@ def assert_same_weights(name: str) -> None:
     written_out(problem, w, form).solve(**TIGHT)
     solution = DualProblem(form, data).newton()
     assert not solution.fallback
-    # CVXPY is the less exact of both where it has logarithms, which it solves by cones of exponentials
+    # CVXPY is the less exact of both where it has logarithms, which it solves by cones of
+    # exponentials
     assert np.sum(np.abs(solution.weights - w.value)) <= 1e-5 * N
 
 
@@ -95,7 +96,8 @@ def test_weights_are_those_of_the_problem(name: str) -> None:
     assert_same_weights(name)
 
 
-#: Kernel problems by name: the factors of features of controls and treated, and of all in the target.
+#: Kernel problems by name: the factors of features of controls and treated, and of all in the
+#: target.
 KERNEL_PROBLEMS = {
     "kernel: pooled": [(np.array([-1.0, 1.0]), 0.0, 1.0)],
     "kernel: three ways": [(np.array([0.0, 1.0]), 0.5, 1.0), (np.array([-1.0, 1.0]), 0.0, 1.0)],

@@ -1,4 +1,6 @@
-"""Constraints of the imbalance: backward errors and proofs that there are no weights, in exact arithmetic."""
+"""Constraints of the imbalance: backward errors and proofs that there are no weights, in exact
+arithmetic.
+"""
 
 import math
 from fractions import Fraction
@@ -32,7 +34,9 @@ EXACT = {"square": lambda x: x + 1, "entropy": mp.exp}
 
 
 def problem_of(name: str, dispersion: str) -> DualProblem:
-    form = form_of(N, moments_by_arm(CONSTRAINTS[name]), dispersion=dispersion, sums=HALVES, cap=(4.0, 4.0))
+    form = form_of(
+        N, moments_by_arm(CONSTRAINTS[name]), dispersion=dispersion, sums=HALVES, cap=(4.0, 4.0)
+    )
     return DualProblem(form, records_of(N))
 
 
@@ -50,9 +54,13 @@ def exact_point(data: WeightingData, point: Point, dispersion: str) -> tuple[lis
         x = -mp.fdot(row, lam) - mp.mpf(float(data.linear[i])) - nu
         low, cap = mp.mpf(float(data.curve.low[i])), mp.mpf(float(data.curve.cap[i]))
         weights.append(min(max(EXACT[dispersion](x), low), cap))
-    sums = [mp.fsum(np.array(weights)[block.members]) - mp.mpf(block.total) for block in data.blocks]
+    sums = [
+        mp.fsum(np.array(weights)[block.members]) - mp.mpf(block.total) for block in data.blocks
+    ]
     columns = list(zip(*rows, strict=True))
-    reached = [mp.fdot(weights, c) - mp.mpf(float(t)) for c, t in zip(columns, data.targets, strict=True)]
+    reached = [
+        mp.fdot(weights, c) - mp.mpf(float(t)) for c, t in zip(columns, data.targets, strict=True)
+    ]
     return weights, reached, sums
 
 
@@ -70,7 +78,9 @@ def test_weights_are_found_with_a_small_residual(name: str, dispersion: str) -> 
 @pytest.mark.parametrize("away", [0.0, 1e-9, 1e-3, 1.0])
 @mp.workdps(40)
 def test_no_true_residual_exceeds_the_stated_one(name: str, dispersion: str, away: float) -> None:
-    """Theorem 7: weights at the point solve the problem whose targets and sums are those they have."""
+    """Theorem 7: weights at the point solve the problem whose targets and sums are those they
+    have.
+    """
     problem = problem_of(name, dispersion)
     data = problem.data
     solution = problem.newton()
@@ -89,15 +99,21 @@ def test_no_true_residual_exceeds_the_stated_one(name: str, dispersion: str, awa
     assert mp.fsum(map(abs, sums)) <= stated.sums
     units = moment_units(data)
     for k, value in enumerate(reached_exactly):
-        assert abs(mp.mpf(float(s[k])) - value) <= mp.mpf(float(stated.moments[k])) * mp.mpf(float(units[k]))
+        assert abs(mp.mpf(float(s[k])) - value) <= mp.mpf(float(stated.moments[k])) * mp.mpf(
+            float(units[k])
+        )
     # and what is stated is no more than the rounding above what is true
-    truth = max(abs(mp.mpf(float(s[k])) - v) / float(units[k]) for k, v in enumerate(reached_exactly))
+    truth = max(
+        abs(mp.mpf(float(s[k])) - v) / float(units[k]) for k, v in enumerate(reached_exactly)
+    )
     assert float(np.max(stated.moments)) <= 1.01 * float(truth) + 1e-11
 
 
 @pytest.mark.parametrize("name", ["ball", "3-norm", "sum", "entries", "largest", "one side"])
 def test_prices_of_a_drawn_point_are_outward(name: str) -> None:
-    """No imbalance that is allowed has a larger product with the prices than the one beside the point."""
+    """No imbalance that is allowed has a larger product with the prices than the one beside the
+    point.
+    """
     problem = problem_of(name, "square")
     (one,) = problem.data.priced
     K = len(problem.data.targets)
@@ -112,7 +128,9 @@ def test_prices_of_a_drawn_point_are_outward(name: str) -> None:
 
 
 def exact_separation(data: WeightingData, direction: np.ndarray, tolerance: Fraction) -> bool:
-    """Whether a direction separates the weights from the constraints, over all multipliers, in fractions."""
+    """Whether a direction separates the weights from the constraints, over all multipliers, in
+    fractions.
+    """
     lam = [Fraction(float(x)) for x in direction]
     total = -sum(a * Fraction(float(t)) for a, t in zip(lam, data.targets, strict=True))
     cost = [sum(a * Fraction(float(z)) for a, z in zip(lam, row, strict=True)) for row in data.rows]
@@ -135,7 +153,9 @@ def test_a_proof_is_one_in_fractions_and_the_least_tolerance_is_the_least(factor
 
     def problem(tolerance: float) -> DualProblem:
         penalty = ImbalancePenalty(math.inf, price=math.inf, tolerance=tolerance * N / 2)
-        form = form_of(N, moments_by_arm(penalty), dispersion="square", sums=HALVES, cap=(math.inf, math.inf))
+        form = form_of(
+            N, moments_by_arm(penalty), dispersion="square", sums=HALVES, cap=(math.inf, math.inf)
+        )
         return DualProblem(form, apart)
 
     first = least_tolerance(problem(1e-3).data)
@@ -166,7 +186,9 @@ def test_a_ball_that_no_weights_reach_is_refused_by_the_prices_of_the_solver() -
     columns[:, -1] = np.where(records.a == 1, np.abs(columns[:, -1]), -np.abs(columns[:, -1]))
     apart = type(records)(columns, records.a, records.y, records.space)
     penalty = ImbalancePenalty(math.inf, price=math.inf, tolerance=1e-3, norm=2.0)
-    form = form_of(N, moments_by_arm(penalty), dispersion="square", sums=HALVES, cap=(math.inf, math.inf))
+    form = form_of(
+        N, moments_by_arm(penalty), dispersion="square", sums=HALVES, cap=(math.inf, math.inf)
+    )
     problem = DualProblem(form, apart)
     with pytest.raises(InfeasibleError, match="no weights meet the constraints"):
         refuse_separated(problem.data, apart, problem.newton().prices)

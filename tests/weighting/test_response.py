@@ -38,9 +38,13 @@ SUMS = {
     "square and log": of(DispersionPart("square", 0.1), LOG),
     "entropy and log": of(ENTROPY, DispersionPart("log", 0.3)),
     "square and a power between 2 and 3": of(SQUARE, DispersionPart("power", 0.3, number=2.5)),
-    "square and a fourth power": of(DispersionPart("square", 0.01), DispersionPart("power", 0.3, number=4.0)),
+    "square and a fourth power": of(
+        DispersionPart("square", 0.01), DispersionPart("power", 0.3, number=4.0)
+    ),
     "two logs": of(LOG, DispersionPart("log", 1.0, -1.0, 4.5)),
-    "square and huber": of(DispersionPart("square", 0.2), DispersionPart("huber", 0.5, 1.0, -1.0, 0.4)),
+    "square and huber": of(
+        DispersionPart("square", 0.2), DispersionPart("huber", 0.5, 1.0, -1.0, 0.4)
+    ),
     "huber, power and line": of(
         DispersionPart("huber", 0.5, 1.0, -1.0, 0.4),
         DispersionPart("power", 0.7, number=3.0, offset=0.2),
@@ -98,7 +102,9 @@ def test_it_is_above_every_chord_and_close_to_the_largest(
 
 @mpmath.workdps(30)
 def test_the_envelope_of_a_sum_to_thirty_digits() -> None:
-    """Square and log: q = w^2/(1 + w^2/5) is convex, then concave; its envelope at .3 is a tangent from 0."""
+    """Square and log: q = w^2/(1 + w^2/5) is convex, then concave; its envelope at .3 is a tangent
+    from 0.
+    """
     # The tangent from (0, 0) touches where q' = q/w, that is where 2 = 1 + w^2/5.
     touch = mpmath.sqrt(5)
     slope = touch / (1 + touch**2 / 5)
@@ -155,7 +161,9 @@ def test_a_mean_outside_of_the_interval_is_refused() -> None:
         largest_response(logit(0.0, 2.0), 3.0, 4.0)
 
 
-@pytest.mark.parametrize("dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.0, 8.0), *SUMS.values()])
+@pytest.mark.parametrize(
+    "dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.0, 8.0), *SUMS.values()]
+)
 def test_the_response_of_bases_is_above_every_mixture(dispersion: Dispersion) -> None:
     """Means of d q(w/d) over drawn pairs (w, d) whose weights have mean 1."""
     generator = np.random.default_rng(7)
@@ -183,10 +191,16 @@ def test_bases_of_1_have_the_response_at_the_mean() -> None:
 
 
 @pytest.mark.one_row_in(4)
-@pytest.mark.parametrize("dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.5, 8.0), *SUMS.values()])
+@pytest.mark.parametrize(
+    "dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.5, 8.0), *SUMS.values()]
+)
 @pytest.mark.parametrize("total", [None, 1.0, 1.0125])
-def test_the_response_of_controls_is_above_every_mixture(dispersion: Dispersion, total: float | None) -> None:
-    """Means over all records of q of the controls' weights; their sum is n, or ``total`` less their share."""
+def test_the_response_of_controls_is_above_every_mixture(
+    dispersion: Dispersion, total: float | None
+) -> None:
+    """Means over all records of q of the controls' weights; their sum is n, or ``total`` less their
+    share.
+    """
     generator = np.random.default_rng(9)
     shares, high = (0.5, 0.8), 4.0
     if total is None:
@@ -198,7 +212,11 @@ def test_the_response_of_controls_is_above_every_mixture(dispersion: Dispersion,
     for _ in range(3_000):
         share = generator.choice([*shares, generator.uniform(*shares)])
         mean = (1.0 if total is None else total - share) / share
-        w = np.array([generator.uniform(low, mean), generator.uniform(mean, high)]) if mean > low else None
+        w = (
+            np.array([generator.uniform(low, mean), generator.uniform(mean, high)])
+            if mean > low
+            else None
+        )
         if w is None:
             continue
         w = np.where(generator.random(2) < 0.3, [low + 1e-9, high - 1e-9], w)

@@ -1,4 +1,6 @@
-"""Weights as the variable, from a file to a verified release, and what is told to who writes them wrong."""
+"""Weights as the variable, from a file to a verified release, and what is told to who writes them
+wrong.
+"""
 
 import json
 import shutil
@@ -34,7 +36,11 @@ RELEASED = {
         second_door.robust(smoothing=0.02),
         "Theorem A (one sum), gradients bounded",
     ),
-    "treated": (FLOORED, second_door.of_treated(), "Theorem A (controls that weigh as many as the treated)"),
+    "treated": (
+        FLOORED,
+        second_door.of_treated(),
+        "Theorem A (controls that weigh as many as the treated)",
+    ),
     "kinked": (DOMAIN, second_door.robust(), "Theorem A (one sum) with Theorem D (kinks)"),
 }
 
@@ -71,7 +77,9 @@ def test_a_release_states_the_bound_of_its_form(name: str) -> None:
 
 
 def test_a_bound_that_an_arm_floor_lowers_assumes_it() -> None:
-    """Without a cap the largest weight is one at the worst arm sizes, whatever has a sum of its own."""
+    """Without a cap the largest weight is one at the worst arm sizes, whatever has a sum of its
+    own.
+    """
 
     @scheme()
     def halves(w: Any, records: Any) -> cp.Problem:
@@ -121,14 +129,20 @@ def test_a_product_of_data_is_refused_and_what_makes_it_is_named() -> None:
         product = cp.multiply(records.x[:, 0], records.x[:, 1])
         return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.square(product @ w)))
 
-    with pytest.raises(DeclarationError, match=r"^x\[:, 0\] \* x\[:, 1\]: a product of data") as caught:
+    with pytest.raises(
+        DeclarationError, match=r"^x\[:, 0\] \* x\[:, 1\]: a product of data"
+    ) as caught:
         scheme()(products)
     assert "make the product by records.rows or records.numbers" in str(caught.value)
 
 
-@pytest.mark.parametrize("arm", [lambda r: r.treatment, lambda r: 1 - r.treatment, lambda r: r.arms[:, 1]])
+@pytest.mark.parametrize(
+    "arm", [lambda r: r.treatment, lambda r: 1 - r.treatment, lambda r: r.arms[:, 1]]
+)
 def test_covariates_of_one_arm_are_rows_by_arm(arm: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"covariates times treatment are records\.by_arm\(1\.0\)"):
+    with pytest.raises(
+        DeclarationError, match=r"covariates times treatment are records\.by_arm\(1\.0\)"
+    ):
         scheme()(priced(lambda w, r: cp.sum_squares(r.x.T @ cp.multiply(arm(r), w)) / r.n))
 
 
@@ -160,10 +174,15 @@ MISTAKES = {
         lambda w, r: cp.sum_squares(w),
         "return cp.Problem(cp.Minimize(sum_squares(w)), constraints)",
     ),
-    "no dispersion": (lambda w, r: cp.Problem(cp.Minimize(balance(w, r))), "add cp.sum_squares(w - 1)"),
+    "no dispersion": (
+        lambda w, r: cp.Problem(cp.Minimize(balance(w, r))),
+        "add cp.sum_squares(w - 1)",
+    ),
     "sum of 1": (priced(balance, lambda w, r: cp.sum(w) == 1), "write cp.sum(w) == records.n"),
     "sum of an arm": (
-        priced(balance, lambda w, r: r.treatment @ w == r.n, lambda w, r: (1 - r.treatment) @ w == r.n),
+        priced(
+            balance, lambda w, r: r.treatment @ w == r.n, lambda w, r: (1 - r.treatment) @ w == r.n
+        ),
         "write one of these",
     ),
     "another variable": (
@@ -178,7 +197,10 @@ MISTAKES = {
         priced(lambda w, r: cp.square(r.features(Gaussian(1.0))[:, 0] @ w)),
         "known by inner products alone",
     ),
-    "name of a kernel": (priced(lambda w, r: cp.sum_squares(r.features("rbf").T @ w)), "such as Gaussian"),
+    "name of a kernel": (
+        priced(lambda w, r: cp.sum_squares(r.features("rbf").T @ w)),
+        "such as Gaussian",
+    ),
     "arm of a kernel": (
         priced(lambda w, r: cp.sum_squares(r.features(Gaussian(1.0), "sign").T @ w)),
         "did you mean signed?",
@@ -192,7 +214,10 @@ MISTAKES = {
         priced(lambda w, r: cp.sum_squares(r.x.T @ w / r.n - np.zeros(5))),
         "the problem is read at several numbers of records and columns",
     ),
-    "covariates": (priced(lambda w, r: cp.sum_squares(r.covariates.T @ w)), "records have no 'covariates'"),
+    "covariates": (
+        priced(lambda w, r: cp.sum_squares(r.covariates.T @ w)),
+        "records have no 'covariates'",
+    ),
     "values of data": (
         priced(lambda w, r: cp.sum_squares(r.x.value.T @ w)),
         "data have no values yet: write records.x",
@@ -211,20 +236,28 @@ MISTAKES = {
     ),
     "a size of NumPy": (priced(lambda w, r: cp.sum(np.abs(r.x.T @ w))), "write functions of CVXPY"),
     "a length": (priced(lambda w, r: cp.sum_squares(r.x.T @ w) / len(r.x)), "sizes from records.n"),
-    "a ridge of 0": (priced(lambda w, r: r.n / 0 * balance(w, r)), "ZeroDivisionError: division by zero"),
+    "a ridge of 0": (
+        priced(lambda w, r: r.n / 0 * balance(w, r)),
+        "ZeroDivisionError: division by zero",
+    ),
     "the eighth column": (
         priced(lambda w, r: cp.square(r.x[:, 7] @ w)),
         "such as records.numbers('age', lambda x, a, y: x[7], -1, 1)",
     ),
     "a loop over columns": (
-        priced(lambda w, r: sum(cp.square(r.signed[:, k] @ w) for k in range(r.signed.shape[1])) / r.n),
+        priced(
+            lambda w, r: sum(cp.square(r.signed[:, k] @ w) for k in range(r.signed.shape[1])) / r.n
+        ),
         "state one for all, without loops over records or columns",
     ),
     "a shape of other data": (
         priced(lambda w, r: cp.sum_squares(r.by_arm(1.0)[:, 1 : 1 + r.x.shape[1]].T @ w)),
         "take shapes from data that are a part",
     ),
-    "a largest weight of Python": (priced(balance, lambda w, r: max(w) <= 3), "w <= cap for the largest"),
+    "a largest weight of Python": (
+        priced(balance, lambda w, r: max(w) <= 3),
+        "w <= cap for the largest",
+    ),
     "solved": (
         lambda w, r: cp.Problem(cp.Minimize(cp.sum_squares(w) + balance(w, r))).solve(),
         "return the problem, which is solved later",

@@ -1,4 +1,6 @@
-"""Pairs of neighbors under prices of every shape, which are solved together: none moves farther than V."""
+"""Pairs of neighbors under prices of every shape, which are solved together: none moves farther
+than V.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def drawn_rows(rng: np.random.Generator, count: int) -> Array:
 
 
 def pairs(name: str, sums: str, seed: int, datasets: int) -> list[tuple[float, float]]:
-    """V that is found over its bound, and the largest weight over its own, of pairs of drawn datasets."""
+    """V that is found over its bound, and the largest weight over its own, of pairs of drawn
+    datasets.
+    """
     form = shape_form(name, sums)
     floor = FLOOR if sums == "public" else 0
     stated = weighting_constants(form, (floor, floor), False)
@@ -122,7 +126,9 @@ def test_no_pair_of_thousands_moves_farther_than_stated(name: str, sums: str) ->
 
 
 def test_a_slope_at_zero_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``log_sum_exp`` pulls on weights where the imbalance is 0 as well: W1 and W2 have to say so."""
+    """``log_sum_exp`` pulls on weights where the imbalance is 0 as well: W1 and W2 have to say
+    so.
+    """
     rows = imbalance(LogSumExpPenalty(2.0), part(covariates(1), BOTH, 0.0 * BOTH))
     form = form_of(N, rows)
     X = np.where(np.arange(N) == 0, -0.99, 0.99)[:, None]

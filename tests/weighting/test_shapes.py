@@ -1,4 +1,6 @@
-"""Prices by their shapes: values, slopes and proximal steps against CVXPY and against each other."""
+"""Prices by their shapes: values, slopes and proximal steps against CVXPY and against each
+other.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ WHOLE: dict[str, Penalty] = {
     "squared 3-norm": ImbalancePenalty(0.7, norm=3.0),
     "squared 16-norm": ImbalancePenalty(0.7, norm=16.0),
     "squared 1.5-norm": ImbalancePenalty(0.7, norm=1.5),
-    "huber of a 4-norm beyond a tolerance": ImbalancePenalty(0.7, norm=4.0, tolerance=0.3, knee=0.4),
+    "huber of a 4-norm beyond a tolerance": ImbalancePenalty(
+        0.7, norm=4.0, tolerance=0.3, knee=0.4
+    ),
     "log_sum_exp": LogSumExpPenalty(1.3),
 }
 HARD: dict[str, Penalty] = {
@@ -173,7 +177,8 @@ def test_gradients_are_as_steep_as_stated(name: str) -> None:
     stated = PENALTIES[name].smoothness
     found = smoothness_found(name)
     assert found <= stated * (1.0 + 1e-9)
-    # The constants are met, but for norms of high order, whose worst points are none of those drawn.
+    # The constants are met, but for norms of high order, whose worst points are none of those
+    # drawn.
     if not any(of in name for of in ("16", "4-norm", "envelope")):
         assert found >= 0.5 * stated
 

@@ -14,7 +14,13 @@ from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.weighting.forms.features import ConstantSet, Features
-from dp2erm_cvx.weighting.forms.form import Imbalance, ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.forms.form import (
+    Imbalance,
+    ImbalancePenalty,
+    SumKind,
+    WeightingForm,
+    WeightSums,
+)
 from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting.examples import (
     ALL,
@@ -35,7 +41,9 @@ N = 150
 
 
 def squares_of(n: int, features: list[Features], alpha: float) -> list[Imbalance]:
-    """``alpha (|F_0'w - t|^2 + |F_1'w - t|^2) + (1 - alpha) |F_0'w - F_1'w|^2`` with t half of the sums."""
+    """``alpha (|F_0'w - t|^2 + |F_1'w - t|^2) + (1 - alpha) |F_0'w - F_1'w|^2`` with t half of the
+    sums.
+    """
     half = BOTH / 2
     found = [
         imbalance(ImbalancePenalty(alpha), *(part(one, arm, half) for one in features))
@@ -56,8 +64,12 @@ def with_constant(value: float) -> list[Features]:
     return [Features("scaled constant", ConstantSet(), 1, of), covariates()]
 
 
-def kernel_form(kernel: Kernel, ridge: float, sums: WeightSums, cap: float = math.inf) -> WeightingForm:
-    """Squares n ridge |w|^2 beside those of a kernel; per arm the program has v = 2 w, a quarter of all."""
+def kernel_form(
+    kernel: Kernel, ridge: float, sums: WeightSums, cap: float = math.inf
+) -> WeightingForm:
+    """Squares n ridge |w|^2 beside those of a kernel; per arm the program has v = 2 w, a quarter of
+    all.
+    """
     dispersion = Dispersion((DispersionPart("square", N * ridge),))
     imbalances = squares_of(N, [of_kernel(kernel)], 0.5)
     return form_of(N, *imbalances, dispersion=dispersion, sums=sums, cap=(cap, cap))
@@ -83,7 +95,10 @@ def entropy_form(ridge: float, radius: float, constant: float) -> WeightingForm:
 
 
 PROGRAMS = {
-    "entropy": (entropy_balancing(ridge=2.0, constant=1.0), lambda: entropy_form(2.0, math.inf, 1.0)),
+    "entropy": (
+        entropy_balancing(ridge=2.0, constant=1.0),
+        lambda: entropy_form(2.0, math.inf, 1.0),
+    ),
     "entropy, small ridge": (
         entropy_balancing(ridge=0.1, constant=1.0),
         lambda: entropy_form(0.1, math.inf, 1.0),
@@ -93,7 +108,10 @@ PROGRAMS = {
         lambda: entropy_form(0.1, 0.5, 1.0),
     ),
     "stable": (stable_balancing(ridge=2.0, constant=1.0), lambda: moments_form(2.0, 1.0)),
-    "stable, small ridge": (stable_balancing(ridge=0.1, constant=1.0), lambda: moments_form(0.1, 1.0)),
+    "stable, small ridge": (
+        stable_balancing(ridge=0.1, constant=1.0),
+        lambda: moments_form(0.1, 1.0),
+    ),
     "mmd pooled": (mmd_pooled(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, ALL)),
     "mmd": (mmd(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, halves())),
     "mmd, cap": (mmd(ridge=0.3, cap=3.0), lambda: kernel_form(Gaussian(), 0.3, halves(), 3.0)),

@@ -1,4 +1,6 @@
-"""The table of V on the page is what its script computes, and its programs have the same weights."""
+"""The table of V on the page is what its script computes, and its programs have the same
+weights.
+"""
 
 import math
 import re
@@ -11,7 +13,9 @@ import weights_as_variable as script
 from dp2erm_cvx import Universe
 from dp2erm_cvx.program.stage import Kind
 
-PAGE = (Path(__file__).parents[2] / "docs" / "theory" / "weights_as_variable.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "theory" / "weights_as_variable.md").read_text(
+    encoding="utf-8"
+)
 CASES = {scheme[0]: scheme for scheme in script.SCHEMES}
 N = 400
 
@@ -19,7 +23,9 @@ N = 400
 def printed(name: str, ridge: float) -> list[float]:
     """The first three numbers of a row of the page: V at 400 records."""
     short = f"{ridge:g}".removeprefix("0")
-    (row,) = re.findall(rf"^\| {re.escape(name)} \| {re.escape(short)} \| (.*) \|$", PAGE, re.MULTILINE)
+    (row,) = re.findall(
+        rf"^\| {re.escape(name)} \| {re.escape(short)} \| (.*) \|$", PAGE, re.MULTILINE
+    )
     cells = row.split(" | ")[:3]
     return [float(cell.replace("$2n$", f"{2 * N}")) for cell in cells]
 
@@ -56,10 +62,14 @@ def test_programs_of_the_table_are_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", ["least dispersion", "entropy"])
 def test_a_cap_keeps_small_ridges_affordable(name: str) -> None:
     made = {"least dispersion": script.least_dispersion, "entropy": script.even_entropy}[name]
-    for ridge, cells in re.findall(rf"^\| {name} \| (\.\d+) \| (\d+\.\d \| \d\.\d\d) \|", PAGE, re.MULTILINE):
+    for ridge, cells in re.findall(
+        rf"^\| {name} \| (\.\d+) \| (\d+\.\d \| \d\.\d\d) \|", PAGE, re.MULTILINE
+    ):
         V, largest = (float(cell) for cell in cells.split(" | "))
         program = made(ridge=float(ridge))
         n = 4000
         universe = Universe(script.domain_of(n), n, script.P)
         assert program.stability(universe).V == pytest.approx(V, abs=0.06)
-        assert np.max(script.weights_of(program, script.drawn(n))) == pytest.approx(largest, abs=0.006)
+        assert np.max(script.weights_of(program, script.drawn(n))) == pytest.approx(
+            largest, abs=0.006
+        )

@@ -1,6 +1,7 @@
 """The worst pair of a search by exact densities, of this library's rows: python ours.py [names].
 
-python ours.py mu: the exact mu of the sums with Gaussian noise in an effect, where a covariate is turned.
+python ours.py mu: the exact mu of the sums with Gaussian noise in an effect, where a covariate is
+turned.
 """
 
 import sys
@@ -53,10 +54,14 @@ ROWS = {
 
 
 def worst(name, epsilon):
-    """The audit of the worst pair of a search, or of one that flips the treatment and the outcome."""
+    """The audit of the worst pair of a search, or of one that flips the treatment and the
+    outcome.
+    """
     model = ROWS[name](epsilon)
     if not name.startswith("effect"):
-        return search_density(model, 8, 1, search=SearchPlan(evaluations=6), starts=2, draws=1000).audit
+        return search_density(
+            model, 8, 1, search=SearchPlan(evaluations=6), starts=2, draws=1000
+        ).audit
     return audit_density(model, *flipped(), starts=1, draws=1000)
 
 
@@ -76,7 +81,9 @@ def turned():
 
 
 def mus(epsilon, releases=50):
-    """Largest mu of every step that adds Gaussian noise to sums, as reached and by its sensitivity."""
+    """Largest mu of every step that adds Gaussian noise to sums, as reached and by its
+    sensitivity.
+    """
     settings = {"propensity": 0.5, "mean_share": 0.1, "spread_share": 0.1}
     plan, laws = audited_laws(effect(epsilon, 0.1, **settings), turned())
     steps, rng, reached = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
@@ -87,7 +94,10 @@ def mus(epsilon, releases=50):
             if isinstance(one, ShiftLaw) and not one.pure:
                 mu = float(np.linalg.norm(one.center - other.center)) / one.scale
                 integers = getattr(steps[name].calibration, "integers", steps[name].calibration)
-                reached[name] = max(mu, reached.get(name, (0.0,))[0]), integers.sensitivity / integers.scale
+                reached[name] = (
+                    max(mu, reached.get(name, (0.0,))[0]),
+                    integers.sensitivity / integers.scale,
+                )
             released[name] = one.released(one.draw(rng))
     return reached
 

@@ -1,8 +1,8 @@
 """Public implementations as mechanisms of one dataset (X, a, y), for ``search_runs``.
 
-``epsilon`` is the budget that the package is asked for. Every function releases what a user of the package
-reads: an effect, or coefficients. Outcomes are in [-1, 1]; covariates are in the unit ball, except where
-the package asks for a box, which is [0, 1]^k.
+``epsilon`` is the budget that the package is asked for. Every function releases what a user of the
+package reads: an effect, or coefficients. Outcomes are in [-1, 1]; covariates are in the unit ball,
+except where the package asks for a box, which is [0, 1]^k.
 """
 
 import warnings
@@ -117,7 +117,9 @@ def diffprivlib_linear_symmetric(dataset, epsilon=1.0):
     from diffprivlib.models import LinearRegression
 
     X, a, y = dataset
-    model = LinearRegression(epsilon=epsilon, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0), fit_intercept=False)
+    model = LinearRegression(
+        epsilon=epsilon, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0), fit_intercept=False
+    )
     model.fit(np.column_stack([2.0 * a - 1.0, X]), y)
     return model.coef_
 
@@ -153,7 +155,9 @@ def diffprivlib_bayes(dataset, epsilon=1.0):
 
 
 def noisy_difference(dataset, rng, epsilon=1.0):
-    """The naive difference by clipped sums and counts, epsilon / 2 each: private by Laplace noise."""
+    """The naive difference by clipped sums and counts, epsilon / 2 each: private by Laplace
+    noise.
+    """
     _, a, y = dataset
     y, scale = np.clip(y, -1.0, 1.0), 4.0 / epsilon
     sums = [np.sum(y[a == arm]) + rng.laplace(scale=scale) for arm in (1, 0)]
@@ -174,6 +178,8 @@ def gaussian_sum(dataset, rng, mu=1.0):
 
 
 def jump(dataset, rng, epsilon=1.0):
-    """Moves by 5 where two thirds of the records are treated, with Laplace noise of scale 1 / epsilon."""
+    """Moves by 5 where two thirds of the records are treated, with Laplace noise of scale 1 /
+    epsilon.
+    """
     _, a, _ = dataset
     return 5.0 * (a.mean() > 2 / 3) + rng.laplace(scale=1.0 / epsilon)

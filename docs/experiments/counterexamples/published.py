@@ -1,10 +1,10 @@
 """Published methods as this library implements them, for ``search_additive``.
 
 Each yields the values that it adds noise to, so that its losses are exact; ``run_stages`` runs it.
-Outcomes are in [-1, 1]; covariates are in the unit ball where a method needs a bound on them, and of norm at
-most 100 where it does not. Wrong on purpose: ``noise=0.5`` draws half the noise,
-``sensitivity=0.5`` takes the sensitivity for half of what it is, and ``clip=0`` leaves records where
-they are, which a wider outcome bound shows. ``predictions=0`` does not clip regressions.
+Outcomes are in [-1, 1]; covariates are in the unit ball where a method needs a bound on them, and
+of norm at most 100 where it does not. Wrong on purpose: ``noise=0.5`` draws half the noise,
+``sensitivity=0.5`` takes the sensitivity for half of what it is, and ``clip=0`` leaves records
+where they are, which a wider outcome bound shows. ``predictions=0`` does not clip regressions.
 """
 
 import sys
@@ -48,7 +48,9 @@ def private_propensity(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1
 
 def subsample_aggregate(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
     """Guha and Reiter (2024)."""
-    bound = 1.0 if clip else 3.0  # of outcomes and hence of estimates, while the sensitivity is that for 1
+    bound = (
+        1.0 if clip else 3.0
+    )  # of outcomes and hence of estimates, while the sensitivity is that for 1
     records = replace(WIDE, outcome_bound=bound).records(*dataset)
     stages = SubsampleAggregate().stages(records, Budget(epsilon, delta))
     return (yield from _altered(stages, noise, sensitivity / bound))
@@ -62,7 +64,9 @@ def noisy_least_squares(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=
 
 def folds_g(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, predictions=1):
     """Lebeda, Even, Bellet and Josse (2025), regressions alone."""
-    return (yield from _folds("g", dataset, Budget(epsilon, delta), noise, sensitivity, predictions))
+    return (
+        yield from _folds("g", dataset, Budget(epsilon, delta), noise, sensitivity, predictions)
+    )
 
 
 def folds_ipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
@@ -74,7 +78,9 @@ def folds_ipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=
 
 def folds_aipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, predictions=1):
     """Lebeda et al., regressions and inverse probabilities."""
-    return (yield from _folds("aipw", dataset, Budget(epsilon, delta), noise, sensitivity, predictions))
+    return (
+        yield from _folds("aipw", dataset, Budget(epsilon, delta), noise, sensitivity, predictions)
+    )
 
 
 def noisy_interactions(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
@@ -84,7 +90,9 @@ def noisy_interactions(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1
     return (yield from _altered(stages, noise, sensitivity))
 
 
-def weighted_learning(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1, ridge=0.01):
+def weighted_learning(
+    dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1, ridge=0.01
+):
     """Giddens et al. (2023), in a trial of equal arms; the coefficients of a rule."""
     records = _records(dataset, DOMAIN, clip)
     half = np.full(records.n_samples, 0.5)
@@ -99,7 +107,11 @@ def _folds(estimator, dataset, budget, noise, sensitivity, predictions):
 
 def _records(dataset, domain, clip):
     X, a, y = dataset
-    return domain.records(X, a, y) if clip else Records(np.array(X), np.array(a), np.array(y), domain.space)
+    return (
+        domain.records(X, a, y)
+        if clip
+        else Records(np.array(X), np.array(a), np.array(y), domain.space)
+    )
 
 
 def _altered(stages, noise, sensitivity):
@@ -112,7 +124,9 @@ def _altered(stages, noise, sensitivity):
             return getattr(end.value, "value", end.value)  # of an estimate, or of a rule
         if isinstance(stage, Noised):
             stage = replace(
-                stage, scale=stage.scale * noise * sensitivity, sensitivity=stage.sensitivity * sensitivity
+                stage,
+                scale=stage.scale * noise * sensitivity,
+                sensitivity=stage.sensitivity * sensitivity,
             )
         assert isinstance(stage, Noised | Split)
         sent = yield stage

@@ -38,7 +38,9 @@ class Findings:
         return Findings(tuple(gross), tuple(lines))
 
     def refuse(self, consent: str) -> None:
-        """Raise DataError where something stops a release; ``consent`` says how it is released anyway."""
+        """Raise DataError where something stops a release; ``consent`` says how it is released
+        anyway.
+        """
         if not self.gross:
             return
         end = f"nothing was charged; {consent} releases all the same"
@@ -58,7 +60,9 @@ class Findings:
 
 
 def look(seen: Seen, asked: AskedAbout) -> Findings:
-    """What the rules find in records, as a question asks about them: the one look that all commands share."""
+    """What the rules find in records, as a question asks about them: the one look that all commands
+    share.
+    """
     view = View.of(seen, asked)
     gross: list[str] = []
     lines: list[str] = []
@@ -100,7 +104,9 @@ def _added(parts: Sequence[Seen]) -> Seen:
 
 
 def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
-    """The table with columns by their declared names as well, where a dataset calls them otherwise."""
+    """The table with columns by their declared names as well, where a dataset calls them
+    otherwise.
+    """
     renamed = {declared: own for declared, own in names.items() if declared not in table.names}
     if not renamed:
         return table
@@ -115,7 +121,9 @@ def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
 
 
 def rows_that_do_not_match(X: Any, a: Any, y: Any) -> Findings:
-    """Whether rows of data frames and series that are given together belong together, by their index."""
+    """Whether rows of data frames and series that are given together belong together, by their
+    index.
+    """
     labels: list[Any] = [getattr(part, "index", None) for part in (X, a, y)]
     indexes = [index for index in labels if hasattr(index, "equals")]
     gross: list[str] = []
@@ -125,7 +133,10 @@ def rows_that_do_not_match(X: Any, a: Any, y: Any) -> Findings:
     for index in indexes[1:]:
         if index.equals(indexes[0]):
             continue
-        advice = "rows count by their place, not by the index: give .to_numpy() of both where that is right"
+        advice = (
+            "rows count by their place, not by the index: give .to_numpy() of both where that is "
+            "right"
+        )
         if index.sort_values().equals(indexes[0].sort_values()):
             gross.append(f"X, a and y have the same index in another order: {advice}")
         else:

@@ -1,4 +1,6 @@
-"""What a look reads of records in one pass: sums, and a sample of them. Private, for the data holder."""
+"""What a look reads of records in one pass: sums, and a sample of them. Private, for the data
+holder.
+"""
 
 from __future__ import annotations
 
@@ -98,12 +100,17 @@ class Sample:
         person = None
         if self.person is not None and other.person is not None:
             person = np.concatenate([self.person, other.person])
-        pairs = ((own, getattr(other, name)) for name, own in (("X", self.X), ("a", self.a), ("y", self.y)))
+        pairs = (
+            (own, getattr(other, name))
+            for name, own in (("X", self.X), ("a", self.a), ("y", self.y))
+        )
         X, a, y = (np.concatenate(pair) for pair in pairs)
         return Sample(X, a, y, person, np.concatenate([self.rank, other.rank])).smallest()
 
     def smallest(self) -> Sample:
-        """The records of the smallest ranks, SAMPLE of them and those of the same person as the last."""
+        """The records of the smallest ranks, SAMPLE of them and those of the same person as the
+        last.
+        """
         if len(self.rank) <= SAMPLE:
             return self
         last = np.partition(self.rank, SAMPLE - 1)[SAMPLE - 1]
@@ -112,7 +119,9 @@ class Sample:
         return Sample(self.X[rows], self.a[rows], self.y[rows], person, self.rank[rows])
 
     def within(self, largest: float) -> Sample:
-        """The same records with numbers of this size at most, so that no sum of squares overflows."""
+        """The same records with numbers of this size at most, so that no sum of squares
+        overflows.
+        """
         X = np.clip(self.X, -largest, largest)
         return replace(self, X=X, y=np.clip(self.y, -largest, largest))
 
@@ -219,7 +228,9 @@ def _ending(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
     return np.asarray(values[values & np.uint64(2**bits - 1) == 0])
 
 
-def seen_in(data: Dataset, public: Public, table: Table | None = None, first: int = 0, most: int = 0) -> Seen:
+def seen_in(
+    data: Dataset, public: Public, table: Table | None = None, first: int = 0, most: int = 0
+) -> Seen:
     """What a look reads of records in memory.
 
     Parameters
@@ -243,7 +254,9 @@ def seen_in(data: Dataset, public: Public, table: Table | None = None, first: in
         counted = np.sum(weights, axis=1) > 0.0
         if data.sampling.ndim == 2:
             groups = np.sum(weights > 0.0, axis=0)
-    units: NDArray[np.int64] = np.arange(first, first + n_rows) if data.person is None else data.person
+    units: NDArray[np.int64] = (
+        np.arange(first, first + n_rows) if data.person is None else data.person
+    )
     rank = mixed(units.astype(np.uint64))
     arms = np.bincount(data.a[counted], minlength=data.n_arms)
     persons = None
@@ -254,7 +267,11 @@ def seen_in(data: Dataset, public: Public, table: Table | None = None, first: in
         arms = persons.sum(axis=1)
     rows: NDArray[np.int64] | slice = slice(None) if counted.all() else np.flatnonzero(counted)
     own = None if data.person is None else data.person[rows]
-    sample = Sample(data.X[rows], data.a[rows], data.y[rows], own, rank[rows]).smallest().within(_LARGEST)
+    sample = (
+        Sample(data.X[rows], data.a[rows], data.y[rows], own, rank[rows])
+        .smallest()
+        .within(_LARGEST)
+    )
     columns = [*_no_numbers(data.X[rows], sample), data.a[rows], data.y[rows]]
     if table is None:
         counts = dataset_counts(data, public)
@@ -278,7 +295,9 @@ def seen_in(data: Dataset, public: Public, table: Table | None = None, first: in
 def _no_numbers(X: NDArray[np.float64], sample: Sample) -> list[NDArray[np.float64]]:
     """The columns (n,) of covariates but those that number the records."""
     first = sample.X[:_FIRST]
-    return [X[:, place] for place in range(X.shape[1]) if not Values.of(first[:, place]).never_repeat]
+    return [
+        X[:, place] for place in range(X.shape[1]) if not Values.of(first[:, place]).never_repeat
+    ]
 
 
 def _fewer(table: Table, rank: NDArray[np.uint64], most: int) -> Table:
@@ -301,7 +320,9 @@ def _rows(cells: Any, rows: NDArray[np.intp]) -> Any:
 
 
 def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Pseudorandom numbers that the ``numbers`` decide, each by itself (the mixer of splitmix64)."""
+    """Pseudorandom numbers that the ``numbers`` decide, each by itself (the mixer of
+    splitmix64).
+    """
     mixing = numbers + np.uint64(_ODD)
     mixing = (mixing ^ (mixing >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixing = (mixing ^ (mixing >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

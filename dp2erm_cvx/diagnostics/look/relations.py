@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 
-#: Records whose pairs are compared by their order, half of them at the most frequent value of a column.
+#: Records whose pairs are compared by their order, half of them at the most frequent value of a
+#: column.
 COMPARED = 300
 #: Records that are compared first.
 _FIRST = 60
@@ -51,7 +52,8 @@ class SampleMoments:
         return cls(centered.T @ centered / len(columns), varies, len(columns) if n is None else n)
 
     def explained(self, columns: Sequence[int], target: int) -> tuple[float, int]:
-        """Share of the variance of a target that a line in the columns explains, and the rank of the columns.
+        """Share of the variance of a target that a line in the columns explains, and the rank of
+        the columns.
 
         Parameters
         ----------
@@ -61,8 +63,8 @@ class SampleMoments:
         Returns
         -------
         share
-            R^2, adjusted for the rank: 0 on average where there is no relation. nan where there are fewer
-            than ``2 rank + 10`` records.
+            R^2, adjusted for the rank: 0 on average where there is no relation. nan where there are
+            fewer than ``2 rank + 10`` records.
         rank
             k, of the centered columns.
         """
@@ -96,8 +98,8 @@ def distance(share: float, treated: float) -> float:
 
     Returns
     -------
-    ``sqrt(R^2 / ((1 - R^2) p (1 - p)))``, of the combination of columns that predicts the arm best; infinite
-    where the arm is decided.
+    ``sqrt(R^2 / ((1 - R^2) p (1 - p)))``, of the combination of columns that predicts the arm best;
+    infinite where the arm is decided.
     """
     share = min(max(share, 0.0), 1.0)
     if share > 1.0 - 1e-9:
@@ -140,7 +142,9 @@ class Values:
 
     @property
     def never_repeat(self) -> bool:
-        """Whether the values are whole numbers of which each stands there once, as line numbers are."""
+        """Whether the values are whole numbers of which each stands there once, as line numbers
+        are.
+        """
         once = len(self.known) > 2 and int(self.times.max()) == 1
         return once and bool(np.all(self.known == np.round(self.known)))
 
@@ -152,7 +156,8 @@ class Values:
 
 
 def ordered(column: Array, target: Array, frequent: float) -> float:
-    """Share of the pairs of records, tied in neither, that a column orders as the target, or the other way.
+    """Share of the pairs of records, tied in neither, that a column orders as the target, or the
+    other way.
 
     nan where fewer than 500 pairs are compared, or fewer than 20 records lie off the column's most
     ``frequent`` value.
@@ -177,7 +182,9 @@ def _rows(apart: NDArray[np.intp], alike: NDArray[np.intp], most: int) -> NDArra
 
 
 def _compared(column: Array, target: Array, rows: NDArray[np.intp]) -> tuple[float, int]:
-    """Share of the pairs of these records that are in the same order, or in the other, and their number."""
+    """Share of the pairs of these records that are in the same order, or in the other, and their
+    number.
+    """
     rows = rows[np.argsort(target[rows], kind="stable")]
     own = column[rows]
     other = target[rows]
@@ -196,7 +203,8 @@ def _shuffled(m: int) -> NDArray[np.intp]:
 def by_value(column: Array, target: Array) -> float:
     """Adjusted share of the variance of a target that lies between the values of a column.
 
-    Of more than 50 values between bins: each value that 2 % of records have, and twentieths of the rest.
+    Of more than 50 values between bins: each value that 2 % of records have, and twentieths of the
+    rest.
     """
     _, codes = np.unique(column, return_inverse=True)
     if codes.max() >= _MOST_VALUES:
@@ -219,7 +227,8 @@ def by_value(column: Array, target: Array) -> float:
 
 
 def bent(columns: Array, arm: Array, outcome: Array) -> list[tuple[int, int]]:
-    """Pairs of columns whose product, or square, matters for the arm and for the outcome beside all lines.
+    """Pairs of columns whose product, or square, matters for the arm and for the outcome beside all
+    lines.
 
     Parameters
     ----------
@@ -230,8 +239,8 @@ def bent(columns: Array, arm: Array, outcome: Array) -> list[tuple[int, int]]:
 
     Returns
     -------
-    Pairs of numbers of columns, of equal ones for a square: the partial R^2 of the product with either is
-    above .02, and above what chance gives.
+    Pairs of numbers of columns, of equal ones for a square: the partial R^2 of the product with
+    either is above .02, and above what chance gives.
     """
     m = len(arm)
     size = columns.std(axis=0)

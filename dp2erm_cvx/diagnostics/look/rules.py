@@ -1,7 +1,7 @@
 """The rules of a look: what each computes, its limit and where that comes from, and its sentence.
 
-Limits were set on 85 sound tables (trials, rare treatments, baselines of the outcome, many levels, few
-records) and on 55 in which a column gives the treatment or the outcome away.
+Limits were set on 85 sound tables (trials, rare treatments, baselines of the outcome, many levels,
+few records) and on 55 in which a column gives the treatment or the outcome away.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class View:
     matrix
         (m, p) these of the sample, clipped to their ranges where these are declared.
     spiked
-        The raw column of each of the indicators of the most frequent value of a number, and of the value that
-        stands for a missing one.
+        The raw column of each of the indicators of the most frequent value of a number, and of the
+        value that stands for a missing one.
     moments
-        Of the covariates, then of these indicators, of the arms that relations are looked at for, and of the
-        outcome.
+        Of the covariates, then of these indicators, of the arms that relations are looked at for,
+        and of the outcome.
     arms
-        These arms: a name, the share of records in it, and the number of records in it or out of it,
-        whichever is smaller.
+        These arms: a name, the share of records in it, and the number of records in it or out of
+        it, whichever is smaller.
     """
 
     seen: Seen
@@ -119,8 +119,19 @@ class View:
             moments = SampleMoments.of(np.column_stack(parts), sample.n)
         else:
             moments = SampleMoments(np.empty((0, 0)), np.zeros(0, dtype=np.bool_), 0)
-        named = ((name, float(arm.mean()), int(min(arm.sum(), len(arm) - arm.sum()))) for name, arm in arms)
-        return cls(seen, asked, tuple(columns), matrix, tuple(raw for raw, _ in marks), moments, tuple(named))
+        named = (
+            (name, float(arm.mean()), int(min(arm.sum(), len(arm) - arm.sum())))
+            for name, arm in arms
+        )
+        return cls(
+            seen,
+            asked,
+            tuple(columns),
+            matrix,
+            tuple(raw for raw, _ in marks),
+            moments,
+            tuple(named),
+        )
 
     def numbers(self) -> list[int]:
         """Columns of the matrix that are numbers."""
@@ -174,7 +185,9 @@ def _two_values(values: Array) -> bool:
 def _spikes(
     columns: Sequence[Column], matrix: Array, asked: AskedAbout, n_columns: int
 ) -> list[tuple[str, NDArray[np.bool_]]]:
-    """Indicators (m,) of the most frequent value of every number, and of what stands for a missing one."""
+    """Indicators (m,) of the most frequent value of every number, and of what stands for a missing
+    one.
+    """
     marks = []
     fills = asked.public.middles(n_columns) if asked.public.codebook is not None else ()
     for place, column in enumerate(columns):
@@ -185,7 +198,10 @@ def _spikes(
         if 0.05 <= share < 1.0 and len(column.values.known) > 2:
             ends = asked.ends(column.place)
             marks.append(
-                (column.raw, own == (frequent if ends is None else min(max(frequent, ends[0]), ends[1])))
+                (
+                    column.raw,
+                    own == (frequent if ends is None else min(max(frequent, ends[0]), ends[1])),
+                )
             )
         if fills and fills[column.place] != frequent:
             mark = own == fills[column.place]
@@ -195,7 +211,9 @@ def _spikes(
 
 
 def _arms(seen: Seen, asked: AskedAbout) -> list[tuple[str, Array]]:
-    """Arms that relations are looked at for, by name: the treated, or each of several, (m,) 1 or 0."""
+    """Arms that relations are looked at for, by name: the treated, or each of several, (m,) 1 or
+    0.
+    """
     a = seen.sample.a
     n_arms = len(seen.arms)
     labels = asked.book.treatment.labels
@@ -216,8 +234,8 @@ def far(apart: float) -> str:
 def arms_apart(view: View) -> Iterator[tuple[str, str, float, float]]:
     """For every arm the columns that tell it from the others best.
 
-    Yields the arm, the columns in words, the distance in standard deviations within arms, and the share of
-    records in the arm.
+    Yields the arm, the columns in words, the distance in standard deviations within arms, and the
+    share of records in the arm.
     """
     everything = range(view.first_arm)
     for number, (name, treated, smaller) in enumerate(view.arms):
@@ -247,9 +265,9 @@ def decided(view: View) -> Iterator[str]:
         limit = max(2.0, pooled_within(view.asked.confounding, treated))
         if apart > limit:
             yield (
-                f"{columns} decides {name}: the arms lie {far(apart)} standard deviations within arms apart "
-                f"(limit {limit:.1f}), where no interval holds; look up whether it is the treatment by "
-                "another name, or was recorded after it"
+                f"{columns} decides {name}: the arms lie {far(apart)} standard deviations within "
+                f"arms apart (limit {limit:.1f}), where no interval holds; look up whether it is "
+                "the treatment by another name, or was recorded after it"
             )
 
 
@@ -268,19 +286,24 @@ def made_of_outcome(view: View) -> Iterator[str]:
             continue
         rows: Any = slice(None)
         frequent, _ = known.most_frequent
-        if not view.columns[columns[0]].number:  # levels in the order of their means among every other record
+        if not view.columns[
+            columns[0]
+        ].number:  # levels in the order of their means among every other record
             values = _ranked(values, y, half)
             rows = ~half
             frequent, _ = Values.of(values[rows]).most_frequent
         share = ordered(values[rows], y[rows], frequent)
         if share > 0.99:
-            yield f"{raw} orders the records as {view.seen.outcome} does, in {share:.1%} of pairs: {advice}"
+            yield (
+                f"{raw} orders the records as {view.seen.outcome} does, in {share:.1%} of pairs: "
+                f"{advice}"
+            )
     if not view.event:
         share, _ = view.moments.explained(view.covariates, view.outcome)
         if share > 0.999:
             yield (
-                f"a line in the covariates explains {share:.2%} of {view.seen.outcome}: look up whether one "
-                "of them is computed from it"
+                f"a line in the covariates explains {share:.2%} of {view.seen.outcome}: look up "
+                "whether one of them is computed from it"
             )
 
 
@@ -299,7 +322,10 @@ def correlated(view: View) -> Iterator[str]:
     for place in view.numbers():
         share, _ = view.moments.explained([place], view.outcome)
         if share > 0.95**2:
-            yield f"{view.columns[place].name} correlates with {view.seen.outcome} by {math.sqrt(share):.3f}"
+            yield (
+                f"{view.columns[place].name} correlates with {view.seen.outcome} by "
+                f"{math.sqrt(share):.3f}"
+            )
 
 
 def gap_shares(view: View) -> Iterator[tuple[str, float, float, float]]:
@@ -335,8 +361,8 @@ def empty_in_one_arm(view: View) -> Iterator[str]:
     for name, most, least, apart in gap_shares(view):
         if apart > 0.20:
             yield (
-                f"{name} is empty for {most:.0%} of one arm and {least:.0%} of another: look up whether it "
-                "is measured in one arm alone"
+                f"{name} is empty for {most:.0%} of one arm and {least:.0%} of another: look up "
+                "whether it is measured in one arm alone"
             )
 
 
@@ -374,8 +400,8 @@ def read_as_others(view: View) -> Iterator[str]:
         grouped, small = signs.get("thousands", 0), signs.get("small", 0)
         if 20 * grouped > view.seen.counts.total and small and not signs.get("decimals", 0):
             yield (
-                f"{name}: {grouped:,} cells such as 1.234 are read as decimals, beside {small:,} whole "
-                "numbers below 1,000: look up whether the point separates thousands, which "
+                f"{name}: {grouped:,} cells such as 1.234 are read as decimals, beside {small:,} "
+                "whole numbers below 1,000: look up whether the point separates thousands, which "
                 f'[cells] {key(name)} = {{ thousands = "." }} declares'
             )
 
@@ -416,8 +442,8 @@ def other_event(view: View) -> Iterator[str]:
         declared = f"{ends[0]:g} and {ends[1]:g}"
         told = ", ".join(f"{value:g}" for value in others)
         yield (
-            f"{view.seen.outcome} is declared an event with the values {declared}, and holds {told}: declare "
-            "its values, or synonyms of its cells"
+            f"{view.seen.outcome} is declared an event with the values {declared}, and holds "
+            f"{told}: declare its values, or synonyms of its cells"
         )
 
 
@@ -446,7 +472,8 @@ def narrow(view: View) -> Iterator[str]:
     numbers = [view.columns[place] for place in view.numbers()]
     ends = [view.asked.ends(column.place) for column in numbers]
     columns = [
-        (column.name, view.matrix[:, place]) for place, column in zip(view.numbers(), numbers, strict=True)
+        (column.name, view.matrix[:, place])
+        for place, column in zip(view.numbers(), numbers, strict=True)
     ]
     y = view.seen.sample.y
     outcome = view.asked.outcome_ends
@@ -459,8 +486,8 @@ def narrow(view: View) -> Iterator[str]:
         low, high = float(values.min()), float(values.max())
         if high - low < 0.01 * (pair[1] - pair[0]) and len(np.unique(values)) > 2:
             yield (
-                f"{name}: all numbers lie from {low:g} to {high:g}, within a hundredth of the declared range "
-                f"{pair[0]:g} to {pair[1]:g}: look up its unit, and its decimal sign"
+                f"{name}: all numbers lie from {low:g} to {high:g}, within a hundredth of the "
+                f"declared range {pair[0]:g} to {pair[1]:g}: look up its unit, and its decimal sign"
             )
 
 
@@ -481,8 +508,8 @@ def repeated_rows(view: View) -> Iterator[str]:
     if by_chance < 0.01 or (factor > 1 and len(copies) > 20):
         often = f", each {factor} times or a multiple of it" if factor > 1 else ""
         yield (
-            f"{share:.0%} of the records stand there more than once{often}: look up whether a join has "
-            "repeated them; where persons have several records, declare [unit]"
+            f"{share:.0%} of the records stand there more than once{often}: look up whether a join "
+            "has repeated them; where persons have several records, declare [unit]"
         )
 
 
@@ -507,8 +534,8 @@ def alike_labels(view: View) -> Iterator[str]:
         for own in alike(labels):
             told = " and ".join(map(brief, own))
             yield (
-                f"{name}: {told} are declared apart, and differ by case or blanks alone: look up whether "
-                f"they are one, which {read_as_one(name, own)} says"
+                f"{name}: {told} are declared apart, and differ by case or blanks alone: look up "
+                f"whether they are one, which {read_as_one(name, own)} says"
             )
 
 
@@ -551,15 +578,18 @@ def number_spikes(view: View) -> Iterator[str]:
         if spikes:
             yield (
                 f"{column.name}: {', '.join(spikes[:6])} stand there far more often than other "
-                "numbers: look up whether they stand for missing ones, which missing_codes under [cells] "
-                "declares, or for limited ones"
+                "numbers: look up whether they stand for missing ones, which missing_codes under "
+                "[cells] declares, or for limited ones"
             )
 
 
 def number_words(view: View) -> Iterator[str]:
     """Columns of numbers hold words."""
     if view.seen.counts.words:
-        yield f"columns of numbers hold words, which count as missing: {', '.join(view.seen.counts.words)}"
+        yield (
+            "columns of numbers hold words, which count as missing: "
+            f"{', '.join(view.seen.counts.words)}"
+        )
 
 
 def near_constant(view: View) -> Iterator[str]:
@@ -583,8 +613,13 @@ def bent_relations(view: View) -> Iterator[str]:
     for name, arm in _arms(view.seen, view.asked):
         for first, second in bent(view.matrix[rows][:, numbers], arm[rows], y):
             names = [view.columns[numbers[place]].name for place in (first, second)]
-            what = f"the square of {names[0]}" if first == second else f"{names[0]} times {names[1]}"
-            yield f"{what} matters for both {name} and {view.seen.outcome}: lines alone leave a bias (curved)"
+            what = (
+                f"the square of {names[0]}" if first == second else f"{names[0]} times {names[1]}"
+            )
+            yield (
+                f"{what} matters for both {name} and {view.seen.outcome}: lines alone leave a bias "
+                "(curved)"
+            )
 
 
 def trial_apart(view: View) -> Iterator[str]:
@@ -594,8 +629,8 @@ def trial_apart(view: View) -> Iterator[str]:
     for name, columns, apart, _ in arms_apart(view):
         if apart > 0.5:
             yield (
-                f"{name} has a constant public propensity, and the arms lie {far(apart)} standard deviations "
-                f"apart in {columns}: look up whether it was randomized"
+                f"{name} has a constant public propensity, and the arms lie {far(apart)} standard "
+                f"deviations apart in {columns}: look up whether it was randomized"
             )
 
 
@@ -633,7 +668,13 @@ class Rule:
 RULES = (
     Rule("arms without records", True, no_record, "none", True),
     Rule("other spellings", True, spelled, "5 % of cells", True),
-    Rule("unread cells", True, unread, "5 % hold something that is not read, or half hold nothing", True),
+    Rule(
+        "unread cells",
+        True,
+        unread,
+        "5 % hold something that is not read, or half hold nothing",
+        True,
+    ),
     Rule("small arms", True, small_arm, "below 10: no figure of a smaller arm says anything", True),
     Rule("values of an event", True, other_event, "any value but the two that are declared", True),
     Rule(
@@ -643,28 +684,59 @@ RULES = (
         "two values alone: the effect is biased",
         True,
     ),
-    Rule("values beyond what is declared", True, clipped, "a tenth of outcomes, a quarter of others", True),
+    Rule(
+        "values beyond what is declared",
+        True,
+        clipped,
+        "a tenth of outcomes, a quarter of others",
+        True,
+    ),
     Rule("numbers read as others", True, read_as_others, "5 % of cells", True),
     Rule("units", True, narrow, "all within 1 % of the range"),
     Rule(
         "the treatment decided by covariates",
         True,
         decided,
-        "2 standard deviations within arms, or what is declared: from there on intervals at n = 4,000 hold "
-        "less often than they say (13 of 20 at 2, 9 of 20 at 2.5)",
+        "2 standard deviations within arms, or what is declared: from there on intervals at n = "
+        "4,000 hold less often than they say (13 of 20 at 2, 9 of 20 at 2.5)",
     ),
-    Rule("columns made of the outcome", True, made_of_outcome, "99 % of pairs, R^2 .999, .95 of an event"),
+    Rule(
+        "columns made of the outcome",
+        True,
+        made_of_outcome,
+        "99 % of pairs, R^2 .999, .95 of an event",
+    ),
     Rule("measured in one arm", True, empty_in_one_arm, "20 points, and four standard errors"),
-    Rule("rows repeated throughout", True, repeated_rows, "half, where independence expects below 1 %"),
+    Rule(
+        "rows repeated throughout",
+        True,
+        repeated_rows,
+        "half, where independence expects below 1 %",
+    ),
     Rule("other spellings now and then", False, spelled_now_and_then, "any", True),
     Rule("labels that are alike", False, alike_labels, "any", True),
     Rule("levels without records", False, unseen_levels, "any", True),
-    Rule("missing more often in one arm", False, emptier_in_one_arm, "5 points, and four standard errors"),
+    Rule(
+        "missing more often in one arm",
+        False,
+        emptier_in_one_arm,
+        "5 points, and four standard errors",
+    ),
     Rule("small groups", False, small_groups, "below 20", True),
-    Rule("spikes", False, number_spikes, "2 % of records, 2 times (codes) or 5 times as many as elsewhere"),
+    Rule(
+        "spikes",
+        False,
+        number_spikes,
+        "2 % of records, 2 times (codes) or 5 times as many as elsewhere",
+    ),
     Rule("words among numbers", False, number_words, "any", True),
     Rule("columns that hardly vary", False, near_constant, "99.5 % of records"),
-    Rule("close to the outcome", False, correlated, "correlation .95: a baseline is far more often so"),
+    Rule(
+        "close to the outcome",
+        False,
+        correlated,
+        "correlation .95: a baseline is far more often so",
+    ),
     Rule("squares and products", False, bent_relations, "partial R^2 above .02 with both"),
     Rule("a trial whose arms differ", False, trial_apart, "half a standard deviation within arms"),
 )

@@ -69,7 +69,8 @@ class FeatureTable:
         Returns
         -------
         ByFeature
-            Matrices (2, k, width) whose products with the features of a record add up to its entries.
+            Matrices (2, k, width) whose products with the features of a record add up to its
+            entries.
 
         Raises
         ------
@@ -91,7 +92,8 @@ class FeatureTable:
         return make(self, datum)
 
     def parts_of_mean(self, datum: Datum) -> tuple[ByFeature, Array]:
-        """The mean of an arm, or of public points, as a linear function (k entries) of means of features.
+        """The mean of an arm, or of public points, as a linear function (k entries) of means of
+        features.
 
         Parameters
         ----------
@@ -101,8 +103,8 @@ class FeatureTable:
         Returns
         -------
         tuple
-            Matrices (3, k, width) of the means of features over both arms and public points, 0 but for one
-            of the three; and public numbers (k,), what the mean of the number 1 makes.
+            Matrices (3, k, width) of the means of features over both arms and public points, 0 but
+            for one of the three; and public numbers (k,), what the mean of the number 1 makes.
 
         Raises
         ------
@@ -135,7 +137,8 @@ class FeatureTable:
         records
             The records.
         rng
-            Draws the latter: of kernels, and of functions of covariates whose number is not known yet.
+            Draws the latter: of kernels, and of functions of covariates whose number is not known
+            yet.
         """
         found = {}
         for name, features in self.known.items():
@@ -153,7 +156,9 @@ class FeatureTable:
         return any(self.known[name].of is None for name in self.parts(base))
 
     def with_points(self, imbalance: Imbalance) -> Imbalance:
-        """An imbalance whose kernels have their public points, also where others have asked for them."""
+        """An imbalance whose kernels have their public points, also where others have asked for
+        them.
+        """
         if not self.points:
             return imbalance
         groups = []
@@ -167,19 +172,25 @@ class FeatureTable:
         if self.points.setdefault(name, points) == points:
             self.known[name] = replace(self.known[name], points=points.X)
         else:
-            raise DeclarationError(f"{name}: has means over two samples of public points: write one")
+            raise DeclarationError(
+                f"{name}: has means over two samples of public points: write one"
+            )
 
     def _known(self, features: Features) -> Features:
         """The feature of this name. Raises DeclarationError where another one has it."""
         found = self.known.setdefault(features.name, features)
         if found != features:
-            raise DeclarationError(f"two features are called {features.name!r}: choose another name for one")
+            raise DeclarationError(
+                f"two features are called {features.name!r}: choose another name for one"
+            )
         return found
 
     def _own(self, datum: Datum) -> ByFeature:
         """An author's rows, numbers or cells are a feature of their own."""
         width = n_entries(datum)
-        features = Features(f"own {datum.name()}", _public_set(datum.within), width, of=_columns_of(datum))
+        features = Features(
+            f"own {datum.name()}", _public_set(datum.within), width, of=_columns_of(datum)
+        )
         return {self._known(features).name: _alike(np.eye(width))}
 
     def _of_kernel(self, datum: Datum) -> ByFeature:
@@ -204,13 +215,17 @@ class FeatureTable:
             if not self.records.tried:
                 of = None  # nobody knows how many they are of covariates that are an example
         within = BallSet(datum.within.radius)
-        features = self._known(Features(f"balance {label}", within, width, of=of, labels=functions.names))
+        features = self._known(
+            Features(f"balance {label}", within, width, of=of, labels=functions.names)
+        )
         return _in_blocks(features, datum.arm_factors)
 
     def _covariates(self) -> Features:
         within = BallSet(self.records.space.features_bound)
         names = Moments(1).names
-        return self._known(Features(COVARIATES, within, self.n_covariates, of=_covariates_of, labels=names))
+        return self._known(
+            Features(COVARIATES, within, self.n_covariates, of=_covariates_of, labels=names)
+        )
 
     def _x(self, datum: Datum) -> ByFeature:
         return self._times((1.0, 1.0))
@@ -290,7 +305,9 @@ _LIBRARY: Mapping[str, Callable[[FeatureTable, Datum], ByFeature]] = {
 
 
 def at_features(parts: ByFeature, phi: Mapping[str, Array], a: Arms) -> Array:
-    """Values (n, K) of a linear function of features at features (n, width) by name and arms (n,)."""
+    """Values (n, K) of a linear function of features at features (n, width) by name and arms
+    (n,).
+    """
     total: Array | None = None
     for name, matrices in parts.items():
         of_arms = [phi[name] @ matrix.T for matrix in matrices]
@@ -344,7 +361,9 @@ def _public_set(within: Ball | Range | Vertices) -> PublicSet:
 
 
 def _columns_of(datum: Datum) -> Callable[[Records], Array]:
-    """The map to the values (n, k) of a datum, as it is when it is read: an author holds the object."""
+    """The map to the values (n, k) of a datum, as it is when it is read: an author holds the
+    object.
+    """
     of = datum.of
 
     def columns(records: Records) -> Array:

@@ -1,4 +1,6 @@
-"""Terms of a problem in the weights as CVXPY's tree holds them: factors, and prices of affine expressions."""
+"""Terms of a problem in the weights as CVXPY's tree holds them: factors, and prices of affine
+expressions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, LogSumExpPenalty, 
 #: Orders of norms whose proximal steps keep their digits.
 _LEAST_ORDER, _LARGEST_ORDER = 1.1, 16.0
 #: Atoms of CVXPY that change the shape of a single number at most.
-_RESHAPES = ("Promote", "broadcast_to", "reshape", "Reshape", "Vec", "transpose", "index", "special_index")
+_RESHAPES = (
+    "Promote",
+    "broadcast_to",
+    "reshape",
+    "Reshape",
+    "Vec",
+    "transpose",
+    "index",
+    "special_index",
+)
 
 
 @dataclass(frozen=True)
@@ -44,11 +55,15 @@ class ScaledNode:
             return self.factor
         if np.ptp(self.factor) == 0.0:
             return float(self.factor[0])
-        raise DeclarationError(f"{printed(self.node)}: has a factor for every entry: write one for all")
+        raise DeclarationError(
+            f"{printed(self.node)}: has a factor for every entry: write one for all"
+        )
 
 
 def node_kind(e: Any) -> str:
-    """Name of the class of a node; approximations of powers and norms have that of the exact ones."""
+    """Name of the class of a node; approximations of powers and norms have that of the exact
+    ones.
+    """
     return type(e).__name__.removesuffix("Approx")
 
 
@@ -193,7 +208,9 @@ def norm_of(node: Any) -> tuple[Any, float]:
     norm = math.inf
     if kind == "max":
         if node_kind(argument) != "abs":
-            raise DeclarationError(f"{printed(node)}: is no size of an imbalance: write cp.norm_inf(m)")
+            raise DeclarationError(
+                f"{printed(node)}: is no size of an imbalance: write cp.norm_inf(m)"
+            )
         argument = argument.args[0]
     elif kind == "Pnorm":
         norm = float(getattr(node.p, "value", node.p))
@@ -205,7 +222,9 @@ def norm_of(node: Any) -> tuple[Any, float]:
     if node_kind(argument) == "abs":
         argument = argument.args[0]
     if not argument.is_affine():
-        raise DeclarationError(f"{printed(node)}: is a norm of a curved function: write one of an imbalance")
+        raise DeclarationError(
+            f"{printed(node)}: is a norm of a curved function: write one of an imbalance"
+        )
     return argument, norm
 
 
@@ -221,7 +240,12 @@ def positive_part(e: Any, factor: float | Array = 1.0) -> tuple[Any, float | Arr
         return None
     sign = 1.0 if kind == "maximum" else -1.0
     for inner, zero in (e.args, e.args[::-1]):
-        if is_public(zero) and not np.any(flat(zero.value)) and inner.is_affine() and not is_public(inner):
+        if (
+            is_public(zero)
+            and not np.any(flat(zero.value))
+            and inner.is_affine()
+            and not is_public(inner)
+        ):
             scaled = sign * factor
             if not np.all(np.asarray(scaled) >= 0.0):
                 raise DeclarationError(f"{printed(e)}: has a factor below 0")
@@ -235,7 +259,9 @@ def exponent_of(node: Any) -> float:
 
 
 def beyond_tolerance(e: Any) -> tuple[Any, float | Array, float | Array] | None:
-    """Size, its factor and the tolerance of ``pos(factor * size - tolerance)``; None for anything else."""
+    """Size, its factor and the tolerance of ``pos(factor * size - tolerance)``; None for anything
+    else.
+    """
     if node_kind(e) != "maximum" or len(e.args) != 2:
         return None
     for inner, zero in (e.args, e.args[::-1]):
@@ -245,7 +271,9 @@ def beyond_tolerance(e: Any) -> tuple[Any, float | Array, float | Array] | None:
 
 
 def size_and_limit(e: Any) -> tuple[Any, float | Array, float | Array] | None:
-    """``(size, factor, limit)`` where an expression is ``factor * size - limit`` with a public limit."""
+    """``(size, factor, limit)`` where an expression is ``factor * size - limit`` with a public
+    limit.
+    """
     size: ScaledNode | None = None
     limit: float | Array = 0.0
     for term in entries_of(e):
@@ -290,14 +318,20 @@ def _square(argument: Any, factor: float | Array) -> Price:
 
 
 def _entrywise(argument: Any, factor: float | Array) -> Price:
-    """A sum of squares, with a factor for all entries or one for each, by which rows are multiplied."""
+    """A sum of squares, with a factor for all entries or one for each, by which rows are
+    multiplied.
+    """
     if isinstance(factor, float):
         return Price(argument, ImbalancePenalty(factor))
     return Price(argument, ImbalancePenalty(1.0), np.sqrt(factor))
 
 
-def _beyond(size: Any, by: float | Array, limit: float | Array, factor: float | Array, knee: float) -> Price:
-    """``factor * huber(pos(by * size - limit), knee)`` with a size that is absolute values or a norm."""
+def _beyond(
+    size: Any, by: float | Array, limit: float | Array, factor: float | Array, knee: float
+) -> Price:
+    """``factor * huber(pos(by * size - limit), knee)`` with a size that is absolute values or a
+    norm.
+    """
     text = printed(size)
     if np.any(np.asarray(limit) < 0.0):
         raise DeclarationError(f"{text}: has a tolerance below 0: leave it out")
@@ -310,7 +344,9 @@ def _beyond(size: Any, by: float | Array, limit: float | Array, factor: float | 
         tolerance = _single(limit, text) / scale
         return Price(argument, ImbalancePenalty(one * scale**2, tolerance, knee / scale, norm))
     if kind != "abs":
-        raise DeclarationError(f"{text}: write cp.pos(cp.abs(m) - tolerance), or that of cp.norm(m)")
+        raise DeclarationError(
+            f"{text}: write cp.pos(cp.abs(m) - tolerance), or that of cp.norm(m)"
+        )
     argument = size.args[0]
     alike = _number_if_alike(by)
     if math.isinf(knee) and isinstance(alike, float) and isinstance(factor, float):
@@ -320,7 +356,9 @@ def _beyond(size: Any, by: float | Array, limit: float | Array, factor: float | 
         scaled = _number_if_alike(np.sqrt(factor) * limit)
         return Price(argument, ImbalancePenalty(1.0, scaled), _number_if_alike(root))
     one = _single(factor, text)
-    return Price(argument, ImbalancePenalty(one, _number_if_alike(limit), knee), _number_if_alike(by))
+    return Price(
+        argument, ImbalancePenalty(one, _number_if_alike(limit), knee), _number_if_alike(by)
+    )
 
 
 def _huber(node: Any, term: ScaledNode) -> Price:
@@ -380,8 +418,15 @@ def _quadratic(node: Any, factor: float) -> Price:
     argument, matrix = node.args
     if not is_public(matrix):
         raise DeclarationError(f"{printed(node)}: has a matrix that is data: write a public one")
-    if argument.variables() and argument.size > 1 and argument.is_affine() and not argument.parameters():
-        raise DeclarationError(f"{printed(node)}: is a quadratic of weights: write cp.sum_squares(w - 1)")
+    if (
+        argument.variables()
+        and argument.size > 1
+        and argument.is_affine()
+        and not argument.parameters()
+    ):
+        raise DeclarationError(
+            f"{printed(node)}: is a quadratic of weights: write cp.sum_squares(w - 1)"
+        )
     values = matrix.value
     dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64)
     eigenvalues, vectors = np.linalg.eigh((dense + dense.T) / 2.0)
@@ -423,6 +468,8 @@ _INSTEAD = {
 
 def refuse_node(node: Any) -> NoReturn:
     """Raise DeclarationError for a node that is not read."""
-    default = "squares, entr, log, power or huber of weights, and squares, huber or norms of imbalances"
+    default = (
+        "squares, entr, log, power or huber of weights, and squares, huber or norms of imbalances"
+    )
     instead = _INSTEAD.get(node_kind(node), default)
     raise DeclarationError(f"{printed(node)}: is not read here: write {instead}")

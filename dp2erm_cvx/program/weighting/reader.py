@@ -1,8 +1,9 @@
-"""From an author's CVXPY problem in the weights to its form, which is compared with CVXPY's own values.
+"""From an author's CVXPY problem in the weights to its form, which is compared with CVXPY's own
+values.
 
-Coefficients of affine expressions are computed (:mod:`dp2erm_cvx.program.weighting.sums`), what stands above
-them is recognized from CVXPY's tree. Whatever was read has to have the values of the problem, and its slopes,
-at drawn records and weights.
+Coefficients of affine expressions are computed (:mod:`dp2erm_cvx.program.weighting.sums`), what
+stands above them is recognized from CVXPY's tree. Whatever was read has to have the values of the
+problem, and its slopes, at drawn records and weights.
 """
 
 from __future__ import annotations
@@ -71,14 +72,15 @@ def read_weighting(
     Parameters
     ----------
     problem
-        The author's problem at n records. Its sum of weights n and weights of at least 0 need not be written.
+        The author's problem at n records. Its sum of weights n and weights of at least 0 need not
+        be written.
     w
         Its variable (n,).
     records
         What its data were taken from.
     smoothing
-        Moreau parameter eta > 0 in the Euclidean norm by which kinks of an imbalance are smoothed, over n and
-        in units of the largest norm of its rows; None leaves them.
+        Moreau parameter eta > 0 in the Euclidean norm by which kinks of an imbalance are smoothed,
+        over n and in units of the largest norm of its rows; None leaves them.
     compared
         Whether values and slopes of what was read are compared with those of the problem.
 
@@ -111,8 +113,8 @@ def read_declared_weighting(
 ) -> WeightingForm:
     """The form of an author's function at all records of a universe.
 
-    It is read at few records first, where slopes are compared as well: beyond some number CVXPY takes too
-    long for them.
+    It is read at few records first, where slopes are compared as well: beyond some number CVXPY
+    takes too long for them.
 
     Parameters
     ----------
@@ -146,23 +148,27 @@ def _declared(
     """The form of an author's function at the records of a universe."""
     n = universe.n_samples
     w = cp.Variable(n, name="w")
-    records = DeclaredRecords(universe.space, n, universe.n_columns, tried=universe.space is not STANDARD)
+    records = DeclaredRecords(
+        universe.space, n, universe.n_columns, tried=universe.space is not STANDARD
+    )
     return read_weighting(records.used(declare(w, records)), w, records, smoothing)
 
 
 def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
     """A form in which prices whose gradients jump are replaced by their Moreau envelopes.
 
-    With m = n y a price of m is ``n Psi(y)``, and n times the envelope of Psi of parameter e is that of the
-    price by m of parameter ``n e``. Here e is ``eta Z^2``, Z the largest norm of a row: eta is that of
-    an imbalance whose rows have norms of at most 1, in whatever units it is written, as a sum or as a mean.
+    With m = n y a price of m is ``n Psi(y)``, and n times the envelope of Psi of parameter e is
+    that of the price by m of parameter ``n e``. Here e is ``eta Z^2``, Z the largest norm of a row:
+    eta is that of an imbalance whose rows have norms of at most 1, in whatever units it is written,
+    as a sum or as a mean.
 
     Parameters
     ----------
     form
         The form.
     eta
-        The parameter, in the Euclidean norm of an imbalance over n and over the largest norm of a row.
+        The parameter, in the Euclidean norm of an imbalance over n and over the largest norm of a
+        row.
 
     Returns
     -------
@@ -225,7 +231,9 @@ class _Reading:
     terms: list[tuple[ScaledNode, WeightingForm]]
 
 
-def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> cp.Problem:
+def _with_public_numbers(
+    problem: cp.Problem, w: cp.Variable, records: DeclaredRecords
+) -> cp.Problem:
     """The problem with public numbers in place of parameters that are no data.
 
     Raises DeclarationError for no convex problem in these weights, and for data of other records.
@@ -233,9 +241,13 @@ def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredR
     refuse_no_problem("the function", problem)
     others = [variable.name() for variable in problem.variables() if variable is not w]
     if others:
-        raise DeclarationError(f"variable {others[0]}: is none of the weights: write the problem in w alone")
+        raise DeclarationError(
+            f"variable {others[0]}: is none of the weights: write the problem in w alone"
+        )
     if w.shape != (records.n,) or records.n < 2:
-        raise DeclarationError(f"w has shape {w.shape}: must be ({records.n},), of at least 2 records")
+        raise DeclarationError(
+            f"w has shape {w.shape}: must be ({records.n},), of at least 2 records"
+        )
     public = {}
     for parameter in problem.parameters():
         if hasattr(parameter, "within") or parameter.value is None:
@@ -247,12 +259,16 @@ def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredR
         problem = cp.Problem(objective, [one.tree_copy(public) for one in problem.constraints])
     _refuse_infinite(problem)
     if not problem.is_dcp():
-        raise DeclarationError(f"{printed(problem.objective.args[0])}: is not convex by the rules of CVXPY")
+        raise DeclarationError(
+            f"{printed(problem.objective.args[0])}: is not convex by the rules of CVXPY"
+        )
     return problem
 
 
 def _refuse_infinite(problem: cp.Problem) -> None:
-    """Raise DeclarationError for public numbers that are not finite, but a bound that is not set."""
+    """Raise DeclarationError for public numbers that are not finite, but a bound that is not
+    set.
+    """
     parts = [problem.objective.args[0]]
     for constraint in problem.constraints:
         if type(constraint).__name__ != "Inequality" or not is_no_bound(*constraint.args):
@@ -349,32 +365,41 @@ def _within_domain(
 ) -> tuple[Array, Array]:
     """Ends of the box in the domain of the dispersion.
 
-    Raises DeclarationError where weights of mean 1, or fixed ones, are outside, and where a power is taken of
-    negative numbers, which is read for positive ones alone.
+    Raises DeclarationError where weights of mean 1, or fixed ones, are outside, and where a power
+    is taken of negative numbers, which is read for positive ones alone.
     """
     for part in objective.whole_line:
         least = np.min([part.factor * end + part.offset for end in written])
         if least < 0.0:
             raise DeclarationError(
-                f"objective: a power {part.number:g} of numbers below 0 is not read: take sum_squares(w - 1)"
+                f"objective: a power {part.number:g} of numbers below 0 is not read: take "
+                "sum_squares(w - 1)"
             )
     begin, end = dispersion.ends
     low = np.maximum(written[0], begin)
     cap = np.minimum(written[1], end)
     if not begin < 1.0 < end:
-        raise DeclarationError(f"objective: is infinite at weights 1: is finite on ({begin:g}, {end:g})")
+        raise DeclarationError(
+            f"objective: is infinite at weights 1: is finite on ({begin:g}, {end:g})"
+        )
     for arm in np.flatnonzero(written[0] == written[1]):
         value = float(written[0][arm])
         if objective.base is not None:
-            raise DeclarationError(f"objective: is measured from {objective.base.name}: fix no weights")
+            raise DeclarationError(
+                f"objective: is measured from {objective.base.name}: fix no weights"
+            )
         finite = math.isfinite(_value_at(dispersion, value))
         if low[arm] > cap[arm] or not finite:
-            raise DeclarationError(f"objective: is infinite at the fixed weight {value:g}: take sum_squares")
+            raise DeclarationError(
+                f"objective: is infinite at the fixed weight {value:g}: take sum_squares"
+            )
     return low, cap
 
 
 def _value_at(dispersion: Dispersion, weight: float) -> float:
-    """Value of the dispersion at one weight; infinite where a logarithm or a negative power has none."""
+    """Value of the dispersion at one weight; infinite where a logarithm or a negative power has
+    none.
+    """
     for part in dispersion.parts:
         inner = part.factor * weight + part.offset
         if inner <= 0.0 and (part.atom == "log" or (part.atom == "power" and part.number < 0.0)):
@@ -382,12 +407,15 @@ def _value_at(dispersion: Dispersion, weight: float) -> float:
     return float(dispersion.value(np.array([weight]))[0])
 
 
-def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> None:
+def _refuse_misread(
+    reading: _Reading, problem: cp.Problem, w: cp.Variable, records: DeclaredRecords
+) -> None:
     """Compare a form with the problem, at drawn records and weights.
 
-    Compared are values of the objective, up to a number for each dataset, and of every constraint on an
-    imbalance; their slopes where there are few records; and whether weights within and beyond the box and the
-    sums of the form are within those of the problem. Raises DeclarationError where one differs.
+    Compared are values of the objective, up to a number for each dataset, and of every constraint
+    on an imbalance; their slopes where there are few records; and whether weights within and beyond
+    the box and the sums of the form are within those of the problem. Raises DeclarationError where
+    one differs.
     """
     rng = np.random.default_rng(records.n + 3)
     for _ in range(_DATASETS if records.n <= _MOST_SLOPES else 1):
@@ -395,7 +423,9 @@ def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, reco
         phi = reading.table.features_at(drawn, rng)
         _load(problem, reading.table, phi, drawn)
         at = WeightingObjective(reading.form, phi, drawn.a)
-        points = [drawn_weights(reading.form, rng, of_mean_one=reading.centered) for _ in range(_POINTS)]
+        points = [
+            drawn_weights(reading.form, rng, of_mean_one=reading.centered) for _ in range(_POINTS)
+        ]
         e = problem.objective.args[0]
         sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
         _refuse_other_objective(reading, sign * e, w, at, points)
@@ -438,14 +468,20 @@ def drawn_weights(form: WeightingForm, rng: np.random.Generator, *, of_mean_one:
     return np.asarray(1.0 + room * spread / np.max(np.abs(spread)))
 
 
-def _load(problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], drawn: Records) -> None:
-    """Set data to those of drawn records. Raises DeclarationError where features say something else."""
+def _load(
+    problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], drawn: Records
+) -> None:
+    """Set data to those of drawn records. Raises DeclarationError where features say something
+    else.
+    """
     for datum in problem.parameters():
         of_features = _at_features(datum, table, phi, drawn.a)
         values = of_features
         if not table.is_drawn(datum):
             values = np.asarray(datum.of(drawn), dtype=np.float64).reshape(of_features.shape)
-            if not np.allclose(values, of_features, rtol=_CLOSE, atol=_CLOSE * datum.within.largest):
+            if not np.allclose(
+                values, of_features, rtol=_CLOSE, atol=_CLOSE * datum.within.largest
+            ):
                 raise DeclarationError(f"{datum.name()}: was read as other data: please report it")
         datum.save_value(values.reshape(datum.shape))
 
@@ -472,7 +508,9 @@ def _refuse_other_objective(
         w.save_value(point)
         value = e.value
         if value is None or not np.all(np.isfinite(value)):
-            raise DeclarationError(f"{printed(e)}: has no value at weights near 1: please report it")
+            raise DeclarationError(
+                f"{printed(e)}: has no value at weights near 1: please report it"
+            )
         theirs.append(float(flat(value)[0]))
         ours.append(at.value(point))
         if reading.form.n <= _MOST_SLOPES:
@@ -480,11 +518,15 @@ def _refuse_other_objective(
     off = abs((ours[1] - ours[0]) - (theirs[1] - theirs[0]))
     size = 1e-300 + max(map(abs, ours)) + max(map(abs, theirs))
     if not off <= _CLOSE * size:
-        raise DeclarationError(f"{printed(e)}: was read as something with other values: please report it")
+        raise DeclarationError(
+            f"{printed(e)}: was read as something with other values: please report it"
+        )
 
 
 def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool) -> None:
-    """Raise DeclarationError where CVXPY has another slope, up to one number where it is centered."""
+    """Raise DeclarationError where CVXPY has another slope, up to one number where it is
+    centered.
+    """
     known, precision = _slope_of_problem(e, w)
     if known is None or not np.all(np.isfinite(known)):
         return
@@ -493,7 +535,9 @@ def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool)
         difference = difference - np.mean(difference)
     size = 1e-300 + float(np.max(np.abs(known))) + float(np.max(np.abs(slope)))
     if not float(np.max(np.abs(difference))) <= precision * size:
-        raise DeclarationError(f"{printed(e)}: was read as something with other slopes: please report it")
+        raise DeclarationError(
+            f"{printed(e)}: was read as something with other slopes: please report it"
+        )
 
 
 def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array | None, float]:
@@ -521,7 +565,9 @@ def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array | None, float]:
 def _refuse_other_constraint(
     reading: _Reading, place: int, w: cp.Variable, at: WeightingObjective, points: list[Array]
 ) -> None:
-    """Raise DeclarationError where a constraint has other values or slopes than that of the form."""
+    """Raise DeclarationError where a constraint has other values or slopes than that of the
+    form.
+    """
     one, order = reading.hard[place]
     imbalance = reading.form.imbalances[place]
     for point in points:
@@ -540,7 +586,9 @@ def _refuse_other_constraint(
         size = 1e-300 + float(np.max(np.abs(theirs))) + float(np.max(np.abs(m)))
         size = size + float(np.max(np.abs(imbalance.penalty.tolerance)))
         if theirs.shape != excess.shape or not np.max(np.abs(theirs - excess)) <= _CLOSE * size:
-            raise DeclarationError(f"{one.text}: was read as something with other values: please report it")
+            raise DeclarationError(
+                f"{one.text}: was read as something with other values: please report it"
+            )
         if reading.form.n <= _MOST_SLOPES and one.equality:
             _refuse_other_rows(one, order, imbalance, w, at.rows[place])
 
@@ -548,13 +596,17 @@ def _refuse_other_constraint(
 def _refuse_other_rows(
     one: HardSums, order: NDArray[np.int64], imbalance: Imbalance, w: cp.Variable, rows: Array
 ) -> None:
-    """Raise DeclarationError where an equation has another slope than the sum of the rows (n, K)."""
+    """Raise DeclarationError where an equation has another slope than the sum of the rows (n,
+    K).
+    """
     e = cp.sum(cp.vec(one.expressions[0], order="F")[order])
     _refuse_other_slope(e, w, np.sum(rows, axis=1), centered=False)
 
 
 def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
-    """Raise DeclarationError where weights within the box are beyond that of the problem, or the reverse."""
+    """Raise DeclarationError where weights within the box are beyond that of the problem, or the
+    reverse.
+    """
     low, cap = reading.written
     boxes = reading.constraints.boxes
     highest = np.minimum(cap, low + 3.0)
@@ -583,7 +635,9 @@ def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random
 def _refuse_other_ends(
     reading: _Reading, w: cp.Variable, phi: Mapping[str, Array], a: Arms, rng: np.random.Generator
 ) -> None:
-    """Raise DeclarationError where ends of the boxes of records are others than those of the problem."""
+    """Raise DeclarationError where ends of the boxes of records are others than those of the
+    problem.
+    """
     drawn = rng.uniform(0.0, 4.0, len(a))
     w.save_value(drawn)
     expressions = list(reading.constraints.boxes_of_records)
@@ -594,7 +648,9 @@ def _refuse_other_ends(
         excess = sign * (drawn - ends)
         off = [np.max(np.abs(flat(e.value) - excess)) for e in expressions]
         if min(off) > _CLOSE * float(np.max(np.abs(drawn) + np.abs(ends))):
-            raise DeclarationError("w: was read as weights in other boxes of records: please report it")
+            raise DeclarationError(
+                "w: was read as weights in other boxes of records: please report it"
+            )
 
 
 def _within_boxes(boxes: list[tuple[Any, bool]]) -> bool:
@@ -607,8 +663,12 @@ def _within_boxes(boxes: list[tuple[Any, bool]]) -> bool:
     return True
 
 
-def _refuse_other_sums(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
-    """Raise DeclarationError where weights of the sums of the form do not have those of the problem."""
+def _refuse_other_sums(
+    reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator
+) -> None:
+    """Raise DeclarationError where weights of the sums of the form do not have those of the
+    problem.
+    """
     equations = reading.constraints.equations
     totals = _totals(reading.form, a)
     w.save_value(_of_totals(totals, a, rng))

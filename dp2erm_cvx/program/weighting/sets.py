@@ -22,7 +22,13 @@ from dp2erm_cvx.program.weighting.prices import (
     norm_of,
     size_and_limit,
 )
-from dp2erm_cvx.program.weighting.sums import AffineReader, SumsOverRecords, WeightLine, flat, is_constant
+from dp2erm_cvx.program.weighting.sums import (
+    AffineReader,
+    SumsOverRecords,
+    WeightLine,
+    flat,
+    is_constant,
+)
 from dp2erm_cvx.weighting.forms.features import IntervalSet
 from dp2erm_cvx.weighting.forms.form import (
     FeatureRows,
@@ -37,9 +43,9 @@ _SAME = 1e-9
 
 #: What refuses other sums.
 _SUMS = (
-    "w: sums of weights are n in all, public by arm with sum n, the counts of the arms, n over the controls "
-    "where the treated have 0, or the number of the treated over the controls where the treated have 1: "
-    "write one of these"
+    "w: sums of weights are n in all, public by arm with sum n, the counts of the arms, n over the "
+    "controls where the treated have 0, or the number of the treated over the controls where the "
+    "treated have 1: write one of these"
 )
 
 
@@ -136,7 +142,8 @@ class ConstraintReader:
             self._zero(constraint.args[0], constraint)
         else:
             raise DeclarationError(
-                f"{printed(constraint)}: is not read: write cp.norm(m) <= a public number, boxes and sums"
+                f"{printed(constraint)}: is not read: write cp.norm(m) <= a public number, boxes "
+                "and sums"
             )
 
     def close(self) -> None:
@@ -146,7 +153,9 @@ class ConstraintReader:
         """
         while self.sides:
             sums, e = self.sides.pop(0)
-            place = next((k for k, (other, _) in enumerate(self.sides) if _opposite(sums, other)), None)
+            place = next(
+                (k for k, (other, _) in enumerate(self.sides) if _opposite(sums, other)), None
+            )
             if place is None:
                 penalty = ImbalancePenalty(math.inf, price=math.inf, sided=True)
                 self.hard.append(HardSums(sums, penalty, (e,), 1.0, False, printed(e)))
@@ -198,7 +207,8 @@ class ConstraintReader:
             self.hard.append(HardSums(sums.at(places), penalty, (rest,), 1.0, True, text))
 
     def _of_every_entry(self, e: Any) -> list[Any]:
-        """Entrywise expressions of weights that are at most 0 where ``e <= 0``; none for another constraint.
+        """Entrywise expressions of weights that are at most 0 where ``e <= 0``; none for another
+        constraint.
 
         ``max(w) <= 3``, ``min(w) >= 0.1`` and ``norm_inf(w - 1) <= 2`` are boxes.
         """
@@ -227,7 +237,9 @@ class ConstraintReader:
         return [upper, -factor * argument + limit] if both else [upper]
 
     def _size_below(self, e: Any, constraint: Any) -> None:
-        """A size or a norm of an imbalance that is at most a public number, or the largest weight."""
+        """A size or a norm of an imbalance that is at most a public number, or the largest
+        weight.
+        """
         text = printed(constraint)
         boxes = self._of_every_entry(e)
         if boxes:
@@ -236,7 +248,9 @@ class ConstraintReader:
             return
         found = size_and_limit(e)
         if found is None:
-            raise DeclarationError(f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number")
+            raise DeclarationError(
+                f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number"
+            )
         size, factor, limit = found
         tolerance = limit / factor
         if np.any(np.asarray(tolerance) < 0.0):
@@ -250,28 +264,40 @@ class ConstraintReader:
         elif node_kind(size) in ("Pnorm", "norm_inf", "max"):
             argument, norm = norm_of(size)
         else:
-            raise DeclarationError(f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number")
+            raise DeclarationError(
+                f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number"
+            )
         if norm is not None:
             tolerance = _one(tolerance, text)
         if math.inf == norm:
             norm = None  # the largest entry is within a tolerance where all are
         if self.affine.line(argument) is not None:
-            raise DeclarationError(f"{text}: bounds a size of weights: write w <= cap and w >= floor")
+            raise DeclarationError(
+                f"{text}: bounds a size of weights: write w <= cap and w >= floor"
+            )
         penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)
         sums = self.affine.sums(argument)
         if is_constant(sums.rows) and is_constant(sums.targets) and not sums.means:
             raise DeclarationError(f"{text}: bounds a sum of weights: fix it by ==")
         self.hard.append(HardSums(sums, penalty, (e,), factor, False, text))
 
-    def _two_sided(self, sums: SumsOverRecords, other: SumsOverRecords, expressions: tuple[Any, Any]) -> None:
-        """``sums <= 0`` and ``other <= 0`` of opposite rows: the middle is the target, the half is left."""
+    def _two_sided(
+        self, sums: SumsOverRecords, other: SumsOverRecords, expressions: tuple[Any, Any]
+    ) -> None:
+        """``sums <= 0`` and ``other <= 0`` of opposite rows: the middle is the target, the half is
+        left.
+        """
         text = printed(expressions[0])
         middle = (sums.shift - other.shift) / 2.0
         half = (sums.shift + other.shift) / 2.0
         if np.any(half < 0.0):
-            raise DeclarationError(f"{text}: holds for no weights: its two sides contradict each other")
+            raise DeclarationError(
+                f"{text}: holds for no weights: its two sides contradict each other"
+            )
         penalty = ImbalancePenalty(math.inf, half, price=math.inf)
-        self.hard.append(HardSums(replace(sums, shift=middle), penalty, expressions, 1.0, False, text))
+        self.hard.append(
+            HardSums(replace(sums, shift=middle), penalty, expressions, 1.0, False, text)
+        )
 
     def _box(self, line: WeightLine, e: Any, constraint: Any, *, equality: bool) -> None:
         """``slope_a w + offset_a <= 0``, or ``= 0``, in both arms."""
@@ -295,10 +321,12 @@ class ConstraintReader:
         self.boxes.append((e / largest, equality))
 
     def _end_of_records(self, line: WeightLine, e: Any, text: str) -> None:
-        """``slope w + factor d <= 0`` with a number d of every record: an end of the box of its weight."""
+        """``slope w + factor d <= 0`` with a number d of every record: an end of the box of its
+        weight.
+        """
         reason = (
-            f"{text}: is a box made of data: write a public number by arm, or w <= d or w >= d for a number "
-            "d of every record in an interval, such as of records.numbers"
+            f"{text}: is a box made of data: write a public number by arm, or w <= d or w >= d for "
+            "a number d of every record in an interval, such as of records.numbers"
         )
         if line.crossed or line.total != 0.0 or line.offset != 0.0 or len(line.data) != 1:
             raise DeclarationError(reason)
@@ -334,12 +362,15 @@ class ConstraintReader:
             self.low[arm] = max(self.low[arm], end)
 
     def box(self) -> tuple[Array, Array]:
-        """Ends of the box by arm, with weights not below 0. Raises DeclarationError where it is empty."""
+        """Ends of the box by arm, with weights not below 0. Raises DeclarationError where it is
+        empty.
+        """
         low = np.maximum(self.low, 0.0)
         for arm in (0, 1):
             if low[arm] > self.cap[arm]:
                 raise DeclarationError(
-                    f"w: no weight of arm {arm} is between {low[arm]:g} and {self.cap[arm]:g}: widen its box"
+                    f"w: no weight of arm {arm} is between {low[arm]:g} and {self.cap[arm]:g}: "
+                    "widen its box"
                 )
         return low, self.cap
 
@@ -352,11 +383,17 @@ class ConstraintReader:
         fixed = [float(low[arm]) if low[arm] == cap[arm] else None for arm in (0, 1)]
         rows = list(self.rows)
         if fixed[0] is not None:
-            raise DeclarationError("w: the weights of all controls are fixed: fix those of the treated")
+            raise DeclarationError(
+                "w: the weights of all controls are fixed: fix those of the treated"
+            )
         if fixed[1] is not None and fixed[1] != 1.0 and fixed[1] != 0.0:
-            raise DeclarationError(f"w: the weights of all treated are {fixed[1]:g}: fix them at 0 or 1")
+            raise DeclarationError(
+                f"w: the weights of all treated are {fixed[1]:g}: fix them at 0 or 1"
+            )
         if fixed[1] is not None:
-            rows.append(_SumRow(np.array([0.0, 1.0]), np.array([0.0, fixed[1]]), 0.0, "w of the treated"))
+            rows.append(
+                _SumRow(np.array([0.0, 1.0]), np.array([0.0, fixed[1]]), 0.0, "w of the treated")
+            )
         whole = _SumRow(
             np.array([1.0, 1.0]), np.zeros(2), float(n), f"cp.sum(w) == {n}, part of every problem"
         )
@@ -376,21 +413,29 @@ class ConstraintReader:
             if arm in fixed_arms:
                 continue
             if cap[arm] < 1.0:
-                raise DeclarationError(f"w: no weights of mean 1 have cap = {cap[arm]:g}: raise it to 1")
+                raise DeclarationError(
+                    f"w: no weights of mean 1 have cap = {cap[arm]:g}: raise it to 1"
+                )
             if low[arm] > 1.0:
-                raise DeclarationError(f"w: no weights of mean 1 have floor = {low[arm]:g}: lower it to 1")
+                raise DeclarationError(
+                    f"w: no weights of mean 1 have floor = {low[arm]:g}: lower it to 1"
+                )
         if sums.kind is SumKind.CONTROLS and cap[0] == 1.0:
-            raise DeclarationError("w: no weights of the controls have sum n and cap = 1: raise the cap")
+            raise DeclarationError(
+                "w: no weights of the controls have sum n and cap = 1: raise the cap"
+            )
 
     def _refuse_fixed_outside(self, arms: tuple[int, ...], fixed: Array) -> None:
-        """Raise DeclarationError where the fixed weights of an arm may be outside of the box of a record."""
+        """Raise DeclarationError where the fixed weights of an arm may be outside of the box of a
+        record.
+        """
         for arm in arms:
             above = self.cap_of is not None and fixed[arm] > least_and_largest(self.cap_of)[0][arm]
             below = self.low_of is not None and fixed[arm] < least_and_largest(self.low_of)[1][arm]
             if above or below:
                 raise DeclarationError(
-                    f"w: the fixed weight {fixed[arm]:g} of the treated is outside of the box of some "
-                    "record: let numbers of treated records admit it"
+                    f"w: the fixed weight {fixed[arm]:g} of the treated is outside of the box of "
+                    "some record: let numbers of treated records admit it"
                 )
 
 
@@ -411,7 +456,9 @@ class _Equations:
         # with n_0 = n - n_1, everything is linear in 1 and n_1
         public = row.counts[0] * self.n + row.shift
         of_treated = row.counts[1] - row.counts[0]
-        equation = np.array([*row.weights, public, of_treated * self.n]) / np.max(np.abs(row.weights))
+        equation = np.array([*row.weights, public, of_treated * self.n]) / np.max(
+            np.abs(row.weights)
+        )
         for known in self.table:
             pivot = int(np.argmax(np.abs(known[:2])))
             equation = equation - equation[pivot] * known / known[pivot]
@@ -424,7 +471,8 @@ class _Equations:
             self.table.append(scaled)
         elif np.max(np.abs(equation[2:])) > _SAME * self.n:
             raise DeclarationError(
-                f"{row.text}: contradicts another sum of weights: write one total n, or totals of both arms"
+                f"{row.text}: contradicts another sum of weights: write one total n, or totals of "
+                "both arms"
             )
 
     def kind(self, fixed: float | None) -> WeightSums:
@@ -433,7 +481,9 @@ class _Equations:
         if self.rank == 1:
             return self._one_total(known, fixed)
         if self.rank == 0:
-            raise DeclarationError("w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)")
+            raise DeclarationError(
+                "w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)"
+            )
         controls = known[(1.0, 0.0)]
         treated = known[(0.0, 1.0)]
         if fixed == 0.0 and _are(controls, 1.0, 0.0):
@@ -447,7 +497,8 @@ class _Equations:
         positive = bool(controls[0] > 0.0 and treated[0] > 0.0)
         if fixed is None and public and whole and positive:
             of_controls = float(controls[0]) * self.n
-            # Shares such as 0.3333333333 and 0.6666666666 add up to 1 but for their digits; weights to n.
+            # Shares such as 0.3333333333 and 0.6666666666 add up to 1 but for their digits; weights
+            # to n.
             totals = of_controls, self.n - of_controls
             return WeightSums(SumKind.PUBLIC, totals)
         raise DeclarationError(_SUMS)
@@ -457,7 +508,9 @@ class _Equations:
         if fixed is None and (1.0, 1.0) in known and _are(known[(1.0, 1.0)], 1.0, 0.0):
             return WeightSums(SumKind.ALL)
         if fixed == 1.0:
-            raise DeclarationError("w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)")
+            raise DeclarationError(
+                "w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)"
+            )
         raise DeclarationError(_SUMS)
 
 

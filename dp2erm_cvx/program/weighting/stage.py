@@ -67,18 +67,22 @@ class FormInUniverse:
         try:
             constants = self.constants
         except CalibrationError:
-            # some dataset of the universe has no weights: nothing is sharper than the sets of the features
+            # some dataset of the universe has no weights: nothing is sharper than the sets of the
+            # features
             return plain
         return plain.sharpened(self.form, constants)
 
     @cached_property
     def radius(self) -> float | None:
-        """Public bound of ``||w_hat - w||_1`` after public steps, of weights as they are solved for."""
+        """Public bound of ``||w_hat - w||_1`` after public steps, of weights as they are solved
+        for.
+        """
         by_features = all(few_of_kernel(kernel, self.universe) for kernel in kernels_of(self.form))
         return public_radius(self.form, self.steps, by_features=by_features)
 
     def certified_radius(self, V: float) -> float | None:
-        """Public bound of ``||w_hat - w||_1`` of released weights; None where it is not small beside V.
+        """Public bound of ``||w_hat - w||_1`` of released weights; None where it is not small
+        beside V.
 
         Parameters
         ----------
@@ -99,7 +103,8 @@ class FormInUniverse:
         Parameters
         ----------
         relations
-            Relations that a program covers; a bound of neighbors that keep their treatment covers that alone.
+            Relations that a program covers; a bound of neighbors that keep their treatment covers
+            that alone.
 
         Raises CalibrationError where some dataset has no weights.
         """
@@ -114,10 +119,13 @@ class FormInUniverse:
         if constants.smoothing:
             assumptions.append(constants.smoothing)
         if universe.space.arm_floor:
-            # the largest weights are those at the arm sizes that a floor admits, under one sum as well
+            # the largest weights are those at the arm sizes that a floor admits, under one sum as
+            # well
             assumptions.append(f"each arm has at least {universe.space.arm_floor} records")
         largest = constants.release_factor * max(constants.largest)
-        return stated_bound(n, constants.V, largest, constants.theorem, tuple(assumptions), relations)
+        return stated_bound(
+            n, constants.V, largest, constants.theorem, tuple(assumptions), relations
+        )
 
     def model(self, records: Records, V: float, convexity: float) -> WeightsModel:
         """The form at records, with its public steps, and their radius where that is used.
@@ -192,8 +200,8 @@ def few_of_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> bool:
 def refuse_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> None:
     """Raise DeclarationError where what a kernel may need does not fit into memory.
 
-    These are features of all records, and where there are not few of them all pairs of so many records as are
-    solved by pairs.
+    These are features of all records, and where there are not few of them all pairs of so many
+    records as are solved by pairs.
 
     Parameters
     ----------

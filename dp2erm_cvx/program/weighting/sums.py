@@ -1,9 +1,9 @@
 """Affine expressions of a problem in the weights: their coefficients, by evaluation.
 
-Whatever an author writes, an expression that CVXPY knows to be affine in the variable and in the parameters
-is ``constant + (linear in data) + (linear in weights) + (bilinear in both)``. Unit data and unit weights give
-its coefficients; drawn data and weights then show whether the coefficient of every weight is the same
-function of its own record.
+Whatever an author writes, an expression that CVXPY knows to be affine in the variable and in the
+parameters is ``constant + (linear in data) + (linear in weights) + (bilinear in both)``. Unit data
+and unit weights give its coefficients; drawn data and weights then show whether the coefficient of
+every weight is the same function of its own record.
 """
 
 from __future__ import annotations
@@ -20,11 +20,19 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.rows import Datum
-from dp2erm_cvx.program.weighting.data import ONE, ByFeature, FeatureTable, at_features, is_mean, n_entries
+from dp2erm_cvx.program.weighting.data import (
+    ONE,
+    ByFeature,
+    FeatureTable,
+    at_features,
+    is_mean,
+    n_entries,
+)
 from dp2erm_cvx.weighting.forms.features import SimilaritySet
 from dp2erm_cvx.weighting.forms.form import FeatureRows, Group
 
-#: An evaluation may differ from what was read by this many parts of the sum of the sizes of its terms.
+#: An evaluation may differ from what was read by this many parts of the sum of the sizes of its
+#: terms.
 _ROUNDING = 1e-11
 #: Coefficients below this part of the largest one are rounding errors of 0.
 _NOTHING = 1e-12
@@ -34,7 +42,8 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class SumsOverRecords:
-    """``sum_i w_i z_i - sum_i t_i - n u - shift`` of K entries, with rows and targets linear in features.
+    """``sum_i w_i z_i - sum_i t_i - n u - shift`` of K entries, with rows and targets linear in
+    features.
 
     Parameters
     ----------
@@ -43,7 +52,8 @@ class SumsOverRecords:
     shift
         Public numbers (K,).
     means
-        Matrices (3, K, width) by feature, of the means over both arms and public points that u is made of.
+        Matrices (3, K, width) by feature, of the means over both arms and public points that u is
+        made of.
     """
 
     rows: ByFeature
@@ -78,8 +88,8 @@ class SumsOverRecords:
 class WeightLine:
     """An expression with one entry for every record, of its own weight and its own data.
 
-    Entry i is ``slope w_i + total sum(w) + offset``, and of the features of record i ``data`` and w_i times
-    ``crossed``.
+    Entry i is ``slope w_i + total sum(w) + offset``, and of the features of record i ``data`` and
+    w_i times ``crossed``.
 
     Parameters
     ----------
@@ -126,8 +136,8 @@ class AffineReader:
     def sums(self, e: Any) -> SumsOverRecords:
         """An expression as sums over records.
 
-        Raises DeclarationError where it has a product of data, where the coefficient of a weight is not the
-        same function of its own record for all, or has the mean of an arm in it.
+        Raises DeclarationError where it has a product of data, where the coefficient of a weight is
+        not the same function of its own record for all, or has the mean of an arm in it.
         """
         self._refuse_products(e)
         data = [datum for datum in e.parameters() if not is_mean(datum)]
@@ -149,10 +159,12 @@ class AffineReader:
             columns = [at.at_unit_datum(datum, k, [None, unit]) for k in range(n_entries(datum))]
             mean = np.array([alone - constant for alone, _ in columns])
             crossed = np.array([both - constant for _, both in columns]) - mean - of_one
-            if _differ(crossed, np.zeros_like(crossed), np.abs(mean) + np.abs(of_one) + np.abs(constant)):
+            if _differ(
+                crossed, np.zeros_like(crossed), np.abs(mean) + np.abs(of_one) + np.abs(constant)
+            ):
                 raise DeclarationError(
-                    f"{printed(e)}: multiplies weights by {datum.name()}, which depends on all records: "
-                    "write P.T @ w - records.n * mean for weights of sum n"
+                    f"{printed(e)}: multiplies weights by {datum.name()}, which depends on all "
+                    "records: write P.T @ w - records.n * mean for weights of sum n"
                 )
             means.append(mean)
         coefficients = _Coefficients(constant, of_one, targets, rows, means)
@@ -184,14 +196,18 @@ class AffineReader:
             columns = [at.at_column_of_ones(datum, k, [None, w]) for k in range(n_entries(datum))]
             of_data = np.array([zero - offset for zero, _ in columns])
             of_both = np.array([both - offset for _, both in columns]) - of_data - of_weights
-            of_both[np.abs(of_both) <= _NOTHING * (1.0 + np.abs(of_data) + np.abs(of_weights))] = 0.0
+            of_both[np.abs(of_both) <= _NOTHING * (1.0 + np.abs(of_data) + np.abs(of_weights))] = (
+                0.0
+            )
             self._add(alone, datum, of_data[:, :1].T)
             self._add(crossed, datum, of_both[:, :1].T / w[0])
         line = WeightLine(slope, total, float(offset[0]), _kept(alone), _kept(crossed))
         if not self._is_line(at, line, offset, data):
             return None
         if np.ptp(offset) > _SAME * (float(np.max(np.abs(offset))) + abs(slope)):
-            raise DeclarationError(f"{printed(e)}: has other numbers for other records: write one for all")
+            raise DeclarationError(
+                f"{printed(e)}: has other numbers for other records: write one for all"
+            )
         return line
 
     def _unit_weight(self, place: int | None) -> Array:
@@ -207,22 +223,26 @@ class AffineReader:
             affine = bool(e.is_affine())
         if not affine:
             names = sorted({datum.name() for datum in e.parameters()})
-            instead = "make anything else of one record by records.by_arm, records.rows or records.numbers"
+            instead = (
+                "make anything else of one record by records.by_arm, records.rows or "
+                "records.numbers"
+            )
             if "x" in names and ("treatment" in names or "arms" in names):
                 instead = (
-                    "covariates times treatment are the columns of records.by_arm(1.0), of controls and then "
-                    "of treated, and (2a - 1) x is records.signed"
+                    "covariates times treatment are the columns of records.by_arm(1.0), of "
+                    "controls and then of treated, and (2a - 1) x is records.signed"
                 )
             raise DeclarationError(
-                f"{printed(e)}: is no sum over records of {', '.join(names)}: data may be added, or multiply "
-                f"weights; {instead}"
+                f"{printed(e)}: is no sum over records of {', '.join(names)}: data may be added, "
+                f"or multiply weights; {instead}"
             )
 
     def _refuse_places(self, e: Any, at: _Evaluation) -> None:
-        """Raise DeclarationError where weights of two records with the same data have other coefficients.
+        """Raise DeclarationError where weights of two records with the same data have other
+        coefficients.
 
-        Sums have the coefficients that they are read with at every record: this only refuses what cannot be
-        one before there are as many coefficients as it has entries.
+        Sums have the coefficients that they are read with at every record: this only refuses what
+        cannot be one before there are as many coefficients as it has entries.
         """
         rng = np.random.default_rng(self.n)
         data = []
@@ -236,7 +256,9 @@ class AffineReader:
             raise DeclarationError(_no_sum(e))
 
     def _refuse_other_records(self, e: Any, at: _Evaluation, read: _Coefficients) -> None:
-        """Raise DeclarationError where drawn weights and data give other numbers than what was read."""
+        """Raise DeclarationError where drawn weights and data give other numbers than what was
+        read.
+        """
         rng = np.random.default_rng(self.n + 1)
         for _ in range(2):
             w = rng.uniform(0.5, 1.5, self.n)
@@ -246,12 +268,19 @@ class AffineReader:
             if _differ(value, expected, size):
                 raise DeclarationError(_no_sum(e))
 
-    def _is_line(self, at: _Evaluation, line: WeightLine, offset: Array, data: Sequence[Datum]) -> bool:
-        """True if drawn weights and data give what was read, record by record, with offsets (n,)."""
+    def _is_line(
+        self, at: _Evaluation, line: WeightLine, offset: Array, data: Sequence[Datum]
+    ) -> bool:
+        """True if drawn weights and data give what was read, record by record, with offsets
+        (n,).
+        """
         rng = np.random.default_rng(self.n + 2)
         arms = rng.integers(0, 2, self.n)
         w = rng.uniform(0.5, 1.5, self.n)
-        phi = {name: rng.uniform(0.1, 1.0, (self.n, t.shape[2])) for name, t in _shapes(self.table, data)}
+        phi = {
+            name: rng.uniform(0.1, 1.0, (self.n, t.shape[2]))
+            for name, t in _shapes(self.table, data)
+        }
         values = {datum.name(): at_features(self.table.parts(datum), phi, arms) for datum in data}
         own = line.slope * w + line.total * np.sum(w) + offset
         size = np.abs(line.slope) * w + abs(line.total) * self.n + np.abs(offset) + 1e-300
@@ -293,8 +322,8 @@ class AffineReader:
 
 def _no_sum(e: Any) -> str:
     return (
-        f"{printed(e)}: is no sum over records in which each weight has the same function of its own "
-        "record as its factor: write P.T @ w and cp.sum(P, axis=0), P data of records"
+        f"{printed(e)}: is no sum over records in which each weight has the same function of its "
+        "own record as its factor: write P.T @ w and cp.sum(P, axis=0), P data of records"
     )
 
 
@@ -321,13 +350,17 @@ class _Coefficients:
     means: list[Array]
 
     def at(self, w: Array, data: Sequence[Array]) -> tuple[Array, Array]:
-        """Value (K,) at weights (n,), data (n, k) and means (1, k), and the sum of the sizes of its terms."""
+        """Value (K,) at weights (n,), data (n, k) and means (1, k), and the sum of the sizes of its
+        terms.
+        """
         value = self.constant + float(np.sum(w)) * self.of_one
         size = np.abs(self.constant) + float(np.sum(w)) * np.abs(self.of_one)
         for values, mean in zip(data[len(self.rows) :], self.means, strict=True):
             value = value + values[0] @ mean
             size = size + np.abs(values[0]) @ np.abs(mean)
-        for values, target, row in zip(data[: len(self.rows)], self.targets, self.rows, strict=True):
+        for values, target, row in zip(
+            data[: len(self.rows)], self.targets, self.rows, strict=True
+        ):
             total = np.sum(values, axis=0)
             weighted = w @ values
             value = value + total @ target + weighted @ row
@@ -350,7 +383,9 @@ class _Coefficients:
 
 
 class _Evaluation:
-    """Evaluates an expression at weights and data; what was set before is put back by whoever reads."""
+    """Evaluates an expression at weights and data; what was set before is put back by whoever
+    reads.
+    """
 
     def __init__(self, e: Any, w: cp.Variable, data: Sequence[Datum]) -> None:
         self.e = e
@@ -370,17 +405,25 @@ class _Evaluation:
         self.w.save_value(weights)
         return flat(self.e.value).copy()  # the value of a parameter is the array that it was given
 
-    def at_unit_datum(self, datum: Datum, column: int, weights: Sequence[Array | None]) -> list[Array]:
-        """Numbers where the first record has 1 in a column, at several weights; None for weights 0."""
+    def at_unit_datum(
+        self, datum: Datum, column: int, weights: Sequence[Array | None]
+    ) -> list[Array]:
+        """Numbers where the first record has 1 in a column, at several weights; None for weights
+        0.
+        """
         return self._changed(datum, column, slice(0, 1), weights)
 
-    def at_column_of_ones(self, datum: Datum, column: int, weights: Sequence[Array | None]) -> list[Array]:
+    def at_column_of_ones(
+        self, datum: Datum, column: int, weights: Sequence[Array | None]
+    ) -> list[Array]:
         """Numbers where every record has 1 in a column, at several weights; None for weights 0."""
         return self._changed(datum, column, slice(None), weights)
 
     def drawn(self, rng: np.random.Generator) -> list[Array]:
         """Positive numbers (n, k) for every datum, (1, k) for a mean."""
-        return [rng.uniform(0.2, 1.8, (self.n_rows(datum), n_entries(datum))) for datum in self.data]
+        return [
+            rng.uniform(0.2, 1.8, (self.n_rows(datum), n_entries(datum))) for datum in self.data
+        ]
 
     def n_rows(self, datum: Datum) -> int:
         """Number of records of a datum; 1 for a mean."""
@@ -416,14 +459,14 @@ def feature_groups(
     Returns
     -------
     groups, order
-        The groups, and the places of their coordinates among the entries. Entries that are 0 whatever the
-        weights are left out.
+        The groups, and the places of their coordinates among the entries. Entries that are 0
+        whatever the weights are left out.
 
     Raises
     ------
     DeclarationError
-        Where a coordinate weighs other directions of a feature than its target has, or another combination
-        of the features of a kernel than a multiple of all.
+        Where a coordinate weighs other directions of a feature than its target has, or another
+        combination of the features of a kernel than a multiple of all.
     """
     placed: dict[tuple[Any, ...], list[_Coordinate]] = {}
     for place in range(len(sums.shift)):
@@ -453,10 +496,14 @@ class _Coordinate:
     @property
     def key(self) -> tuple[Any, ...]:
         """What coordinates of one group have in common."""
-        return tuple((name, *np.round(factors, 9).tolist()) for name, factors in self.factors.items())
+        return tuple(
+            (name, *np.round(factors, 9).tolist()) for name, factors in self.factors.items()
+        )
 
 
-def _coordinate(sums: SumsOverRecords, place: int, table: FeatureTable, text: str) -> _Coordinate | None:
+def _coordinate(
+    sums: SumsOverRecords, place: int, table: FeatureTable, text: str
+) -> _Coordinate | None:
     """The entry at a place; None where it is 0 whatever the weights and the data."""
     directions: dict[str, Array] = {}
     factors: dict[str, Array] = {}
@@ -477,7 +524,9 @@ def _coordinate(sums: SumsOverRecords, place: int, table: FeatureTable, text: st
 
 
 def _one_direction(every: Array, name: str, text: str) -> tuple[Array, Array]:
-    """A direction u (width,) and factors f (7,), the first of largest size 1, with ``every = f u'``."""
+    """A direction u (width,) and factors f (7,), the first of largest size 1, with ``every = f
+    u'``.
+    """
     sizes = np.linalg.norm(every, axis=1)
     first = int(np.argmax(sizes >= sizes.max() * (1.0 - _SAME)))
     direction = every[first]
@@ -485,15 +534,17 @@ def _one_direction(every: Array, name: str, text: str) -> tuple[Array, Array]:
     factors[first] = 1.0
     if np.max(np.abs(every - np.outer(factors, direction))) > _SAME * sizes.max():
         raise DeclarationError(
-            f"{text}: an entry weighs other {name} than it is compared with, or others in each arm: give "
-            "each of them an entry of its own"
+            f"{text}: an entry weighs other {name} than it is compared with, or others in each "
+            "arm: give each of them an entry of its own"
         )
     # factors are a half or a whole number more often than not, and then without rounding
     halves = np.round(2.0 * factors) / 2.0
     return direction, np.where(np.abs(factors - halves) <= _NOTHING, halves, factors)
 
 
-def _blocks(coordinates: list[_Coordinate], table: FeatureTable, text: str) -> list[list[_Coordinate]]:
+def _blocks(
+    coordinates: list[_Coordinate], table: FeatureTable, text: str
+) -> list[list[_Coordinate]]:
     """Coordinates of equal factors, in blocks of one group each."""
     names = list(coordinates[0].directions)
     known = [name for name in names if isinstance(table.known[name].within, SimilaritySet)]
@@ -501,7 +552,9 @@ def _blocks(coordinates: list[_Coordinate], table: FeatureTable, text: str) -> l
         return [coordinates]
     name = known[0]
     if len(names) > 1:
-        raise DeclarationError(f"{text}: mixes {' and '.join(names)}: give each of them entries of its own")
+        raise DeclarationError(
+            f"{text}: mixes {' and '.join(names)}: give each of them entries of its own"
+        )
     return _multiples_of_all(coordinates, table.known[name].width, name, text)
 
 
@@ -528,8 +581,8 @@ def _multiples_of_all(
 
 def _not_all(text: str, name: str) -> str:
     return (
-        f"{text}: takes some of {name}, or a matrix of them: they are known by inner products alone, so that "
-        "an imbalance has public multiples of all"
+        f"{text}: takes some of {name}, or a matrix of them: they are known by inner products "
+        "alone, so that an imbalance has public multiples of all"
     )
 
 
@@ -540,13 +593,17 @@ def _group(block: list[_Coordinate], table: FeatureTable) -> Group:
         matrix = np.array([coordinate.directions[name] for coordinate in block])
         features = table.known[name]
         parts.append(
-            FeatureRows(features, matrix, factors[:2], factors[2:4], factors[4:6], float(factors[6]))
+            FeatureRows(
+                features, matrix, factors[:2], factors[2:4], factors[4:6], float(factors[6])
+            )
         )
     return tuple(parts)
 
 
 def is_constant(parts: ByFeature) -> bool:
-    """True if a linear function of features is the same public number for every record of an arm."""
+    """True if a linear function of features is the same public number for every record of an
+    arm.
+    """
     return set(parts) <= {ONE}
 
 

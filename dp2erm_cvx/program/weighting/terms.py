@@ -24,7 +24,13 @@ from dp2erm_cvx.program.weighting.prices import (
     price_of,
     refuse_node,
 )
-from dp2erm_cvx.program.weighting.sums import AffineReader, SumsOverRecords, WeightLine, feature_groups, flat
+from dp2erm_cvx.program.weighting.sums import (
+    AffineReader,
+    SumsOverRecords,
+    WeightLine,
+    feature_groups,
+    flat,
+)
 from dp2erm_cvx.weighting.forms.features import Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.forms.form import FeatureRows, Imbalance, Penalty
 
@@ -55,7 +61,8 @@ class TermReader:
     from_base
         Number of parts that are measured from it.
     centered
-        Whether a sum of weights was replaced by its public value, which adds a number to every slope.
+        Whether a sum of weights was replaced by its public value, which adds a number to every
+        slope.
     whole_line
         Parts that are powers of numbers of either sign, of which only positive ones are read.
     """
@@ -72,7 +79,9 @@ class TermReader:
     whole_line: list[DispersionPart] = field(default_factory=list)
 
     def read(self, term: ScaledNode) -> None:
-        """Read a term. Raises DeclarationError for one that no theorem covers, saying what to write."""
+        """Read a term. Raises DeclarationError for one that no theorem covers, saying what to
+        write.
+        """
         if term.node.is_affine():
             self._linear(term)
         else:
@@ -91,13 +100,18 @@ class TermReader:
         self.whole_line += other.whole_line
 
     def refuse_no_dispersion(self) -> None:
-        """Raise DeclarationError unless the parts are strictly convex, and all or none from a base."""
+        """Raise DeclarationError unless the parts are strictly convex, and all or none from a
+        base.
+        """
         curved = [part for part in self.parts if part.atom != "line"]
         if not any(part.atom in _STRICT for part in curved):
-            raise DeclarationError("objective: is not strictly convex in w: add cp.sum_squares(w - 1)")
+            raise DeclarationError(
+                "objective: is not strictly convex in w: add cp.sum_squares(w - 1)"
+            )
         if self.base is not None and self.from_base != len(curved):
             raise DeclarationError(
-                f"objective: has a dispersion from {self.base.name} beside another one: keep one of them"
+                f"objective: has a dispersion from {self.base.name} beside another one: keep one "
+                "of them"
             )
 
     def dispersion(self) -> Dispersion:
@@ -116,10 +130,14 @@ class TermReader:
             return None
         for name in kept:
             if isinstance(self.table.known[name].within, SimilaritySet):
-                raise DeclarationError(f"objective: is linear in {name}: make it a number of every record")
+                raise DeclarationError(
+                    f"objective: is linear in {name}: make it a number of every record"
+                )
         text = "the linear term of the objective"
         if len(kept) > 1:
-            raise DeclarationError(f"{text}: adds {' and '.join(kept)}: make one number of every record")
+            raise DeclarationError(
+                f"{text}: adds {' and '.join(kept)}: make one number of every record"
+            )
         groups, _ = feature_groups(SumsOverRecords(kept, {}, np.zeros(1)), self.table, text)
         return groups[0][0]
 
@@ -162,13 +180,15 @@ class TermReader:
     def _refuse_entries_of_kernels(
         self, features: Features, penalty: Penalty, shift: Array, text: str
     ) -> None:
-        """Raise DeclarationError where the price of features of a kernel depends on their entries."""
+        """Raise DeclarationError where the price of features of a kernel depends on their
+        entries.
+        """
         if features.kernel is None:
             return
         if np.any(shift) or not (penalty.plain or penalty.norm == 2.0):
             raise DeclarationError(
-                f"{text}: prices entries of {features.name}, which is known by inner products alone: write "
-                "cp.sum_squares of all of them or cp.norm"
+                f"{text}: prices entries of {features.name}, which is known by inner products "
+                "alone: write cp.sum_squares of all of them or cp.norm"
             )
 
     def _linear(self, term: ScaledNode) -> None:
@@ -178,7 +198,9 @@ class TermReader:
             self._add_linear(name, tensor)
 
     def _add_linear(self, name: str, tensor: Array) -> None:
-        """Add a linear function (2, 1, width) of a feature to the slopes; a public number to their line."""
+        """Add a linear function (2, 1, width) of a feature to the slopes; a public number to their
+        line.
+        """
         if name == ONE and tensor[0, 0, 0] == tensor[1, 0, 0]:
             self.parts.append(DispersionPart("line", float(tensor[0, 0, 0])))
         else:
@@ -204,10 +226,14 @@ class TermReader:
         text = printed(price.argument)
         penalty = price.penalty
         if np.any(penalty.tolerance) or not penalty.of_entries:
-            raise DeclarationError(f"{text}: weights have a dispersion of each: write cp.sum_squares(w - 1)")
+            raise DeclarationError(
+                f"{text}: weights have a dispersion of each: write cp.sum_squares(w - 1)"
+            )
         entries = price.entries
         if not isinstance(entries, float) and np.ptp(entries) != 0.0:
-            raise DeclarationError(f"{text}: has other factors for other records: write one for all")
+            raise DeclarationError(
+                f"{text}: has other factors for other records: write one for all"
+            )
         by = float(np.ravel(entries)[0])
         slope, offset = self._ends_of(line, text)
         slope = by * slope
@@ -254,7 +280,9 @@ class TermReader:
             self.whole_line.append(part)
 
     def _divergence(self, term: ScaledNode) -> bool:
-        """Read a divergence of weights from a base, or of a base from weights; False for any other term."""
+        """Read a divergence of weights from a base, or of a base from weights; False for any other
+        term.
+        """
         node = term.node
         kind = node_kind(node)
         if kind not in ("kl_div", "rel_entr"):
@@ -269,22 +297,30 @@ class TermReader:
             self._refuse_data(first, text)
             base = self._base(node.args[1], text)
             if offset != 0.0 and self.base is not None:
-                raise DeclarationError(f"{text}: is measured from data: write the weights without an offset")
+                raise DeclarationError(
+                    f"{text}: is measured from data: write the weights without an offset"
+                )
             # t log(t / b), and - t of a whole divergence
             self.parts.append(DispersionPart("entropy", scale, slope, offset))
-            self.parts.append(DispersionPart("line", -scale * slope * (math.log(base) + float(whole))))
+            self.parts.append(
+                DispersionPart("line", -scale * slope * (math.log(base) + float(whole)))
+            )
         elif first is None and second is not None:
             slope, offset = self._ends_of(second, text)
             self._refuse_data(second, text)
             base = self._base(node.args[0], text)
             if offset != 0.0 and self.base is not None:
-                raise DeclarationError(f"{text}: is measured from data: write the weights without an offset")
+                raise DeclarationError(
+                    f"{text}: is measured from data: write the weights without an offset"
+                )
             # - b log t, and + t of a whole divergence
             self.parts.append(DispersionPart("log", scale * base, slope, offset))
             if whole:
                 self.parts.append(DispersionPart("line", scale * slope))
         else:
-            raise DeclarationError(f"{text}: compares weights with weights: write a public base or numbers")
+            raise DeclarationError(
+                f"{text}: compares weights with weights: write a public base or numbers"
+            )
         return True
 
     def _argument(self, e: Any) -> WeightLine | None:
@@ -317,8 +353,17 @@ class TermReader:
 
     def _positive_number(self, line: WeightLine | None, text: str) -> tuple[Features, float]:
         """The one feature of a base, a positive number, and its public factor."""
-        reason = f"{text}: has a base that is no positive number of each record: write records.numbers"
-        if line is None or line.slope or line.total or line.offset or line.crossed or len(line.data) != 1:
+        reason = (
+            f"{text}: has a base that is no positive number of each record: write records.numbers"
+        )
+        if (
+            line is None
+            or line.slope
+            or line.total
+            or line.offset
+            or line.crossed
+            or len(line.data) != 1
+        ):
             raise DeclarationError(reason)
         name, tensor = next(iter(line.data.items()))
         features = self.table.known[name]
@@ -334,13 +379,17 @@ class TermReader:
     def _ends_of(self, line: WeightLine, text: str) -> tuple[float, float]:
         """Slope and offset of a line, the sum of all weights put in."""
         if line.crossed:
-            raise DeclarationError(f"{text}: multiplies weights by data: the dispersion is the same for all")
+            raise DeclarationError(
+                f"{text}: multiplies weights by data: the dispersion is the same for all"
+            )
         if line.slope == 0.0:
             raise DeclarationError(f"{text}: does not hold the weight of each record: leave it out")
         if line.total == 0.0:
             return line.slope, line.offset
         if self.total is None:
-            raise DeclarationError(f"{text}: takes the mean of weights, which is data here: write w - 1")
+            raise DeclarationError(
+                f"{text}: takes the mean of weights, which is data here: write w - 1"
+            )
         self.centered = True
         return line.slope, line.offset + line.total * self.total
 
@@ -348,5 +397,6 @@ class TermReader:
         """Raise DeclarationError where a line holds data."""
         if not line.public:
             raise DeclarationError(
-                f"{text}: is another dispersion for every record: write sum_squares(w - d) or kl_div(w, d)"
+                f"{text}: is another dispersion for every record: write sum_squares(w - d) or "
+                "kl_div(w, d)"
             )

@@ -1,7 +1,8 @@
 """Public constants of a weighting form, and how far its weights move with one record.
 
-The theorems and their proofs are in ``docs/theory/weights_as_variable.md``; names here are those of the page.
-Nothing here sees data: everything follows from the form, which is public, and from the universe.
+The theorems and their proofs are in ``docs/theory/weights_as_variable.md``; names here are those of
+the page. Nothing here sees data: everything follows from the form, which is public, and from the
+universe.
 """
 
 from __future__ import annotations
@@ -16,8 +17,17 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.stability.base import outward
-from dp2erm_cvx.weighting.bounds.diameters import RecordCombinations, ScaledImbalance, largest_squares
-from dp2erm_cvx.weighting.bounds.largest import Prices, block_diameter, largest_by_size, start_squares
+from dp2erm_cvx.weighting.bounds.diameters import (
+    RecordCombinations,
+    ScaledImbalance,
+    largest_squares,
+)
+from dp2erm_cvx.weighting.bounds.largest import (
+    Prices,
+    block_diameter,
+    largest_by_size,
+    start_squares,
+)
 from dp2erm_cvx.weighting.bounds.moved_targets import MovedTarget, moved_targets
 from dp2erm_cvx.weighting.bounds.response import (
     base_response,
@@ -27,7 +37,13 @@ from dp2erm_cvx.weighting.bounds.response import (
 )
 from dp2erm_cvx.weighting.forms.arm_sizes import ArmSizes, check_feasible, check_means
 from dp2erm_cvx.weighting.forms.features import IntervalSet
-from dp2erm_cvx.weighting.forms.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
+from dp2erm_cvx.weighting.forms.form import (
+    FeatureRows,
+    Imbalance,
+    ImbalancePenalty,
+    SumKind,
+    WeightingForm,
+)
 from dp2erm_cvx.weighting.forms.proximal import ROUGH
 
 #: Boxes of largest weights near either end of the arm sizes, and about so many between.
@@ -39,7 +55,8 @@ _ARMS = ("control", "treated record")
 
 @dataclass(frozen=True)
 class PairBound:
-    """Bound on the movement of the weights where the replaced record has given arms before and after.
+    """Bound on the movement of the weights where the replaced record has given arms before and
+    after.
 
     Parameters
     ----------
@@ -48,8 +65,8 @@ class PairBound:
     largest
         Its largest weights before and after.
     kappa
-        Largest pull ``|w'(z' - zbar) - w(z - zbar) - n(t' - t)|`` that its replacement exerts, over the
-        corners of the box of its weights, in scaled rows.
+        Largest pull ``|w'(z' - zbar) - w(z - zbar) - n(t' - t)|`` that its replacement exerts, over
+        the corners of the box of its weights, in scaled rows.
     V
         The bound, of the weights as they are solved for.
     """
@@ -62,7 +79,8 @@ class PairBound:
 
 @dataclass(frozen=True)
 class WeightingConstants:
-    """Public constants of a weighting form in a universe. Rows are scaled by ``sqrt(n * smoothness)``.
+    """Public constants of a weighting form in a universe. Rows are scaled by ``sqrt(n *
+    smoothness)``.
 
     Rows with kinks are not among the scaled ones.
 
@@ -77,7 +95,8 @@ class WeightingConstants:
     target_diameter
         T, the largest movement ``|n(t' - t)|`` of the target, scaled.
     start
-        The largest norm of the imbalance, over n, of weights that are equal within every block, scaled.
+        The largest norm of the imbalance, over n, of weights that are equal within every block,
+        scaled.
     largest
         W, bounds of the weights of controls and treated, as they are solved for.
     factor
@@ -85,10 +104,11 @@ class WeightingConstants:
     pairs
         A bound for each pair of arms that a replaced record may have.
     release_factor
-        Largest factor by which weights are multiplied for their release, so that their sum is n: 1, or
-        ``n / (2 n_1)`` at the floor of the treated where those weigh 1.
+        Largest factor by which weights are multiplied for their release, so that their sum is n: 1,
+        or ``n / (2 n_1)`` at the floor of the treated where those weigh 1.
     V
-        Bound on ``sum_{i != j} |w_i - w'_i| + w_j + w'_j`` of the *released* weights, which have the sum n.
+        Bound on ``sum_{i != j} |w_i - w'_i| + w_j + w'_j`` of the *released* weights, which have
+        the sum n.
     theorem
         Which theorem gave V.
     limits
@@ -207,12 +227,13 @@ def _check_covered(form: WeightingForm) -> None:
     if start > 0.0 or math.isfinite(end):
         # A record of a small or large base might have no weight near 1.
         raise CalibrationError(
-            "base weights beside a dispersion that ends above 0: write one of all positive weights, such as "
-            "cp.kl_div, and bounds as constraints"
+            "base weights beside a dispersion that ends above 0: write one of all positive "
+            "weights, such as cp.kl_div, and bounds as constraints"
         )
     if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
         raise CalibrationError(
-            "base weights beside weights of the controls alone have no theorem: write one sum or sums by arm"
+            "base weights beside weights of the controls alone have no theorem: write one sum or "
+            "sums by arm"
         )
 
 
@@ -251,7 +272,9 @@ def _prices(form: WeightingForm) -> Prices:
 
 
 def _pull_at_zero(imbalance: Imbalance) -> float:
-    """Largest difference of ``<z, P'(0)>`` of two records: a linear term of the weights (W1 and W2)."""
+    """Largest difference of ``<z, P'(0)>`` of two records: a linear term of the weights (W1 and
+    W2).
+    """
     slope = imbalance.penalty.slope_at_zero(_coordinates(imbalance))
     if not np.any(slope):
         return 0.0
@@ -286,14 +309,18 @@ def _alone(rows: FeatureRows) -> ScaledImbalance:
 
 
 def _gradient_diameter(form: WeightingForm, prices: Prices) -> float:
-    """``n Gamma`` of the smooth penalties: the most that ``s = n |Delta|`` can be; infinite for squares."""
+    """``n Gamma`` of the smooth penalties: the most that ``s = n |Delta|`` can be; infinite for
+    squares.
+    """
     return form.n * prices.diameter
 
 
 def _response(
     form: WeightingForm, sizes: ArmSizes, largest: tuple[float, float], keeps_treatment: bool
 ) -> float:
-    """R: over which weights, and at which mean, the response is meant (section "Constants" of the page)."""
+    """R: over which weights, and at which mean, the response is meant (section "Constants" of the
+    page).
+    """
     n = form.n
     kind = form.sums.kind
     if kind is SumKind.CONTROLS:
@@ -340,11 +367,15 @@ def _largest_norm(
     if not imbalances:
         return 0.0
     every = np.array(arms)
-    sums = RecordCombinations(np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every)
+    sums = RecordCombinations(
+        np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every
+    )
     return float(np.sqrt(np.max(largest_squares(imbalances, sums))))
 
 
-def _target_diameter(form: WeightingForm, sizes: ArmSizes, prices: Prices, keeps_treatment: bool) -> float:
+def _target_diameter(
+    form: WeightingForm, sizes: ArmSizes, prices: Prices, keeps_treatment: bool
+) -> float:
     """Largest movement of the target, scaled."""
     largest = 0.0
     if prices.smooth:
@@ -370,7 +401,8 @@ class _PairKind:
     least
         Its least weights before and after.
     largest
-        Largest weights before and after, (boxes, 2): each pair of datasets has both in one of the boxes.
+        Largest weights before and after, (boxes, 2): each pair of datasets has both in one of the
+        boxes.
     targets
         Movements of the target, of whose convex hull that of every pair is a member.
     """
@@ -407,9 +439,13 @@ class _PairKind:
         return [v, -w, *self.gains(w, v)]
 
     def corners(self) -> Array:
-        """Corners (boxes, 4, 2) of the boxes of both weights: kappa is convex, so largest at one of them."""
+        """Corners (boxes, 4, 2) of the boxes of both weights: kappa is convex, so largest at one of
+        them.
+        """
         least = np.minimum(np.array(self.least), self.largest)
-        before = np.stack([least[:, 0], least[:, 0], self.largest[:, 0], self.largest[:, 0]], axis=1)
+        before = np.stack(
+            [least[:, 0], least[:, 0], self.largest[:, 0], self.largest[:, 0]], axis=1
+        )
         after = np.stack([least[:, 1], self.largest[:, 1], least[:, 1], self.largest[:, 1]], axis=1)
         return np.stack([before, after], axis=2)
 
@@ -419,14 +455,16 @@ class _PairKind:
         if not imbalances:
             return np.zeros(corners.shape[:2])
         rows = np.array([self.pull(w, v) for w, v in corners.reshape(-1, 2).tolist()])
-        squares = [largest_squares(imbalances, moved.beside(rows, self.common)) for moved in self.targets]
+        squares = [
+            largest_squares(imbalances, moved.beside(rows, self.common)) for moved in self.targets
+        ]
         return np.asarray(np.sqrt(np.max(squares, axis=0)).reshape(corners.shape[:2]))
 
     def total(self, w: float, v: float, squared: float) -> float:
         """V for weights w and v, where ``squared`` bounds ``sum_b R_b A_b s^2``.
 
-        One block answers with ``sqrt(delta^2 + squared)`` (Theorem A); of two, the one whose sum moves less
-        takes all of it in the worst case (Theorem B).
+        One block answers with ``sqrt(delta^2 + squared)`` (Theorem A); of two, the one whose sum
+        moves less takes all of it in the worst case (Theorem B).
         """
         sizes = sorted(abs(gain) for gain in self.gains(w, v))
         if not self.two_blocks:
@@ -438,7 +476,9 @@ class _PairKind:
 def _pair_kinds(
     form: WeightingForm, sizes: ArmSizes, by_size: Array, keeps_treatment: bool
 ) -> list[_PairKind]:
-    """All arms that a replaced record and the common rows may have; ``by_size`` are its largest weights."""
+    """All arms that a replaced record and the common rows may have; ``by_size`` are its largest
+    weights.
+    """
     kinds = []
     for before, after in _arm_pairs(sizes, keeps_treatment):
         least = (_least_weight(form, before), _least_weight(form, after))
@@ -461,8 +501,9 @@ def _least_weight(form: WeightingForm, arm: int) -> float:
 def _largest_of_both(form: WeightingForm, by_size: Array, before: int, after: int) -> Array:
     """Largest weights (boxes, 2) of a replaced record before and after.
 
-    A record that changes its arm leaves n_1 one higher or lower, so that its weights belong to neighboring
-    sizes: where sums are by arm a small arm stands against a large one, and not both weights are large.
+    A record that changes its arm leaves n_1 one higher or lower, so that its weights belong to
+    neighboring sizes: where sums are by arm a small arm stands against a large one, and not both
+    weights are large.
     """
     overall = np.max(by_size, axis=1)
     apart = form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
@@ -481,7 +522,9 @@ def _largest_of_both(form: WeightingForm, by_size: Array, before: int, after: in
     return np.array(boxes)
 
 
-def _common_arms(form: WeightingForm, sizes: ArmSizes, before: int, after: int) -> list[tuple[int, ...]]:
+def _common_arms(
+    form: WeightingForm, sizes: ArmSizes, before: int, after: int
+) -> list[tuple[int, ...]]:
     """Arms of the common rows, one for each block whose sum moves."""
     if form.sums.kind is SumKind.ALL:
         return [(arm,) for arm in sizes.arms]
@@ -524,10 +567,11 @@ class _Spread:
         return spread_factor(self.response, self.diameter) * kappa**2
 
     def squared_within_reach(self, kappa: float, kink_kappas: Sequence[float]) -> float:
-        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``; with kinks Theorem D.
+        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``; with kinks Theorem
+        D.
 
-        The second branch says that s moves rows of diameter D alone; beside kinks only the first is left, and
-        each kink adds ``R n Gamma kappa``.
+        The second branch says that s moves rows of diameter D alone; beside kinks only the first is
+        left, and each kink adds ``R n Gamma kappa``.
         """
         if self.prices.kinks:
             step = min(self.reach, kappa / 2.0)
@@ -543,9 +587,9 @@ class _Spread:
 def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
     """The bound of one kind of pairs: the better of two.
 
-    With squares alone V is convex in both weights, and largest at a corner. With bounded gradients it is not;
-    but V rises with each weight while kappa is held, so that the largest weights together with the largest
-    kappa of all corners are a bound.
+    With squares alone V is convex in both weights, and largest at a corner. With bounded gradients
+    it is not; but V rises with each weight while kappa is held, so that the largest weights
+    together with the largest kappa of all corners are a bound.
     """
     kappas = kind.kappas(spread.prices.smooth)
     kappa = float(np.max(kappas))
@@ -597,9 +641,14 @@ def _stated(
     nothing = "weights of sum n move by at most 2n"
     trivial = 2.0 * form.n
     if form.hard:
-        reason = "V is 2n: a constraint of the imbalance depends on the data; price the imbalance instead"
+        reason = (
+            "V is 2n: a constraint of the imbalance depends on the data; price the imbalance "
+            "instead"
+        )
         return trivial, nothing, reason
-    if form.sums.kind in (SumKind.ALL, SumKind.COUNTS) and np.all(form.cap[list(sizes.arms)] <= 1.0):
+    if form.sums.kind in (SumKind.ALL, SumKind.COUNTS) and np.all(
+        form.cap[list(sizes.arms)] <= 1.0
+    ):
         return 2.0, "all weights are 1", "V is 2: no weight may be above 1, so that none is below"
     if math.isinf(spread.response):
         reason = "V is 2n: the dispersion may be flat in its box; add a square of the weights"
@@ -609,7 +658,10 @@ def _stated(
     arms = f"a {_ARMS[worst.arms[0]]} of weight {worst.largest[0]:.4g} becomes "
     arms += f"a {_ARMS[worst.arms[1]]} of weight {worst.largest[1]:.4g}"
     if moved >= trivial:
-        reason = f"V is 2n, as the bound is {moved:.4g} where {arms}: declare a smaller cap or a larger ridge"
+        reason = (
+            f"V is 2n, as the bound is {moved:.4g} where {arms}: declare a smaller cap or a larger "
+            "ridge"
+        )
         return trivial, nothing, reason
     return moved, _theorem(form, spread), f"V is largest where {arms}"
 
@@ -639,8 +691,8 @@ def _smoothing(form: WeightingForm) -> str:
     smoothed = f"Smoothed: {'; '.join(each)}. "
     if any(imbalance.penalty.envelope for imbalance in form.imbalances):
         return smoothed + (
-            "What stands for a price, over n, is below it by at most half of the parameter times the square "
-            "of the price's slope."
+            "What stands for a price, over n, is below it by at most half of the parameter times "
+            "the square of the price's slope."
         )
     return smoothed + (
         "Where the imbalance left, over n, is at least the parameter times the "

@@ -1,10 +1,10 @@
 """Certified suprema of imbalances over the public sets of a few records.
 
-Rows and targets of a record are linear in its features, and features of different records are free in their
-public sets. A sum of rows and targets of m records therefore has a squared norm
-``sum_kl G_kl <phi_k, phi_l>`` for every feature, whose supremum is a problem of m vectors: one number for a
-constant, corners for an interval, and for a ball the least sum of numbers d_k with ``diag(d) >= G``. Any d of
-that kind is an upper bound, so a search for the best one needs no proof of its own.
+Rows and targets of a record are linear in its features, and features of different records are free
+in their public sets. A sum of rows and targets of m records therefore has a squared norm ``sum_kl
+G_kl <phi_k, phi_l>`` for every feature, whose supremum is a problem of m vectors: one number for a
+constant, corners for an interval, and for a ball the least sum of numbers d_k with ``diag(d) >=
+G``. Any d of that kind is an upper bound, so a search for the best one needs no proof of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.stability.base import ROUNDING
-from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.features import (
+    BallSet,
+    ConstantSet,
+    Features,
+    IntervalSet,
+    SimilaritySet,
+)
 from dp2erm_cvx.weighting.forms.form import FeatureRows, Imbalance
 
 #: Rounds of the ascent, and the relative excess at which it ends.
@@ -45,10 +51,11 @@ class ScaledImbalance:
 
 @dataclass(frozen=True)
 class RecordCombinations:
-    """B sums ``sum_r rows_r z(r) + targets_r t(r) + means_r u(r) + shift * (public target)`` of m records.
+    """B sums ``sum_r rows_r z(r) + targets_r t(r) + means_r u(r) + shift * (public target)`` of m
+    records.
 
-    Where the mean of the public points of a kernel is a target, it counts as one more record, with the factor
-    ``public``: it is in the hull of features of records.
+    Where the mean of the public points of a kernel is a target, it counts as one more record, with
+    the factor ``public``: it is in the hull of features of records.
 
     Parameters
     ----------
@@ -72,7 +79,9 @@ class RecordCombinations:
     public: float = 0.0
 
     def of(self, part: FeatureRows) -> Array:
-        """Factors (B, m) of the features of ``part``, before its matrix; (B, m + 1) with public points."""
+        """Factors (B, m) of the features of ``part``, before its matrix; (B, m + 1) with public
+        points.
+        """
         factors = self.rows * part.weighted[self.arms] + self.targets * part.target[self.arms]
         if self.means is not None:
             factors = factors + self.means * part.mean[self.arms]
@@ -108,7 +117,9 @@ class _Piece:
 
 
 def largest_row(imbalance: Imbalance) -> float:
-    """An upper bound of the Euclidean norms of the rows of an imbalance, over records of both arms."""
+    """An upper bound of the Euclidean norms of the rows of an imbalance, over records of both
+    arms.
+    """
     arms = np.array([[0], [1]])
     alone = RecordCombinations(np.ones((2, 1)), np.zeros((2, 1)), arms)
     squares = largest_squares([ScaledImbalance(imbalance, 1.0)], alone)
@@ -118,8 +129,8 @@ def largest_row(imbalance: Imbalance) -> float:
 def largest_squares(imbalances: Sequence[ScaledImbalance], sums: RecordCombinations) -> Array:
     """Upper bounds (B,) of the squared norms of sums of records, over all imbalances together.
 
-    Coordinates of several features count with the sum of the norms of their parts. The public target is
-    subtracted exactly from constants, and with its norm elsewhere.
+    Coordinates of several features count with the sum of the norms of their parts. The public
+    target is subtracted exactly from constants, and with its norm elsewhere.
 
     Parameters
     ----------
@@ -200,7 +211,9 @@ def largest_products(
     if loose:
         total = total + np.sqrt(largest_squares(loose, first) * largest_squares(loose, second))
     if shifted:
-        size = math.sqrt(sum(part.scale**2 * float(np.sum(part.imbalance.shift**2)) for part in shifted))
+        size = math.sqrt(
+            sum(part.scale**2 * float(np.sum(part.imbalance.shift**2)) for part in shifted)
+        )
         total = total + abs(second.shift) * size * np.sqrt(largest_squares(shifted, first))
     return np.asarray(total + ROUNDING * np.abs(total))
 
@@ -208,7 +221,9 @@ def largest_products(
 def _groups(
     imbalances: Sequence[ScaledImbalance], sums: RecordCombinations
 ) -> Iterable[tuple[ScaledImbalance, tuple[FeatureRows, ...], Array]]:
-    """Every group of coordinates with its imbalance and its share of the public target, times its factor."""
+    """Every group of coordinates with its imbalance and its share of the public target, times its
+    factor.
+    """
     for part_of in imbalances:
         begin = 0
         for group in part_of.imbalance.groups:
@@ -226,11 +241,14 @@ def _alone(
     return ScaledImbalance(Imbalance((group,), target, own.penalty, own.text), part_of.scale)
 
 
-def _shares(group: tuple[FeatureRows, ...], sums: RecordCombinations) -> list[tuple[FeatureRows, Array]]:
-    """The parts of a group with factors f_p, so that its squared norm is at most ``sum_p f_p |part p|^2``.
+def _shares(
+    group: tuple[FeatureRows, ...], sums: RecordCombinations
+) -> list[tuple[FeatureRows, Array]]:
+    """The parts of a group with factors f_p, so that its squared norm is at most ``sum_p f_p |part
+    p|^2``.
 
-    ``(sum_p s_p)^2 <= sum_p s_p^2 / theta_p`` for shares theta of sum 1; those in proportion to the largest
-    norms leave the square of the sum of the norms.
+    ``(sum_p s_p)^2 <= sum_p s_p^2 / theta_p`` for shares theta of sum 1; those in proportion to the
+    largest norms leave the square of the sum of the norms.
     """
     if len(group) == 1:
         return [(group[0], np.ones(len(sums.rows)))]
@@ -272,7 +290,9 @@ def _largest_form(features: Features, pieces: Sequence[_Piece]) -> Array:
 
 
 def _largest_product(features: Features, pieces: Sequence[_Piece]) -> Array:
-    """Upper bound (B,) of a sum of inner products over the public set; by Cauchy-Schwarz where M'M mixes."""
+    """Upper bound (B,) of a sum of inner products over the public set; by Cauchy-Schwarz where M'M
+    mixes.
+    """
     diagonals = _diagonals([piece.matrix for piece in pieces])
     if diagonals is not None:
         return _over_the_set(features, pieces, diagonals)
@@ -282,7 +302,8 @@ def _largest_product(features: Features, pieces: Sequence[_Piece]) -> Array:
 
 
 def _over_the_set(features: Features, pieces: Sequence[_Piece], diagonals: Array) -> Array:
-    """Upper bound (B,) of ``sum_e sum_kl G^e_kl phi_ke phi_le`` over vectors phi_k of the public set.
+    """Upper bound (B,) of ``sum_e sum_kl G^e_kl phi_ke phi_le`` over vectors phi_k of the public
+    set.
 
     ``G^e`` is the sum of the products of the pieces, each times entry e of its diagonal.
     """
@@ -328,10 +349,11 @@ def _over_corners(form: Array, low: float, high: float) -> Array:
 
 
 def _over_unit_vectors(components: Sequence[Array]) -> Array:
-    """Upper bound (B,) of ``sum_e x_e' G^e x_e`` over m vectors in the unit ball, by feasible duals.
+    """Upper bound (B,) of ``sum_e x_e' G^e x_e`` over m vectors in the unit ball, by feasible
+    duals.
 
-    For every d >= 0 with ``diag(d) >= G^e`` for all e the sum of d is an upper bound. Such d come from an
-    ascent for every component alone, and from the largest of them; what they lack is added.
+    For every d >= 0 with ``diag(d) >= G^e`` for all e the sum of d is an upper bound. Such d come
+    from an ascent for every component alone, and from the largest of them; what they lack is added.
     """
     duals = [_ascended(component) for component in components]
     if len(duals) > 1:
@@ -352,10 +374,11 @@ def _missing(dual: Array, form: Array) -> Array:
 
 
 def _ascended(form: Array) -> Array:
-    """Nearly optimal d (B, m) of the dual: prices of vectors in the unit ball that ascend one at a time.
+    """Nearly optimal d (B, m) of the dual: prices of vectors in the unit ball that ascend one at a
+    time.
 
-    Where the ascent has not ended after its rounds the bound is only larger. The bounds of one program ask
-    for most forms several times.
+    Where the ascent has not ended after its rounds the bound is only larger. The bounds of one
+    program ask for most forms several times.
     """
     return _ascended_once(form.shape, form.tobytes())
 
@@ -372,7 +395,8 @@ def _ascended_once(shape: tuple[int, ...], numbers: bytes) -> Array:
 def _ascent(form: Array) -> Array:
     """The rounds of :func:`_ascended`."""
     cases, records, _ = form.shape
-    # Any start that is not special would do; a fixed one keeps bounds the same wherever they are computed.
+    # Any start that is not special would do; a fixed one keeps bounds the same wherever they are
+    # computed.
     vectors = np.random.default_rng(0).standard_normal((records, records))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = np.repeat(vectors[None], cases, axis=0)

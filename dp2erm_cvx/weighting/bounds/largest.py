@@ -43,7 +43,8 @@ class Prices:
     kink_diameters
         Largest Euclidean distance of two subgradients of each kink.
     ball
-        Largest norm of the gradient of the smooth ones less that at 0, scaled; infinite for squares.
+        Largest norm of the gradient of the smooth ones less that at 0, scaled; infinite for
+        squares.
     diameter
         Largest distance of two gradients of the smooth ones, scaled; infinite for squares.
     linear
@@ -83,13 +84,18 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts
     kind = form.sums.kind
     if form.hard:
         # the prices of a constraint have no bound, so that only the box is known
-        return np.repeat(np.minimum(form.cap, float(form.n))[:, None], len(sizes.cells()[0]), axis=1)
+        return np.repeat(
+            np.minimum(form.cap, float(form.n))[:, None], len(sizes.cells()[0]), axis=1
+        )
     if kind is SumKind.ALL:
         blocks = [_Block(form, sizes, prices, starts, (0, 1))]
     elif kind in (SumKind.CONTROLS, SumKind.TREATED):
         blocks = [_Block(form, sizes, prices, starts, (0,))]
     else:
-        blocks = [_Block(form, sizes, prices, starts, (0,)), _Block(form, sizes, prices, starts, (1,))]
+        blocks = [
+            _Block(form, sizes, prices, starts, (0,)),
+            _Block(form, sizes, prices, starts, (1,)),
+        ]
     bounds = [block.second_bound() for block in blocks]
     apart = None
     if _first_bound_applies(form, prices):
@@ -97,10 +103,13 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts
     elif form.base is not None:
         apart = [block.base_bound() for block in blocks]
     if apart is not None:
-        # It is that of the program without caps, which solves the program with caps where it keeps them.
+        # It is that of the program without caps, which solves the program with caps where it keeps
+        # them.
         keeps = [own <= block.least_cap for own, block in zip(apart, blocks, strict=True)]
         better = [np.minimum(bound, own) for bound, own in zip(bounds, apart, strict=True)]
-        bounds = [np.where(np.all(keeps, axis=0), *pair) for pair in zip(better, bounds, strict=True)]
+        bounds = [
+            np.where(np.all(keeps, axis=0), *pair) for pair in zip(better, bounds, strict=True)
+        ]
     if kind is SumKind.CONTROLS:
         return np.stack([bounds[0], np.zeros_like(bounds[0])])
     if kind is SumKind.TREATED:
@@ -108,8 +117,11 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts
     return np.stack([np.minimum(bounds[0], form.cap[0]), np.minimum(bounds[-1], form.cap[1])])
 
 
-def start_squares(form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[ScaledImbalance]) -> Array:
-    """Largest square of the imbalance, over n, of weights that are equal, or as their bases, in every block.
+def start_squares(
+    form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[ScaledImbalance]
+) -> Array:
+    """Largest square of the imbalance, over n, of weights that are equal, or as their bases, in
+    every block.
 
     Parameters
     ----------
@@ -158,9 +170,9 @@ def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
 def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
     """The mean imbalance of weights in proportion to their bases within blocks.
 
-    Means of rows are weighted by the bases, and none of the means that targets are: four records in place of
-    two. Where all weights share a sum the bases share them out between the arms as they like, and a norm is
-    largest where one arm has all.
+    Means of rows are weighted by the bases, and none of the means that targets are: four records in
+    place of two. Where all weights share a sum the bases share them out between the arms as they
+    like, and a norm is largest where one arm has all.
     """
     even = _start_sums(form, treated)
     held = [even.rows]
@@ -180,8 +192,8 @@ def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinat
 def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
     """The same imbalance, as that of equal weights and a mass that moves from some rows to others.
 
-    Shares in proportion to bases differ from equal ones by at most ``(sqrt(d_+) - sqrt(d_-)) / (sqrt(d_+) +
-    sqrt(d_-))`` of the mass of a block.
+    Shares in proportion to bases differ from equal ones by at most ``(sqrt(d_+) - sqrt(d_-)) /
+    (sqrt(d_+) + sqrt(d_-))`` of the mass of a block.
     """
     even = _start_sums(form, treated)
     low, high = (math.sqrt(base) for base in bases_of(form))
@@ -203,11 +215,15 @@ def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[Reco
         targets = np.hstack([even.targets, nothing])
         means = np.hstack([-np.ones_like(even.rows), nothing])
         every = np.hstack(arms)
-        sums.append(RecordCombinations(np.hstack(rows), targets, every, even.shift, means, even.public))
+        sums.append(
+            RecordCombinations(np.hstack(rows), targets, every, even.shift, means, even.public)
+        )
     return sums
 
 
-def _start_squares(form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array) -> Array:
+def _start_squares(
+    form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array
+) -> Array:
     if not imbalances:
         return np.zeros(len(treated))
     if form.base is None:
@@ -218,14 +234,18 @@ def _start_squares(form: WeightingForm, imbalances: Sequence[ScaledImbalance], t
     return np.asarray(np.min(bounds, axis=0))
 
 
-def block_diameter(imbalances: Sequence[ScaledImbalance], pairs: Sequence[tuple[int, int]]) -> float:
+def block_diameter(
+    imbalances: Sequence[ScaledImbalance], pairs: Sequence[tuple[int, int]]
+) -> float:
     """Largest distance of the rows of two records, of the given pairs of arms."""
     if not imbalances:
         return 0.0
     arms = np.array(pairs)
     factors = np.tile([1.0, -1.0], (len(arms), 1))
     return float(
-        np.sqrt(np.max(largest_squares(imbalances, RecordCombinations(factors, 0.0 * factors, arms))))
+        np.sqrt(
+            np.max(largest_squares(imbalances, RecordCombinations(factors, 0.0 * factors, arms)))
+        )
     )
 
 
@@ -277,7 +297,12 @@ class _Block:
     """
 
     def __init__(
-        self, form: WeightingForm, sizes: ArmSizes, prices: Prices, starts: Array, arms: tuple[int, ...]
+        self,
+        form: WeightingForm,
+        sizes: ArmSizes,
+        prices: Prices,
+        starts: Array,
+        arms: tuple[int, ...],
     ) -> None:
         self.form = form
         self.sizes = sizes
@@ -306,7 +331,9 @@ class _Block:
         return np.asarray(np.max(np.where(self.size > 1.0, others, -math.inf), axis=0))
 
     def admits(self, weight: Array, held: Array) -> Array:
-        """Whether weights are possible, where ``held`` says whether the inequalities hold for them."""
+        """Whether weights are possible, where ``held`` says whether the inequalities hold for
+        them.
+        """
         alone = np.any(self.size <= 1.0, axis=0)
         inside = (weight <= self.left_over) & (held | alone)
         return np.asarray(inside | (weight <= self.mean))
@@ -314,8 +341,8 @@ class _Block:
     def resistance(self) -> Array:
         """What the way to equal weights may cost beside curvature and squares, over n.
 
-        Linear terms a_i cost ``sum a_i (c - w_i) <= D_a sum |w_i - c| / 2 <= n D_a``, kinks at most their
-        price of the imbalance of equal weights.
+        Linear terms a_i cost ``sum a_i (c - w_i) <= D_a sum |w_i - c| / 2 <= n D_a``, kinks at most
+        their price of the imbalance of equal weights.
         """
         total = np.full_like(self.mean, self.prices.linear)
         for own, largest in zip(self.prices.kinks, self.prices.kink_sizes, strict=True):
@@ -332,7 +359,8 @@ class _Block:
         return self.by_two_slopes(highest)
 
     def base_bound(self) -> Array:
-        """W2 of weights with bases, for the program without caps; what the others leave where none is proved.
+        """W2 of weights with bases, for the program without caps; what the others leave where none
+        is proved.
 
         It asks that weights in proportion to their bases keep the lower bounds.
         """
@@ -347,9 +375,10 @@ class _Block:
     def by_two_slopes(self, highest: Array) -> Array:
         """W2 below the highest weights.
 
-        Some other record has a weight of at most the mean of the others, so that ``phi'(W) - phi'(wbar) <= D
-        |g|``; and ``|g|^2 + h <= |g| |m_o|`` with ``h = (W - c)(phi'(W) - phi'(c)) / n``. Beside bases from
-        d_- to d_+ the record of the weight W has the base d_+ at worst, and the others d_-.
+        Some other record has a weight of at most the mean of the others, so that ``phi'(W) -
+        phi'(wbar) <= D |g|``; and ``|g|^2 + h <= |g| |m_o|`` with ``h = (W - c)(phi'(W) - phi'(c))
+        / n``. Beside bases from d_- to d_+ the record of the weight W has the base d_+ at worst,
+        and the others d_-.
         """
         prices = self.prices
         least, largest = self.bases
@@ -377,9 +406,9 @@ class _Block:
     def first_bound(self) -> Array:
         """W1, for the program without caps.
 
-        ``phi'(W) - phi'(wbar) <= (n_b/(n_b - 1)) <zbar_b - z_j, g>`` and ``|g|^2 + h <= <g, m_o>`` with
-        ``h = (W - c)(phi'(W) - phi'(wbar)) / n``: g lies in a ball of center ``m_o/2``, in which an inner
-        product with d is at most ``<d, m_o>/2 + |d| sqrt(|m_o|^2/4 - h)``.
+        ``phi'(W) - phi'(wbar) <= (n_b/(n_b - 1)) <zbar_b - z_j, g>`` and ``|g|^2 + h <= <g, m_o>``
+        with ``h = (W - c)(phi'(W) - phi'(wbar)) / n``: g lies in a ball of center ``m_o/2``, in
+        which an inner product with d is at most ``<d, m_o>/2 + |d| sqrt(|m_o|^2/4 - h)``.
         """
         prices = self.prices
         if not self.arms:
@@ -389,9 +418,14 @@ class _Block:
         for arm in self.arms:
             apart = [self.mean_less_own(treated, arm) for treated in self.cells]
             starts = [_padded(_start_sums(self.form, treated)) for treated in self.cells]
-            present = np.max([arm_size(self.form.n, arm, treated) for treated in self.cells], axis=0) >= 1.0
+            present = (
+                np.max([arm_size(self.form.n, arm, treated) for treated in self.cells], axis=0)
+                >= 1.0
+            )
             squared = [largest_squares(prices.smooth, own) for own in apart]
-            inner = [largest_products(prices.smooth, *own) for own in zip(apart, starts, strict=True)]
+            inner = [
+                largest_products(prices.smooth, *own) for own in zip(apart, starts, strict=True)
+            ]
             product = np.max(inner, axis=0) + self.between()
             distances.append(np.where(present, np.sqrt(np.max(squared, axis=0)), 0.0))
             products.append(np.where(present, product, -math.inf))
@@ -428,11 +462,12 @@ class _Block:
         return RecordCombinations(factors, np.zeros_like(factors), arms)
 
     def between(self) -> Array:
-        """What an inner product of :meth:`first_bound` may gain inside a cell over the larger of its ends.
+        """What an inner product of :meth:`first_bound` may gain inside a cell over the larger of
+        its ends.
 
-        With sums by arm it is affine in the share, and nothing. With one sum it is ``<d, m>`` with d and m
-        affine: inside a cell of width h it exceeds its chord by at most ``-<d', m'> h^2 / 4``, and
-        ``-<d', m'> <= |d'| |m'|``.
+        With sums by arm it is affine in the share, and nothing. With one sum it is ``<d, m>`` with
+        d and m affine: inside a cell of width h it exceeds its chord by at most ``-<d', m'> h^2 /
+        4``, and ``-<d', m'> <= |d'| |m'|``.
         """
         width = (self.cells[1] - self.cells[0]) / self.form.n
         if self.form.sums.kind is not SumKind.ALL:

@@ -1,8 +1,9 @@
-"""How far the target of an imbalance moves with one record, where it is a mean of records or of an arm.
+"""How far the target of an imbalance moves with one record, where it is a mean of records or of an
+arm.
 
-The target of record i moves by ``tau(d') - tau(d)``. The mean of an arm moves by ``1/n_a`` of that where the
-record stays in it, and by the distance of one record from the mean of the others where it comes or leaves
-(section "Targets" of ``docs/theory/weights_as_variable.md``).
+The target of record i moves by ``tau(d') - tau(d)``. The mean of an arm moves by ``1/n_a`` of that
+where the record stays in it, and by the distance of one record from the mean of the others where it
+comes or leaves (section "Targets" of ``docs/theory/weights_as_variable.md``).
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class MovedTarget:
         Parameters
         ----------
         rows
-            Factors (B, 2 + m) of the rows of the replaced record after and before, and of m common records.
+            Factors (B, 2 + m) of the rows of the replaced record after and before, and of m common
+            records.
         common
             Arms of the common records.
 
@@ -67,7 +69,9 @@ class MovedTarget:
         return RecordCombinations(np.hstack([rows, nothing]), targets, arms, means=means)
 
 
-def moved_targets(form: WeightingForm, sizes: ArmSizes, before: int, after: int) -> tuple[MovedTarget, ...]:
+def moved_targets(
+    form: WeightingForm, sizes: ArmSizes, before: int, after: int
+) -> tuple[MovedTarget, ...]:
     """Movements of the target whose convex hull holds those of all pairs of datasets.
 
     Parameters
@@ -88,7 +92,9 @@ def moved_targets(form: WeightingForm, sizes: ArmSizes, before: int, after: int)
         return (MovedTarget((after, before)),)
     if before == after:
         return _within_an_arm(form, sizes, before)
-    return tuple(_between_arms(form, before, after, shares) for shares in _shares_at_a_change(form, sizes))
+    return tuple(
+        _between_arms(form, before, after, shares) for shares in _shares_at_a_change(form, sizes)
+    )
 
 
 def _within_an_arm(form: WeightingForm, sizes: ArmSizes, arm: int) -> tuple[MovedTarget, ...]:
@@ -102,15 +108,17 @@ def _within_an_arm(form: WeightingForm, sizes: ArmSizes, arm: int) -> tuple[Move
 def _shares_at_a_change(form: WeightingForm, sizes: ArmSizes) -> list[tuple[float, float]]:
     """Corners of ``n / N_a`` by arm, N_a the larger of the two numbers of records of an arm.
 
-    Where a record changes its arm ``N_0 + N_1 = n + 1``. The curve of both shares lies below its chord, so
-    that its ends and the least of both shares have it in their hull.
+    Where a record changes its arm ``N_0 + N_1 = n + 1``. The curve of both shares lies below its
+    chord, so that its ends and the least of both shares have it in their hull.
     """
     least = [form.n / sizes.most(arm) for arm in (0, 1)]
     largest = [form.n / (sizes.least(arm) + 1.0) for arm in (0, 1)]
     return [(largest[0], least[1]), (least[0], largest[1]), (least[0], least[1])]
 
 
-def _between_arms(form: WeightingForm, before: int, after: int, shares: tuple[float, float]) -> MovedTarget:
+def _between_arms(
+    form: WeightingForm, before: int, after: int, shares: tuple[float, float]
+) -> MovedTarget:
     """A record that leaves one arm and comes to the other one."""
     means = [0.0, 0.0]
     others = []

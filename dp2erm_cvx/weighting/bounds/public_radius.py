@@ -1,7 +1,7 @@
 """A public number of steps, and the distance to the exact weights that they reach on every dataset.
 
-Theorem 3 of ``docs/theory/weights_certificate.md``. Everything here follows from the form, that is from
-public numbers: the radius is known before any record is.
+Theorem 3 of ``docs/theory/weights_certificate.md``. Everything here follows from the form, that is
+from public numbers: the radius is known before any record is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from dp2erm_cvx.weighting.solving.pivoted import SIMILARITY_ERROR
 
 #: What the steps leave, relative to n, beside rounding.
 _ACCURACY = 1e-12
-#: Sums that computed weights may be off by, relative to n, in the proof; larger ones have no public radius.
+#: Sums that computed weights may be off by, relative to n, in the proof; larger ones have no public
+#: radius.
 _LARGEST_DRIFT = 1e-3
 #: A step of the dual takes no less than this smoothness, which keeps its numbers in range.
 _LEAST_SMOOTHNESS = 1e-3
@@ -87,7 +88,9 @@ class StepConstants:
             Units of roundoff by which an entry of a kernel may be off.
         """
         row = _size_of(form, "weighted")
-        of_records = form.n * (_size_of(form, "target") + _size_of(form, "mean") + _size_of(form, "public"))
+        of_records = form.n * (
+            _size_of(form, "target") + _size_of(form, "mean") + _size_of(form, "public")
+        )
         target = of_records + _size_of_shift(form)
         linear = 0.0
         if form.linear is not None:
@@ -96,10 +99,12 @@ class StepConstants:
         return cls(_response(form), 2.0 * row, row, target, linear, columns, entry_units, form.n)
 
     def sharpened(self, form: WeightingForm, bounds: WeightingConstants) -> StepConstants:
-        """These constants with the sizes of rows of the stability of the form, where those are smaller.
+        """These constants with the sizes of rows of the stability of the form, where those are
+        smaller.
 
-        Fewer steps follow, and a smaller radius. It holds on every dataset of the universe of the bounds. The
-        response is that over the whole box, as weights on the way may exceed the largest one of a solution.
+        Fewer steps follow, and a smaller radius. It holds on every dataset of the universe of the
+        bounds. The response is that over the whole box, as weights on the way may exceed the
+        largest one of a solution.
 
         Parameters
         ----------
@@ -115,7 +120,9 @@ class StepConstants:
         response = self.response
         if form.base is None:
             low, high = _box(form)
-            response = min(response, mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0))
+            response = min(
+                response, mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0)
+            )
         return replace(
             self,
             response=response,
@@ -157,7 +164,8 @@ def public_steps(form: WeightingForm, constants: StepConstants) -> int:
     smoothness = constants.dual_smoothness
     if not math.isfinite(smoothness):
         raise DeclarationError(
-            "dispersion is not strongly convex over all weights: add cp.sum_squares(w), or a public cap"
+            "dispersion is not strongly convex over all weights: add cp.sum_squares(w), or a "
+            "public cap"
         )
     gain = math.sqrt(2.0 * form.n * constants.response * smoothness)
     start = 2.0 * constants.largest_imbalance
@@ -177,14 +185,15 @@ def public_radius(
     constants
         Its public constants, as they are given to ``DualProblem.by_public_steps``.
     by_features
-        Whether features of kernels are few on every dataset, so that no pairs of records are ever needed.
+        Whether features of kernels are few on every dataset, so that no pairs of records are ever
+        needed.
 
     Returns
     -------
     float or None
-        The radius; None where none is proved: constraints and kinks of the imbalance, powers that are
-        cut off within the boxes, sums of parts of which one ends there, sums whose multipliers have no public
-        bound, numbers that are too large.
+        The radius; None where none is proved: constraints and kinks of the imbalance, powers that
+        are cut off within the boxes, sums of parts of which one ends there, sums whose multipliers
+        have no public bound, numbers that are too large.
 
     Raises
     ------
@@ -249,7 +258,9 @@ class _Rounding:
         self.first_price = _size_of_first_price(form)
         self.step_size = _size_of_step(form, self.smoothness)
 
-    def weights(self, columns: int, largest_price: float, price_error: float) -> tuple[float, float] | None:
+    def weights(
+        self, columns: int, largest_price: float, price_error: float
+    ) -> tuple[float, float] | None:
         """Bounds of the rounding of weights in all, and of what their sums are off in all.
 
         Parameters
@@ -272,10 +283,14 @@ class _Rounding:
         error = units * u * argument + price_error
         error += curve.price_error(argument)
         response = self.response_near()
-        computed = n * response * error + curve.units * u * n * (1.0 + curve.offset + _LARGEST_DRIFT)
+        computed = n * response * error + curve.units * u * n * (
+            1.0 + curve.offset + _LARGEST_DRIFT
+        )
         summing = sum_units(n) * u * n * (1.0 + _LARGEST_DRIFT)
         bracket = (score + 4.0 * multiplier + 4.0 * score) * u
-        blocks = 1.0 if self.form.sums.kind in (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED) else 2.0
+        blocks = (
+            1.0 if self.form.sums.kind in (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED) else 2.0
+        )
         off = SUM_UNITS * u * n + blocks * (bracket * n * response) + 2.0 * (computed + summing)
         off += computed + summing
         if not off + computed <= _LARGEST_DRIFT * n:
@@ -311,7 +326,12 @@ class _Rounding:
         units = max([16.0, *(shape.step_units(columns) for shape in shapes)])
         sizes = 6.0 * largest_price + self.tolerance + self.step_size
         rounded = units * u * ((1.0 + self.smoothness) * sizes + reached)
-        return constants.row * (computed + off) + summed + rounded + (1.0 + self.smoothness) * moved.position
+        return (
+            constants.row * (computed + off)
+            + summed
+            + rounded
+            + (1.0 + self.smoothness) * moved.position
+        )
 
     def radius(self, columns: int, start: float, moved: _Moved) -> float | None:
         """The radius of Theorem 3.
@@ -343,8 +363,8 @@ class _Rounding:
     def with_features(self) -> float | None:
         """The radius where features of kernels stand in for the kernel (Theorem 4).
 
-        The steps solve the problem of the features. Its weights are as far from those of the kernel as the
-        prices of both, at the same weights, make them.
+        The steps solve the problem of the features. Its weights are as far from those of the kernel
+        as the prices of both, at the same weights, make them.
         """
         pivots = min(self.n // RECORDS_PER_PIVOT, MOST_PIVOTS)
         kernels = kernel_factors(self.form)
@@ -381,10 +401,11 @@ class _Rounding:
 
 
 def _mass_of_points(smoothness: float, steps: int) -> float:
-    """Bound of ``|omega|_1 / n`` over accelerated steps, which are linear in the weights of all steps before.
+    """Bound of ``|omega|_1 / n`` over accelerated steps, which are linear in the weights of all
+    steps before.
 
-    Every point is a combination of the even weights and of the weights found; the sizes of its factors are
-    those of the answer of the steps to one of them alone.
+    Every point is a combination of the even weights and of the weights found; the sizes of its
+    factors are those of the answer of the steps to one of them alone.
     """
     contraction = 1.0 / math.sqrt(1.0 + smoothness)
     momentum = (1.0 - contraction) / (1.0 + contraction)
@@ -427,7 +448,9 @@ def _largest_of_rows(part: FeatureRows, which: str) -> float:
     if part.features.kernel is not None:
         return largest * abs(float(part.matrix[0, 0])) * _norm_of(part.features)
     # The Frobenius norm bounds the largest singular value and has no rounding to speak of.
-    size = min(float(np.linalg.norm(part.matrix)), float(np.linalg.norm(part.matrix, 2)) * (1.0 + 1e-9))
+    size = min(
+        float(np.linalg.norm(part.matrix)), float(np.linalg.norm(part.matrix, 2)) * (1.0 + 1e-9)
+    )
     return largest * size * _norm_of(part.features)
 
 
@@ -445,7 +468,9 @@ def _size_of(form: WeightingForm, which: str) -> float:
 
 
 def _size_of_shift(form: WeightingForm) -> float:
-    squares = [one.penalty.smoothness * float(np.sum(np.square(one.shift))) for one in form.imbalances]
+    squares = [
+        one.penalty.smoothness * float(np.sum(np.square(one.shift))) for one in form.imbalances
+    ]
     return math.sqrt(sum(squares)) * (1.0 + 1e-9)
 
 
@@ -453,7 +478,9 @@ def _size_of_tolerance(form: WeightingForm) -> float:
     """Norm of all tolerances."""
     square = 0.0
     for imbalance in form.imbalances:
-        tolerance = np.broadcast_to(np.asarray(imbalance.penalty.tolerance), np.shape(imbalance.shift))
+        tolerance = np.broadcast_to(
+            np.asarray(imbalance.penalty.tolerance), np.shape(imbalance.shift)
+        )
         square += imbalance.penalty.smoothness * float(np.sum(np.square(tolerance)))
     return math.sqrt(square)
 
@@ -525,7 +552,9 @@ def _drift_factor(form: WeightingForm) -> float:
 
 
 def _steepest_slope(form: WeightingForm) -> float | None:
-    """Bound of the slopes of phi at weights in the boxes that have the sums; None where there is none."""
+    """Bound of the slopes of phi at weights in the boxes that have the sums; None where there is
+    none.
+    """
     least, largest = _bases(form)
     alike = form.alike_boxes
     equal_boxes = alike and form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
@@ -534,10 +563,16 @@ def _steepest_slope(form: WeightingForm) -> float | None:
     elif alike and form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
         # the mean weight of at most n controls, of the sum n or of at least one treated record
         mean = 1.0 if form.sums.kind is SumKind.CONTROLS else 1.0 / form.n
-        weights = [max(mean, float(form.low[0])) / largest, min(float(form.cap[0]), float(form.n)) / least]
+        weights = [
+            max(mean, float(form.low[0])) / largest,
+            min(float(form.cap[0]), float(form.n)) / least,
+        ]
     elif alike and form.sums.kind is SumKind.ALL:
         bracketing = _bracketing_weights(form)
-        weights = [min(bracketing) / largest * (1.0 - 1e-12), max(bracketing) / least * (1.0 + 1e-12)]
+        weights = [
+            min(bracketing) / largest * (1.0 - 1e-12),
+            max(bracketing) / least * (1.0 + 1e-12),
+        ]
     else:
         low, high = _box(form)
         if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:
@@ -550,9 +585,9 @@ def _steepest_slope(form: WeightingForm) -> float | None:
 def _bracketing_weights(form: WeightingForm) -> list[float]:
     """Least and largest weights, of each arm, that the multiplier of one sum is bracketed at.
 
-    These are ``low + theta (cap - low)`` with one theta for all records, so that they have mean 1. Of n
-    records theta is the mean of ``1 - low`` over that of ``cap - low``, which lies between the ratios of both
-    arms. It is computed with rounding.
+    These are ``low + theta (cap - low)`` with one theta for all records, so that they have mean 1.
+    Of n records theta is the mean of ``1 - low`` over that of ``cap - low``, which lies between the
+    ratios of both arms. It is computed with rounding.
     """
     cap = np.minimum(form.cap, float(form.n))
     width = cap - form.low
@@ -606,7 +641,8 @@ class _CurveRounding:
     largest_price: float = math.inf
 
     def price_error(self, argument: float) -> float:
-        """What a price is off in effect, for prices of at most this size; infinite where that is not known.
+        """What a price is off in effect, for prices of at most this size; infinite where that is
+        not known.
 
         Parameters
         ----------
@@ -671,7 +707,8 @@ def _curve_rounding(form: WeightingForm) -> _CurveRounding | None:
 
 
 def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
-    """Whether the formula of a power cuts numbers ``k w + c`` off beyond those of the box, or below roundoff.
+    """Whether the formula of a power cuts numbers ``k w + c`` off beyond those of the box, or below
+    roundoff.
 
     Parameters
     ----------
@@ -752,7 +789,9 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
 
 
 def _sizes_of_curve(form: WeightingForm) -> tuple[float, float]:
-    """Sizes of the constants in the slope of phi, in prices, and of those in its inverse, in weights."""
+    """Sizes of the constants in the slope of phi, in prices, and of those in its inverse, in
+    weights.
+    """
     prices = 0.0
     offset = 0.0
     _, largest = _bases(form)

@@ -1,8 +1,9 @@
 """How far one weight answers to a unit of its price: the response R of the stability theorems.
 
-A weight moves by at most ``q = 1/phi''`` per unit of price, and the weights of a dataset have a public mean.
-So the theorems ask for the concave envelope of q at that mean (``docs/theory/weights_as_variable.md``).
-Kinks of phi only slow a weight down: where they stand q counts as 0, which no envelope sees.
+A weight moves by at most ``q = 1/phi''`` per unit of price, and the weights of a dataset have a
+public mean. So the theorems ask for the concave envelope of q at that mean
+(``docs/theory/weights_as_variable.md``). Kinks of phi only slow a weight down: where they stand q
+counts as 0, which no envelope sees.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.stability.base import outward
 
-#: Cells that a search starts with, its most rounds and cells, and the relative excess that it may leave.
+#: Cells that a search starts with, its most rounds and cells, and the relative excess that it may
+#: leave.
 _CELLS, _ROUNDS, _MOST_CELLS, _CLOSE = 64, 200, 20_000, 1e-10
 
 #: Exponents e of curvatures ``t^e``, by the name of an atom; that of a power is its number less 2.
@@ -26,11 +28,13 @@ _EXPONENTS = {"square": 0.0, "entropy": -1.0, "log": -2.0}
 
 
 def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) -> float:
-    """Upper bound of the concave envelope of ``q = 1/phi''`` on an interval of weights, at their mean.
+    """Upper bound of the concave envelope of ``q = 1/phi''`` on an interval of weights, at their
+    mean.
 
-    It is the number R of the theorems: where n weights of this mean lie in the interval, the mean of their q
-    is at most R. Exact up to rounding where q is concave (squares, entropies, logit distances, powers from 1
-    to 2, and sums of them) or has one convex part (logarithms, other powers); elsewhere within 1e-10.
+    It is the number R of the theorems: where n weights of this mean lie in the interval, the mean
+    of their q is at most R. Exact up to rounding where q is concave (squares, entropies, logit
+    distances, powers from 1 to 2, and sums of them) or has one convex part (logarithms, other
+    powers); elsewhere within 1e-10.
 
     Parameters
     ----------
@@ -61,7 +65,9 @@ def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) 
         return outward(_response_at(dispersion, mean))
     if len(curved) == 1 and curved[0].atom != "huber":
         return outward(
-            _chord_at(_response_at(dispersion, first), _response_at(dispersion, last), first, last, mean)
+            _chord_at(
+                _response_at(dispersion, first), _response_at(dispersion, last), first, last, mean
+            )
         )
     if math.isinf(last):
         return outward(_response_of_squares(curved))
@@ -69,7 +75,8 @@ def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) 
 
 
 def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
-    """Upper bound of ``q = 1/phi''`` on an interval of weights: R where no sum of the weights is known.
+    """Upper bound of ``q = 1/phi''`` on an interval of weights: R where no sum of the weights is
+    known.
 
     Parameters
     ----------
@@ -81,8 +88,8 @@ def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
     Returns
     -------
     float
-        The supremum of q, exact up to rounding for one part, else within 1e-10; infinite where ``phi''`` may
-        be 0.
+        The supremum of q, exact up to rounding for one part, else within 1e-10; infinite where
+        ``phi''`` may be 0.
 
     Raises
     ------
@@ -91,7 +98,9 @@ def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
     """
     first, last = _within_domain(dispersion, low, high)
     if first > last:
-        raise DeclarationError(f"weights from {low:g} to {high:g}: none is in the domain of the dispersion")
+        raise DeclarationError(
+            f"weights from {low:g} to {high:g}: none is in the domain of the dispersion"
+        )
     curved = _curved(dispersion)
     if not curved:
         return math.inf
@@ -103,18 +112,22 @@ def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
     return outward(_envelope(dispersion, first, last, lambda hull: hull.level_line()))
 
 
-def base_response(dispersion: Dispersion, interval: tuple[float, float], bases: tuple[float, float]) -> float:
+def base_response(
+    dispersion: Dispersion, interval: tuple[float, float], bases: tuple[float, float]
+) -> float:
     """R for dispersions ``d_i phi(w_i / d_i)`` of weights of mean 1: the largest ``e qhat(1/e)``.
 
-    ``e qhat(w/e)`` is jointly concave, so that the mean of the ``d_i q(w_i / d_i)`` of all records is at most
-    its value at the mean weight 1 and the mean base e, which lies anywhere between both ends of the bases.
+    ``e qhat(w/e)`` is jointly concave, so that the mean of the ``d_i q(w_i / d_i)`` of all records
+    is at most its value at the mean weight 1 and the mean base e, which lies anywhere between both
+    ends of the bases.
 
     Parameters
     ----------
     dispersion
         The dispersion phi.
     interval
-        Ends of all ratios ``w_i / d_i``; it holds ``1/e`` for every e of the bases, or is widened to do so.
+        Ends of all ratios ``w_i / d_i``; it holds ``1/e`` for every e of the bases, or is widened
+        to do so.
     bases
         Least and largest base, above 0.
 
@@ -140,10 +153,12 @@ def base_response(dispersion: Dispersion, interval: tuple[float, float], bases: 
 
 
 def controls_response(dispersion: Dispersion, high: float, share: float) -> float:
-    """R where only the controls have weights, of sum n: ``pi_0 qhat(1 / pi_0)`` at their largest share.
+    """R where only the controls have weights, of sum n: ``pi_0 qhat(1 / pi_0)`` at their largest
+    share.
 
-    With q counted as 0 below the domain, qhat is a concave function on [0, high] that is at least 0, so that
-    ``e qhat(1/e)`` rises with e; a record that leaves the controls counts as one of weight 0.
+    With q counted as 0 below the domain, qhat is a concave function on [0, high] that is at least
+    0, so that ``e qhat(1/e)`` rises with e; a record that leaves the controls counts as one of
+    weight 0.
 
     Parameters
     ----------
@@ -165,11 +180,13 @@ def controls_response(dispersion: Dispersion, high: float, share: float) -> floa
     return share * _from_zero(dispersion, max(high, mean), lambda hull: hull.line_at(mean))
 
 
-def treated_response(dispersion: Dispersion, high: float, shares: tuple[float, float], total: float) -> float:
+def treated_response(
+    dispersion: Dispersion, high: float, shares: tuple[float, float], total: float
+) -> float:
     """R where the weights of the controls have the number of the treated as their sum.
 
-    It is the largest ``e qhat((total - e) / e)`` over the shares e of controls, that is ``total`` times the
-    largest ``qhat(u) / (1 + u)`` over their mean weights u.
+    It is the largest ``e qhat((total - e) / e)`` over the shares e of controls, that is ``total``
+    times the largest ``qhat(u) / (1 + u)`` over their mean weights u.
 
     Parameters
     ----------
@@ -198,7 +215,9 @@ def treated_response(dispersion: Dispersion, high: float, shares: tuple[float, f
     if len(curved) == 1 and curved[0].atom == "entropy" and curved[0].offset == 0.0:
         # q is a multiple of the weight, and e q((total - e) / e) one of total - e.
         return outward(shares[0] * _response_at(dispersion, last))
-    return total * _from_zero(dispersion, max(high, last), lambda hull: hull.steepest_line(first, last, -1.0))
+    return total * _from_zero(
+        dispersion, max(high, last), lambda hull: hull.steepest_line(first, last, -1.0)
+    )
 
 
 def _from_zero(dispersion: Dispersion, high: float, sought: Callable[[_Hull], _Line]) -> float:
@@ -217,8 +236,14 @@ def _within_domain(dispersion: Dispersion, low: float, high: float) -> tuple[flo
 
 def _curved(dispersion: Dispersion) -> list[DispersionPart]:
     """The parts that have a curvature beside kinks; a power of exponent 1 has none."""
-    flat_power = [part for part in dispersion.parts if part.atom == "power" and part.number in (0.0, 1.0)]
-    return [part for part in dispersion.parts if part.atom not in ("line", "size") and part not in flat_power]
+    flat_power = [
+        part for part in dispersion.parts if part.atom == "power" and part.number in (0.0, 1.0)
+    ]
+    return [
+        part
+        for part in dispersion.parts
+        if part.atom not in ("line", "size") and part not in flat_power
+    ]
 
 
 def _exponent(part: DispersionPart) -> float:
@@ -229,7 +254,8 @@ def _exponent(part: DispersionPart) -> float:
 def _has_concave_response(part: DispersionPart) -> bool:
     """Whether 1 over the curvature of a part is concave.
 
-    Parallel sums ``1/(1/q_1 + 1/q_2)`` of concave functions are concave, so that this is enough for sums.
+    Parallel sums ``1/(1/q_1 + 1/q_2)`` of concave functions are concave, so that this is enough for
+    sums.
     """
     return part.atom != "huber" and -1.0 <= _exponent(part) <= 0.0
 
@@ -251,7 +277,9 @@ def _inverse(curvature: float) -> float:
 
 def _response_of_squares(curved: list[DispersionPart]) -> float:
     """Bound of q on a half-line, where only squares are known to keep their curvature."""
-    return _inverse(sum(2.0 * part.scale * part.factor**2 for part in curved if part.atom == "square"))
+    return _inverse(
+        sum(2.0 * part.scale * part.factor**2 for part in curved if part.atom == "square")
+    )
 
 
 def _chord_at(left: float, right: float, low: float, high: float, mean: float) -> float:
@@ -281,7 +309,9 @@ class _CurvatureOnCells:
 
     @classmethod
     def of(cls, part: DispersionPart, low: Array, high: Array) -> _CurvatureOnCells:
-        """The curvature of ``part`` on cells from ``low`` to ``high``, which hold no knee inside."""
+        """The curvature of ``part`` on cells from ``low`` to ``high``, which hold no knee
+        inside.
+        """
         scale = part.scale * part.factor**2
         middle = (low + high) / 2.0
         inner = part.factor * middle + part.offset
@@ -305,10 +335,17 @@ class _CurvatureOnCells:
         if 0.0 < exponent < 1.0:
             # The curvature is concave: its chord lies below it.
             return cls(left, right, left, right)
-        # Elsewhere it is convex, and its tangent at the middle lies below it; so does its least value.
+        # Elsewhere it is convex, and its tangent at the middle lies below it; so does its least
+        # value.
         least = np.minimum(left, right)
-        usable = np.isfinite(left_line) & np.isfinite(right_line) & (np.minimum(left_line, right_line) > 0.0)
-        return cls(left, right, np.where(usable, left_line, least), np.where(usable, right_line, least))
+        usable = (
+            np.isfinite(left_line)
+            & np.isfinite(right_line)
+            & (np.minimum(left_line, right_line) > 0.0)
+        )
+        return cls(
+            left, right, np.where(usable, left_line, least), np.where(usable, right_line, least)
+        )
 
 
 def _leading(part: DispersionPart) -> float:
@@ -370,14 +407,18 @@ class _Hull:
         return _Line(top, 0.0, top, 0.0)
 
     def steepest_line(self, first: float, last: float, pole: float = 0.0) -> _Line:
-        """The largest ratio of height and distance from the pole between two places, and the line there."""
+        """The largest ratio of height and distance from the pole between two places, and the line
+        there.
+        """
         inside = self.x[(self.x > first) & (self.x < last)]
         lines = [self.line_at(float(place)) for place in (first, last, *inside)]
         best = max(lines, key=lambda line: line.height / (line.place - pole))
         return _Line(best.height / (best.place - pole), best.place, best.height, best.slope)
 
 
-def _turns_left(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+def _turns_left(
+    first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]
+) -> bool:
     """Whether the middle point lies on or below the segment of the others."""
     rise = (middle[1] - first[1]) * (last[0] - first[0])
     return rise <= (last[1] - first[1]) * (middle[0] - first[0])
@@ -395,15 +436,17 @@ def _envelope(
 
     ``from_zero`` adds the point (0, 0), left of the interval.
 
-    On every cell the curvature lies above a line, so that q lies below the chord of 1 over that line. The
-    hull of those chords is above the envelope, that of q at the ends of cells below it. Cells that decide
-    are cut in half until both agree. Any state of the search is an upper bound.
+    On every cell the curvature lies above a line, so that q lies below the chord of 1 over that
+    line. The hull of those chords is above the envelope, that of q at the ends of cells below it.
+    Cells that decide are cut in half until both agree. Any state of the search is an upper bound.
     """
     curved = _curved(dispersion)
     if low == high:
         return _response_at(dispersion, low)
     origin = np.zeros(int(from_zero and low > 0.0))
-    edges = np.unique(np.concatenate([np.linspace(low, high, _CELLS + 1), _knees(curved, low, high)]))
+    edges = np.unique(
+        np.concatenate([np.linspace(low, high, _CELLS + 1), _knees(curved, low, high)])
+    )
     upper = math.inf
     for _ in range(_ROUNDS):
         left, right, left_top, right_top = _responses_on_cells(curved, edges)
@@ -443,7 +486,9 @@ def _knees(curved: list[DispersionPart], low: float, high: float) -> Array:
     return np.array([knee for knee in found if low < knee < high])
 
 
-def _responses_on_cells(curved: list[DispersionPart], edges: Array) -> tuple[Array, Array, Array, Array]:
+def _responses_on_cells(
+    curved: list[DispersionPart], edges: Array
+) -> tuple[Array, Array, Array, Array]:
     """Q at both ends of every cell, and the ends of a chord that q lies below on it; all (m,)."""
     cells = [_CurvatureOnCells.of(part, edges[:-1], edges[1:]) for part in curved]
     with np.errstate(divide="ignore"):

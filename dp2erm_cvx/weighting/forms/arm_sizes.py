@@ -12,8 +12,8 @@ from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 
-#: Up to so many sizes each is looked at; beyond, about so many cells of neighboring sizes, and near both
-#: ends, where a block may be a few records, so many sizes one by one.
+#: Up to so many sizes each is looked at; beyond, about so many cells of neighboring sizes, and near
+#: both ends, where a block may be a few records, so many sizes one by one.
 _CELLS, _NEAR = 1024, 64
 
 
@@ -28,7 +28,8 @@ class ArmSizes:
     floors
         Least number of controls and of treated.
 
-    Raises :class:`~dp2erm_cvx.errors.DeclarationError` for floors that are no whole numbers or too many.
+    Raises :class:`~dp2erm_cvx.errors.DeclarationError` for floors that are no whole numbers or too
+    many.
     """
 
     n: int
@@ -38,7 +39,9 @@ class ArmSizes:
         for floor in self.floors:
             whole_number("arm floor", floor, at_least=0)
         if sum(self.floors) > self.n:
-            raise DeclarationError(f"arm floors {self.floors}: their sum must be at most n = {self.n}")
+            raise DeclarationError(
+                f"arm floors {self.floors}: their sum must be at most n = {self.n}"
+            )
 
     def least(self, arm: int) -> int:
         """Least number of records of an arm."""
@@ -102,7 +105,9 @@ def arm_size(n: int, arm: int, treated: Array) -> Array:
 
 
 def public_totals(form: WeightingForm) -> tuple[float, float]:
-    """The public sums of both arms. Raises DeclarationError if they are missing or do not add up to n."""
+    """The public sums of both arms. Raises DeclarationError if they are missing or do not add up to
+    n.
+    """
     totals = form.sums.public
     if totals is None or min(totals) < 0.0 or abs(sum(totals) - form.n) > 1e-9 * form.n:
         raise DeclarationError(
@@ -114,8 +119,8 @@ def public_totals(form: WeightingForm) -> tuple[float, float]:
 def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
     """Refuse forms that have no weights on some dataset of the universe (condition C5).
 
-    Sums are compared without rounding, as those of a dataset are: a margin here would leave datasets at the
-    floor whose boxes miss their sum by a rounding error.
+    Sums are compared without rounding, as those of a dataset are: a margin here would leave
+    datasets at the floor whose boxes miss their sum by a rounding error.
 
     Raises
     ------
@@ -123,7 +128,9 @@ def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
         With the floor or the box that would do.
     """
     if np.any(form.low < 0.0) or np.any(form.highest_low > form.least_cap):
-        raise CalibrationError("weights have lower bounds of at least 0, and at most their upper bounds")
+        raise CalibrationError(
+            "weights have lower bounds of at least 0, and at most their upper bounds"
+        )
     kind = form.sums.kind
     if kind is SumKind.ALL:
         _check_all(form, sizes)
@@ -159,8 +166,9 @@ def check_means(form: WeightingForm, sizes: ArmSizes) -> None:
     for arm in form.arms_of_means:
         if sizes.least(arm) < 1:
             raise CalibrationError(
-                f"the mean of the {_NAMES[arm]} is a target, and there may be none of them: declare an arm "
-                "floor, of which the larger it is the less one record moves the mean"
+                f"the mean of the {_NAMES[arm]} is a target, and there may be none of them: "
+                "declare an arm floor, of which the larger it is the less one record moves the "
+                "mean"
             )
 
 
@@ -168,7 +176,9 @@ _NAMES = ("controls", "treated")
 
 
 def _exact_sum(counts: list[int], ends: list[float]) -> Fraction:
-    """Sum of as many ends of boxes, without rounding: a dataset whose boxes miss a sum has no weights."""
+    """Sum of as many ends of boxes, without rounding: a dataset whose boxes miss a sum has no
+    weights.
+    """
     terms = [count * Fraction(end) for count, end in zip(counts, ends, strict=True) if count > 0]
     return sum(terms, Fraction(0))
 
@@ -182,12 +192,15 @@ def _check_all(form: WeightingForm, sizes: ArmSizes) -> None:
         most = _exact_sum(counts, caps)
         if not least <= form.n <= most:
             raise CalibrationError(
-                f"boxes of the weights: with {treated} treated of {form.n} records none have the sum n; "
-                "let lower bounds be at most 1 and upper bounds at least 1, or declare arm floors"
+                f"boxes of the weights: with {treated} treated of {form.n} records none have the "
+                "sum n; let lower bounds be at most 1 and upper bounds at least 1, or declare arm "
+                "floors"
             )
 
 
-def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[float, float]) -> None:
+def _check_total(
+    form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[float, float]
+) -> None:
     """A total of one arm; it is given at the least and at the largest number of its records."""
     name = _NAMES[arm]
     least = sizes.least(arm)
@@ -196,8 +209,8 @@ def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[f
     if _exact_sum([least], [cap]) < totals[0]:
         if least == 0:
             raise CalibrationError(
-                f"arm_floor is not declared: weights of the {name} have the sum {totals[0]:g}, and there may "
-                "be none of them; declare a public floor on both arm sizes"
+                f"arm_floor is not declared: weights of the {name} have the sum {totals[0]:g}, and "
+                "there may be none of them; declare a public floor on both arm sizes"
             )
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[0]:g}, which {least} of them of at most "
@@ -206,6 +219,6 @@ def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[f
     if _exact_sum([most], [float(form.highest_low[arm])]) > totals[1]:
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[1]:g}, and {most} of them are at least "
-            f"{form.highest_low[arm]:g} each: declare a larger floor of the other arm, or a smaller lower "
-            "bound"
+            f"{form.highest_low[arm]:g} each: declare a larger floor of the other arm, or a "
+            "smaller lower bound"
         )

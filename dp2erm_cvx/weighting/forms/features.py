@@ -26,7 +26,9 @@ class KernelOfRecords(Protocol):
         """K for p covariates, or None where features are as many as records."""
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may be off."""
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may
+        be off.
+        """
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class IntervalSet:
 
 @dataclass(frozen=True)
 class SimilaritySet:
-    """Vectors that are known by their inner products alone, such as features of a kernel or unit vectors.
+    """Vectors that are known by their inner products alone, such as features of a kernel or unit
+    vectors.
 
     Parameters
     ----------
@@ -88,8 +91,8 @@ class Features:
     kernel
         The kernel that the inner products of two records are; None for vectors.
     points
-        Public points (m, p) on the scale of the covariates, the mean of whose features may be a target of a
-        kernel; else None. Vectors of public points are numbers.
+        Public points (m, p) on the scale of the covariates, the mean of whose features may be a
+        target of a kernel; else None. Vectors of public points are numbers.
     labels
         Names of the entries, of records whose domain names covariates; None for numbered ones.
     """
@@ -100,7 +103,9 @@ class Features:
     of: Callable[[Records], Array] | None = field(default=None, compare=False, repr=False)
     kernel: KernelOfRecords | None = field(default=None, compare=False, repr=False)
     points: Array | None = field(default=None, compare=False, repr=False)
-    labels: Callable[[Records], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    labels: Callable[[Records], tuple[str, ...]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def name_at_points(self) -> str:

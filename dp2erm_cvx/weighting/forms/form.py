@@ -1,13 +1,15 @@
-"""What is read of a problem in the weights: their dispersion, their box, their sums and the imbalances.
+"""What is read of a problem in the weights: their dispersion, their box, their sums and the
+imbalances.
 
 Every problem of the form is::
 
     minimize    sum_i phi_i(w_i) + sum_t penalty_t(m_t(w))
     subject to  low[a_i] <= w_i <= cap[a_i], and a sum of the weights of every block of records
 
-where an imbalance ``m(w) = sum_i w_i z_i - sum_i t_i - n u - shift`` has rows z_i and targets t_i that are
-linear in features of record i, and u is linear in means of features over an arm. Penalties are functions of
-m itself, not of m / n: a penalty of the mean holds its powers of n, as its author wrote them.
+where an imbalance ``m(w) = sum_i w_i z_i - sum_i t_i - n u - shift`` has rows z_i and targets t_i
+that are linear in features of record i, and u is linear in means of features over an arm. Penalties
+are functions of m itself, not of m / n: a penalty of the mean holds its powers of n, as its author
+wrote them.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class SumKind(enum.Enum):
     COUNTS = "counts"
     #: The weights of the controls have sum n, those of the treated are 0.
     CONTROLS = "controls"
-    #: The weights of the controls have the number of the treated as their sum; those of the treated are 1.
+    #: The weights of the controls have the number of the treated as their sum; those of the treated
+    #: are 1.
     TREATED = "treated"
 
 
@@ -66,10 +69,10 @@ class FeatureRows:
     """Linear functions of the features of a record, times public factors of its arm.
 
     The row of record i is ``weighted[a_i] * matrix @ phi_i`` and its target is
-    ``target[a_i] * matrix @ phi_i``. Beside the targets of records stand n times the means of the features
-    over an arm, ``n * mean[a] * matrix @ mean(phi_i of a_i = a)``, and over the public points of a kernel,
-    ``n * public * matrix @ mean(phi of the points)``. Features of a kernel have multiples of the identity as
-    their matrix.
+    ``target[a_i] * matrix @ phi_i``. Beside the targets of records stand n times the means of the
+    features over an arm, ``n * mean[a] * matrix @ mean(phi_i of a_i = a)``, and over the public
+    points of a kernel, ``n * public * matrix @ mean(phi of the points)``. Features of a kernel have
+    multiples of the identity as their matrix.
 
     Parameters
     ----------
@@ -99,7 +102,8 @@ class FeatureRows:
         return self.weighted[a][:, None] * (phi @ self.matrix.T)
 
     def summed_target(self, phi: Mapping[str, Array], a: Arms) -> Array:
-        """Sum (r,) of the targets of all n records, with n times the means of arms and of public points.
+        """Sum (r,) of the targets of all n records, with n times the means of arms and of public
+        points.
 
         Parameters
         ----------
@@ -113,11 +117,14 @@ class FeatureRows:
         for arm in np.flatnonzero(self.mean):
             total = total + len(a) * self.mean[arm] * np.mean(own[a == arm], axis=0)
         if self.public:
-            total = total + len(a) * self.public * np.mean(phi[self.features.name_at_points], axis=0)
+            total = total + len(a) * self.public * np.mean(
+                phi[self.features.name_at_points], axis=0
+            )
         return np.asarray(total @ self.matrix.T)
 
 
-#: Rows of the same r coordinates, which are added; most coordinates have those of one feature alone.
+#: Rows of the same r coordinates, which are added; most coordinates have those of one feature
+#: alone.
 Group = tuple[FeatureRows, ...]
 
 
@@ -125,8 +132,8 @@ Group = tuple[FeatureRows, ...]
 class ImbalancePenalty:
     """Price ``factor * huber(max(size - tolerance, 0), knee)`` of the sizes of an imbalance.
 
-    ``huber(t, knee)`` is ``t^2`` up to the knee and ``2 knee t - knee^2`` beyond, as in CVXPY. Sizes are
-    those of the entries, or one norm of them all.
+    ``huber(t, knee)`` is ``t^2`` up to the knee and ``2 knee t - knee^2`` beyond, as in CVXPY.
+    Sizes are those of the entries, or one norm of them all.
 
     Parameters
     ----------
@@ -137,15 +144,16 @@ class ImbalancePenalty:
     knee
         Where the square becomes a line; infinite for squares.
     norm
-        None where every entry is priced; else the order of the norm that is priced, above 1, infinity for the
-        largest entry; 1 of a constraint alone.
+        None where every entry is priced; else the order of the norm that is priced, above 1,
+        infinity for the largest entry; 1 of a constraint alone.
     price
-        Slope of a kink ``price * size``; 0 for squares. Infinite for a constraint, ``size <= tolerance``.
+        Slope of a kink ``price * size``; 0 for squares. Infinite for a constraint, ``size <=
+        tolerance``.
     sided
         Whether entries below 0 cost nothing: the size of an entry m is ``max(m, 0)``.
     envelope
-        Parameter e of the Moreau envelope ``min_u price(u) + |u - m|^2 / (2 e)`` that stands for the price;
-        0 for the price itself.
+        Parameter e of the Moreau envelope ``min_u price(u) + |u - m|^2 / (2 e)`` that stands for
+        the price; 0 for the price itself.
     """
 
     factor: float
@@ -168,7 +176,9 @@ class ImbalancePenalty:
 
     @property
     def rough(self) -> bool:
-        """True for a curved function of a norm whose gradient jumps, and grows with the imbalance."""
+        """True for a curved function of a norm whose gradient jumps, and grows with the
+        imbalance.
+        """
         if self.hard or self.envelope or math.isinf(self.factor) or self.norm is None:
             return False
         return self.norm < 2.0 or math.isinf(self.norm)
@@ -182,7 +192,9 @@ class ImbalancePenalty:
     def plain(self) -> bool:
         """True for a multiple of a sum of squares."""
         curved = math.isfinite(self.factor) and math.isinf(self.knee) and not self.sided
-        return curved and self.norm in (None, 2) and not np.any(self.tolerance) and not self.envelope
+        return (
+            curved and self.norm in (None, 2) and not np.any(self.tolerance) and not self.envelope
+        )
 
     @property
     def of_entries(self) -> bool:
@@ -198,8 +210,9 @@ class ImbalancePenalty:
     def smoothness(self) -> float:
         """Lipschitz constant of the gradient by m, in the Euclidean norm; infinite where it jumps.
 
-        A function of a norm of order q > 2 is ``q - 1`` times as curved as that of the Euclidean one (section
-        "Norms" of ``docs/theory/weights_as_variable.md``), an envelope at most ``1/e``.
+        A function of a norm of order q > 2 is ``q - 1`` times as curved as that of the Euclidean
+        one (section "Norms" of ``docs/theory/weights_as_variable.md``), an envelope at most
+        ``1/e``.
         """
         if self.envelope:
             return 1.0 / self.envelope
@@ -217,7 +230,8 @@ class ImbalancePenalty:
         return 2.0 * self.factor * self.knee
 
     def gradient_size(self, coordinates: int) -> float:
-        """Largest Euclidean norm of a subgradient less the one at 0; infinite for squares and constraints.
+        """Largest Euclidean norm of a subgradient less the one at 0; infinite for squares and
+        constraints.
 
         Parameters
         ----------
@@ -226,7 +240,8 @@ class ImbalancePenalty:
         """
         if self.norm is None:
             return self.steepest * math.sqrt(coordinates)
-        # The dual norm of a subgradient is at most the slope; for q >= 2 the Euclidean one is no larger.
+        # The dual norm of a subgradient is at most the slope; for q >= 2 the Euclidean one is no
+        # larger.
         return self.steepest * math.pow(coordinates, max(1.0 / self.norm - 0.5, 0.0))
 
     def gradient_diameter(self, coordinates: int) -> float:
@@ -277,8 +292,8 @@ class ImbalancePenalty:
 class LogSumExpPenalty:
     """Price ``factor * log(sum_k exp(m_k))`` of an imbalance: smooth, with bounded gradients.
 
-    Its gradient is ``factor`` times shares of sum 1. So two of them are at most ``sqrt(2) factor`` apart, and
-    their Lipschitz constant is ``factor / 2`` (section "Logarithms of sums" of
+    Its gradient is ``factor`` times shares of sum 1. So two of them are at most ``sqrt(2) factor``
+    apart, and their Lipschitz constant is ``factor / 2`` (section "Logarithms of sums" of
     ``docs/theory/weights_as_variable.md``). At 0 it is ``factor / K`` in every coordinate, not 0.
 
     Parameters
@@ -407,8 +422,8 @@ class WeightingForm:
     dispersion
         phi, the same for every record, with the ends of its domain.
     low, cap
-        Ends of the box of a weight by arm, (2,); within the domain of the dispersion. A fixed weight has
-        equal ends. Beside ends of records, the ends of the hull of all boxes.
+        Ends of the box of a weight by arm, (2,); within the domain of the dispersion. A fixed
+        weight has equal ends. Beside ends of records, the ends of the hull of all boxes.
     sums
         Sums of weights.
     imbalances
@@ -416,10 +431,11 @@ class WeightingForm:
     linear
         Rows of one coordinate whose value is added to the slope of a record's dispersion, or None.
     base
-        A feature d of one number, in an interval above 0, where phi_i(w) is ``d_i phi(w / d_i)``; else None.
+        A feature d of one number, in an interval above 0, where phi_i(w) is ``d_i phi(w / d_i)``;
+        else None.
     low_of, cap_of
-        Rows of one coordinate, a multiple of a feature in an interval, that a weight is not below or not
-        above, beside ``low`` and ``cap``; else None.
+        Rows of one coordinate, a multiple of a feature in an interval, that a weight is not below
+        or not above, beside ``low`` and ``cap``; else None.
     """
 
     n: int
@@ -490,7 +506,8 @@ class WeightingForm:
 
 
 def least_and_largest(rows: FeatureRows) -> tuple[Array, Array]:
-    """Least and largest value of rows of one coordinate of a number in an interval, by arm (2,) each.
+    """Least and largest value of rows of one coordinate of a number in an interval, by arm (2,)
+    each.
 
     Raises DeclarationError for features of another kind.
     """

@@ -1,4 +1,6 @@
-"""The objective and the constraints of a form at given features: values and slopes by the weights."""
+"""The objective and the constraints of a form at given features: values and slopes by the
+weights.
+"""
 
 from __future__ import annotations
 

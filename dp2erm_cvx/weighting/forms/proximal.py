@@ -13,7 +13,10 @@ from dp2erm_cvx.weighting.forms.form import Penalty
 from dp2erm_cvx.weighting.forms.shapes import Shape, shape_of
 
 #: What refuses a price whose gradient jumps by more and more.
-ROUGH = "the slope of this square jumps, by more the farther it is from 0: give smoothing= a public number"
+ROUGH = (
+    "the slope of this square jumps, by more the farther it is from 0: give smoothing= a public "
+    "number"
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,13 @@ class PricedColumns:
 
     def __post_init__(self) -> None:
         if self.penalty.kinked and np.any(self.penalty.tolerance):
-            raise DeclarationError("kink beyond a tolerance: write cp.sum_squares(cp.pos(cp.abs(m) - t))")
+            raise DeclarationError(
+                "kink beyond a tolerance: write cp.sum_squares(cp.pos(cp.abs(m) - t))"
+            )
         if self.penalty.rough:
-            raise DeclarationError(f"square of the {self.penalty.norm:g}-norm of an imbalance: {ROUGH}")
+            raise DeclarationError(
+                f"square of the {self.penalty.norm:g}-norm of an imbalance: {ROUGH}"
+            )
 
     @cached_property
     def shape(self) -> Shape:
@@ -56,14 +63,17 @@ class PricedColumns:
         return self.shape.price(s, otherwise)
 
     def price_slack(self, s: Array) -> Array:
-        """Units of roundoff, in prices, by which the norm of a computed price may be off beside its size.
+        """Units of roundoff, in prices, by which the norm of a computed price may be off beside its
+        size.
 
         One number for every point: s (.., K) has the slack (..).
         """
         return self.shape.slack(s)
 
     def drift(self, s: Array, prices: Array) -> Array:
-        """How far (.., K) the imbalance that has exactly these ``prices`` (.., K) may be from s (.., K)."""
+        """How far (.., K) the imbalance that has exactly these ``prices`` (.., K) may be from s
+        (.., K).
+        """
         return self.shape.drift(s, prices)
 
     def proximal_point(self, y: Array, step: float) -> Array:
@@ -75,14 +85,18 @@ class PricedColumns:
         return self.shape.prox(y, step)
 
     def width_at_kink(self, numbers: Array) -> Array:
-        """What numbers (.., K) times a difference of two slopes add up to at most (..); 0 without a kink."""
+        """What numbers (.., K) times a difference of two slopes add up to at most (..); 0 without a
+        kink.
+        """
         if not self.penalty.kinked:
             return np.zeros(numbers.shape[:-1])
         ends = 1.0 if self.penalty.sided else 2.0
         return np.asarray(ends * self.penalty.price * self.shape.size_at_kink(numbers))
 
     def support(self, prices: Array) -> float:
-        """Largest ``<prices, s>`` over the imbalances s (K,) that a constraint allows; 0 for a price."""
+        """Largest ``<prices, s>`` over the imbalances s (K,) that a constraint allows; 0 for a
+        price.
+        """
         if not self.penalty.hard:
             return 0.0
         return self.shape.support(prices)

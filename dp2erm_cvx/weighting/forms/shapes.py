@@ -1,7 +1,8 @@
-"""Shapes of prices: value, slope at a stored point, rounding of that slope, and proximal step of each.
+"""Shapes of prices: value, slope at a stored point, rounding of that slope, and proximal step of
+each.
 
-Most are functions ``f(r)`` of a size r >= 0: of every entry, or of one norm of all. Their proximal steps are
-in section "Norms" of ``docs/theory/weights_as_variable.md``.
+Most are functions ``f(r)`` of a size r >= 0: of every entry, or of one norm of all. Their proximal
+steps are in section "Norms" of ``docs/theory/weights_as_variable.md``.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _curvature_of_size(penalty: ImbalancePenalty, size: Array) -> Array:
 
 
 def _shrunk_size(penalty: ImbalancePenalty, size: Array, step: float) -> tuple[Array, Array]:
-    """``argmin f(r) + (r - size)^2 / (2 step)`` of sizes of any shape, and its slope by the size."""
+    """``argmin f(r) + (r - size)^2 / (2 step)`` of sizes of any shape, and its slope by the
+    size.
+    """
     tolerance = np.broadcast_to(np.asarray(penalty.tolerance, dtype=np.float64), size.shape)
     if penalty.hard:
         return np.minimum(size, tolerance), np.where(size < tolerance, 1.0, 0.0)
@@ -71,7 +74,9 @@ def _shrunk_size(penalty: ImbalancePenalty, size: Array, step: float) -> tuple[A
 
 
 class Shape(ABC):
-    """A price of an imbalance (K,). Points have any leading axes; steps are one number for all of them."""
+    """A price of an imbalance (K,). Points have any leading axes; steps are one number for all of
+    them.
+    """
 
     @abstractmethod
     def value(self, s: Array) -> float:
@@ -90,22 +95,30 @@ class Shape(ABC):
         """The proximal point (.., K) of y (.., K), and its Jacobian (.., K, K)."""
 
     def slack(self, s: Array) -> Array:
-        """Units of roundoff, in prices, by which the norm of a computed slope may be off beside its entries'.
+        """Units of roundoff, in prices, by which the norm of a computed slope may be off beside its
+        entries'.
 
-        One number (..) for every point s (.., K); an entry may be off by K + 8 units of its own size anyway.
+        One number (..) for every point s (.., K); an entry may be off by K + 8 units of its own
+        size anyway.
         """
         return np.zeros(s.shape[:-1])
 
     def drift(self, s: Array, prices: Array) -> Array:
-        """How far (.., K) the point that has exactly these ``prices`` (.., K) may be from s (.., K)."""
+        """How far (.., K) the point that has exactly these ``prices`` (.., K) may be from s (..,
+        K).
+        """
         return np.zeros_like(s)
 
     def excess(self, m: Array) -> Array:
-        """Sizes of an imbalance m (K,) beyond the tolerance; a constraint holds where none is above 0."""
+        """Sizes of an imbalance m (K,) beyond the tolerance; a constraint holds where none is above
+        0.
+        """
         return -np.ones(1)
 
     def support(self, prices: Array) -> float:
-        """Largest ``<prices, s>`` over what a constraint allows, of prices (K,); 0 for another price."""
+        """Largest ``<prices, s>`` over what a constraint allows, of prices (K,); 0 for another
+        price.
+        """
         return 0.0
 
     def size_at_kink(self, numbers: Array) -> Array:
@@ -261,7 +274,9 @@ class _OfEuclideanNorm(Shape):
             return np.zeros_like(s)
         length = self.size(prices)
         at_edge = self.penalty.tolerance * prices / np.maximum(length, _TINY)
-        return _drift_of_norm(s, self.size(s), at_edge, float(self.penalty.tolerance), s.shape[-1] + 16.0)
+        return _drift_of_norm(
+            s, self.size(s), at_edge, float(self.penalty.tolerance), s.shape[-1] + 16.0
+        )
 
     def support(self, prices: Array) -> float:
         return float(self.penalty.tolerance) * float(self.size(prices)[..., 0])
@@ -321,7 +336,9 @@ class _OfLargestEntry(Shape):
         count = np.sum(cut, axis=-1, keepdims=True) + bend
         kept = np.where(cut | (threshold <= 0.0), 0.0, 1.0)
         outer = signs[..., :, None] * signs[..., None, :]
-        jacobian = kept[..., None] * np.eye(y.shape[-1]) + outer / np.maximum(count, _TINY)[..., None]
+        jacobian = (
+            kept[..., None] * np.eye(y.shape[-1]) + outer / np.maximum(count, _TINY)[..., None]
+        )
         return s, jacobian
 
     def _threshold(self, size: Array, step: float) -> Array:
@@ -340,10 +357,11 @@ class _OfLargestEntry(Shape):
 
 
 def _threshold_of_sizes(size: Array, cut_off: float, bend: float) -> Array:
-    """The t >= 0 with ``sum_k max(size_k - t, 0) = cut_off + bend t``; 0 where even t = 0 cuts off less.
+    """The t >= 0 with ``sum_k max(size_k - t, 0) = cut_off + bend t``; 0 where even t = 0 cuts off
+    less.
 
-    The difference of both sides is convex and piecewise linear, so that Newton's steps from 0 rise to it and
-    end after as many pieces as there are.
+    The difference of both sides is convex and piecewise linear, so that Newton's steps from 0 rise
+    to it and end after as many pieces as there are.
 
     Parameters
     ----------
@@ -421,8 +439,8 @@ class _WithinSumOfSizes(Shape):
 class _OfNorm(Shape):
     """Prices of the norm of an order between 1 and infinity.
 
-    A proximal step splits every size y into ``s + a`` with ``a = mu s^(q-1)``, and mu is where the dual norm
-    of a is ``step f'(|s|_q)``; the one rises with mu, the other falls.
+    A proximal step splits every size y into ``s + a`` with ``a = mu s^(q-1)``, and mu is where the
+    dual norm of a is ``step f'(|s|_q)``; the one rises with mu, the other falls.
 
     Parameters
     ----------
@@ -452,7 +470,9 @@ class _OfNorm(Shape):
         found = _slope_of_size(penalty, size) * self._direction(s, size)
         if not math.isinf(penalty.factor):
             return np.asarray(found)
-        inside = otherwise * (penalty.price / np.maximum(_norm_of_order(otherwise, self.dual), penalty.price))
+        inside = otherwise * (
+            penalty.price / np.maximum(_norm_of_order(otherwise, self.dual), penalty.price)
+        )
         return np.asarray(np.where(size > 0.0, found, inside))
 
     def _direction(self, s: Array, size: Array) -> Array:
@@ -465,7 +485,8 @@ class _OfNorm(Shape):
             return np.zeros(s.shape[:-1])
         coordinates = s.shape[-1]
         size = self.size(s)[..., 0]
-        # The norm is off by K + 6 units, an entry over it by two more, and its power by as many times that.
+        # The norm is off by K + 6 units, an entry over it by two more, and its power by as many
+        # times that.
         units = self.power * (coordinates + 16.0) + coordinates + 24.0
         spread = coordinates ** max(1.0 / self.order - 0.5, 0.0)
         slack = 1.01 * units * spread * _slope_of_size(penalty, size)
@@ -494,7 +515,10 @@ class _OfNorm(Shape):
         if penalty.hard:
             factor = 1.0 / np.where(some, along, 1.0)
         else:
-            bend = _curvature_of_size(penalty, length) - self.power * _slope_of_size(penalty, length) / length
+            bend = (
+                _curvature_of_size(penalty, length)
+                - self.power * _slope_of_size(penalty, length) / length
+            )
             factor = step * bend / (1.0 + step * bend * along)
         outer = moved[..., :, None] * moved[..., None, :]
         jacobian = kept[..., None] * np.eye(y.shape[-1]) - factor[..., None] * outer
@@ -503,7 +527,9 @@ class _OfNorm(Shape):
         return s, np.where(free, np.eye(y.shape[-1]), jacobian)
 
     def _split(self, y: Array, step: float) -> tuple[Array, Array]:
-        """The proximal point (.., K) of y (.., K), and the sizes (.., K) of what it is less than y."""
+        """The proximal point (.., K) of y (.., K), and the sizes (.., K) of what it is less than
+        y.
+        """
         scale = np.maximum(np.max(np.abs(y), axis=-1, keepdims=True, initial=0.0), _TINY)
         size = np.abs(y) / scale
         guess = self._guess(size, scale, step)
@@ -540,7 +566,9 @@ class _OfNorm(Shape):
         return np.asarray(np.log(off) - self.power * np.log(shrunk))
 
     def _rooted(self, size: Array, scale: Array, step: float, guess: Array) -> tuple[Array, Array]:
-        """Sizes s and a (.., K) of sum ``size`` (.., K), in units of ``scale``, by steps in brackets."""
+        """Sizes s and a (.., K) of sum ``size`` (.., K), in units of ``scale``, by steps in
+        brackets.
+        """
         low = np.full(scale.shape, _LEAST_SPLIT)
         high = np.full(scale.shape, _LARGEST_SPLIT * max(self.power, 1.0))
         here = np.clip(guess, low, high)
@@ -559,7 +587,9 @@ class _OfNorm(Shape):
         return s, a
 
     def _gap(self, s: Array, a: Array, scale: Array, step: float) -> tuple[Array, Array]:
-        """What the dual norm of a exceeds ``step f'(|s|)`` by (.., 1), and Newton's step of its logarithm."""
+        """What the dual norm of a exceeds ``step f'(|s|)`` by (.., 1), and Newton's step of its
+        logarithm.
+        """
         penalty = self.penalty
         size = _norm_of_order(s, self.order)
         moved = a * s / np.maximum(s + self.power * a, _TINY)
@@ -610,7 +640,8 @@ def _drift_of_norm(s: Array, size: Array, at_edge: Array, tolerance: float, unit
     size
         Their norms (.., 1), within ``units`` of roundoff.
     at_edge
-        Imbalances (.., K) of the largest norm that have the prices, within ``units``; 0 without prices.
+        Imbalances (.., K) of the largest norm that have the prices, within ``units``; 0 without
+        prices.
     tolerance
         The largest norm.
     units
@@ -632,8 +663,8 @@ def _norm_of_order(numbers: Array, order: float) -> Array:
 def _split_sizes(size: Array, mu: Array, power: float) -> tuple[Array, Array]:
     """Sizes s and a (.., K) with ``s + a = size`` and ``a = mu s^power``.
 
-    For powers of at least 1 the sum is convex in s, and Newton's steps from above fall to it; for others a is
-    such a power of s.
+    For powers of at least 1 the sum is convex in s, and Newton's steps from above fall to it; for
+    others a is such a power of s.
 
     Parameters
     ----------
@@ -668,7 +699,8 @@ def _split_sizes(size: Array, mu: Array, power: float) -> tuple[Array, Array]:
 class _Envelope(Shape):
     """The Moreau envelope of a price.
 
-    With ``u`` the proximal point of s, its slope at s is a slope of the price at u, and ``s = u + e slope``.
+    With ``u`` the proximal point of s, its slope at s is a slope of the price at u, and ``s = u + e
+    slope``.
 
     Parameters
     ----------
@@ -720,8 +752,8 @@ class _Envelope(Shape):
 class _OfLogSumExp(Shape):
     """``factor * log(sum_k exp(m_k))``.
 
-    A proximal step takes off ``x_k = step price_k`` with ``x_k + log x_k = log(step factor) + y_k - level``,
-    where the level is such that all x_k add up to ``step factor``.
+    A proximal step takes off ``x_k = step price_k`` with ``x_k + log x_k = log(step factor) + y_k -
+    level``, where the level is such that all x_k add up to ``step factor``.
 
     Parameters
     ----------
@@ -755,7 +787,9 @@ class _OfLogSumExp(Shape):
         return y - taken_off, kept[..., None] * np.eye(y.shape[-1]) + outer
 
     def _taken_off(self, y: Array, step: float) -> Array:
-        """The numbers x (.., K), by Newton's steps in the level, which rise to it as the sum is convex."""
+        """The numbers x (.., K), by Newton's steps in the level, which rise to it as the sum is
+        convex.
+        """
         weight = step * self.penalty.factor
         largest = np.max(y, axis=-1, keepdims=True)
         argument = math.log(weight) + y - largest

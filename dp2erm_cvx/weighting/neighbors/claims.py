@@ -1,7 +1,8 @@
-"""Proved distances to the exact weights, for many datasets that are solved together (Theorems 1, 2, 4 and 6).
+"""Proved distances to the exact weights, for many datasets that are solved together (Theorems 1, 2,
+4 and 6).
 
-The page is ``docs/theory/weights_certificate.md``. Bounds that one number serves all datasets with (of the
-response) are the largest of the datasets that are solved together.
+The page is ``docs/theory/weights_certificate.md``. Bounds that one number serves all datasets with
+(of the response) are the largest of the datasets that are solved together.
 """
 
 from __future__ import annotations
@@ -77,14 +78,18 @@ class NeighborClaims(Generic[Part]):
         error = self._price_errors(points, missed, part)
         missed[:, datasets.vector_columns :] = 0.0
         with np.errstate(all="ignore"):
-            flat = datasets.curve(part).radii(weights.ravel(), points.argument.ravel(), error.ravel())
+            flat = datasets.curve(part).radii(
+                weights.ravel(), points.argument.ravel(), error.ravel()
+            )
         radii = flat.reshape(weights.shape)
         units = 1.0 + 4.0 * n * UNIT
         rounding = datasets.total(radii, part) * units + n * UNDERFLOW
         off = self._sums_off(weights, radii, part)
         total_off = np.sum(off, axis=1)
         row, diameter = datasets.row_sizes(part)
-        smooth = np.linalg.norm(datasets.scale * missed, axis=1) * OUTWARD + row * (rounding + total_off)
+        smooth = np.linalg.norm(datasets.scale * missed, axis=1) * OUTWARD + row * (
+            rounding + total_off
+        )
         kinks = self._kinks(missed, part, rounding + total_off)
         trivial = (datasets.total(weights, part) + n) * units
         claims = np.full(len(part), np.inf)
@@ -96,7 +101,9 @@ class NeighborClaims(Generic[Part]):
         largest_weight = math.inf
         for _ in range(_ROUNDS):
             response = self._response(weights[settled], chosen, total_off[settled], largest_weight)
-            moved = _moved(off[settled], response, (smooth[settled], kinks[settled]), diameter[settled])
+            moved = _moved(
+                off[settled], response, (smooth[settled], kinks[settled]), diameter[settled]
+            )
             new = rounding[settled] + moved
             found = np.where(new < found, new, found)
             largest_weight = float(np.max(np.max(weights[settled], axis=1) + found))
@@ -104,12 +111,14 @@ class NeighborClaims(Generic[Part]):
         return claims
 
     def claims_at_own_prices(self, points: NeighborPoints, part: Part) -> Array:
-        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 6; infinite where nothing is proved.
+        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 6; infinite where nothing is
+        proved.
 
         Parameters
         ----------
         points
-            Weights and the arguments at the prices that they have themselves; all prices are squares.
+            Weights and the arguments at the prices that they have themselves; all prices are
+            squares.
         part
             The datasets.
         """
@@ -179,14 +188,17 @@ class NeighborClaims(Generic[Part]):
                 error += slack[:, None] * datasets.row_norms(one.columns, part)
         kernels = slice(datasets.vector_columns, missed.shape[1])
         if kernels.stop > kernels.start:
-            # Prices of kernels are meant to be those of the computed weights themselves (Theorem 4).
+            # Prices of kernels are meant to be those of the computed weights themselves (Theorem
+            # 4).
             apart = np.linalg.norm(missed[:, kernels], axis=1)
             error += apart[:, None] * datasets.row_norms(kernels, part) * OUTWARD
         error += datasets.price_errors(points.weights, part)
         return np.asarray(error)
 
     def _sums_off(self, weights: Array, radii: Array | None, part: Part) -> Array:
-        """Bounds (m, B) of the distance of the sums of weights within radii to those of the blocks."""
+        """Bounds (m, B) of the distance of the sums of weights within radii to those of the
+        blocks.
+        """
         datasets = self.datasets
         summed = datasets.sums(weights, part)
         wide = np.zeros_like(summed)
@@ -218,11 +230,13 @@ class NeighborClaims(Generic[Part]):
             total += one.width_at_kink(missed[:, one.columns]) + width * moved
         return np.asarray(total * OUTWARD * OUTWARD)
 
-    def _response(self, weights: Array, part: Part, total_off: Array, largest_weight: float) -> float:
+    def _response(
+        self, weights: Array, part: Part, total_off: Array, largest_weight: float
+    ) -> float:
         """Bound of the sum of the responses of all records, for all of these datasets.
 
-        The concave envelope rises with the box and its largest value with the interval of means, so that the
-        hull of the boxes and of the means of all datasets serves every one of them.
+        The concave envelope rises with the box and its largest value with the interval of means, so
+        that the hull of the boxes and of the means of all datasets serves every one of them.
         """
         datasets = self.datasets
         n = datasets.n
@@ -264,7 +278,9 @@ def _moved(off: Array, response: float, missed: tuple[Array, Array], diameter: A
 
 
 def _moved_by(off: Array, spread: Array) -> Array:
-    """What sums that are off (m, B), and imbalances of this spread (m,), move the weights by (m,)."""
+    """What sums that are off (m, B), and imbalances of this spread (m,), move the weights by
+    (m,).
+    """
     least = np.min(off, axis=1)
     if off.shape[1] == 1:
         return np.asarray(np.sqrt(least * least + spread) * OUTWARD)

@@ -1,4 +1,6 @@
-"""A weighting form at many neighbors of one dataset: what they share, and what one new record changes."""
+"""A weighting form at many neighbors of one dataset: what they share, and what one new record
+changes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.weighting.neighbors.many_datasets import DatasetsOfRows, Numbers
 from dp2erm_cvx.weighting.neighbors.records import NeighboringRecords, ReplacedRecords
-from dp2erm_cvx.weighting.solving.dataset import CHUNK, OUTWARD, WeightingData, rows_of_records, sum_units
+from dp2erm_cvx.weighting.solving.dataset import (
+    CHUNK,
+    OUTWARD,
+    WeightingData,
+    rows_of_records,
+    sum_units,
+)
 
 #: Numbers in the table of products of rows, up to which it is made: 64 MB.
 _MOST_PRODUCTS = 2**23
@@ -54,7 +62,9 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
 
     @property
     def tabled(self) -> bool:
-        """Whether products of rows are held in a table, by which a Jacobian of a neighbor is cheap."""
+        """Whether products of rows are held in a table, by which a Jacobian of a neighbor is
+        cheap.
+        """
         return self._products is not None
 
     def replaced(self, index: Numbers, new_records: Records) -> ReplacedRows:
@@ -192,6 +202,8 @@ class _SharedSizes:
 
 
 def distances_of_rows(scaled: Array, middle: Array) -> Array:
-    """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with the rounding of the rows."""
+    """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with the rounding of the
+    rows.
+    """
     slack = 8.0 * UNIT * np.linalg.norm(scaled, axis=-1)
     return np.asarray(np.linalg.norm(scaled - middle, axis=-1) + slack)

@@ -1,4 +1,6 @@
-"""Steps of many datasets of one form at once, in the outer variable of the dual and the multipliers."""
+"""Steps of many datasets of one form at once, in the outer variable of the dual and the
+multipliers.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ class JointSteps(Generic[Part]):
         s = np.empty_like(y)
         for one in self.datasets.priced:
             if one.columns.stop > one.columns.start:
-                s[:, one.columns] = one.proximal_point(y[:, one.columns], self._step_of(one.columns))
+                s[:, one.columns] = one.proximal_point(
+                    y[:, one.columns], self._step_of(one.columns)
+                )
         return s
 
     def prices(self, s: Array, y: Array) -> Array:
@@ -84,7 +88,9 @@ class JointSteps(Generic[Part]):
     def _step_of(self, columns: slice) -> float:
         return float(self.step[columns.start])
 
-    def own_steps(self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: Part) -> Array:
+    def own_steps(
+        self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: Part
+    ) -> Array:
         """Newton's steps (m, K + B), each by the Jacobian of its dataset; 0 where that is singular.
 
         Parameters
@@ -106,7 +112,9 @@ class JointSteps(Generic[Part]):
             return np.zeros_like(right)
 
     def jacobians(self, y: Array, moments: Array) -> Array:
-        """Derivatives (m, K + B, K + B) of what is missed by the outer variable and the multipliers."""
+        """Derivatives (m, K + B, K + B) of what is missed by the outer variable and the
+        multipliers.
+        """
         K = self.K
         size = moments.shape[1]
         proximal = np.zeros((len(y), K, K))

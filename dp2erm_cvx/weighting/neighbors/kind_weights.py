@@ -1,7 +1,9 @@
-"""Weights of many datasets of few kinds of records at once, each with a proved distance to its exact weights.
+"""Weights of many datasets of few kinds of records at once, each with a proved distance to its
+exact weights.
 
-Newton's steps in the outer variable of the dual, for all datasets together and each by its own Jacobian; the
-multipliers of the sums are solved for at every point, so that no dataset needs a start.
+Newton's steps in the outer variable of the dual, for all datasets together and each by its own
+Jacobian; the multipliers of the sums are solved for at every point, so that no dataset needs a
+start.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ class KindWeights:
     weights
         Weight (m, k) of a record of every kind; not a number where a dataset admits none.
     claims
-        Proved bounds (m,) of ``|weights - exact weights|_1`` over all n records; infinite where nothing is
-        proved.
+        Proved bounds (m,) of ``|weights - exact weights|_1`` over all n records; infinite where
+        nothing is proved.
     factor
         What weights are multiplied by (m,), so that released ones have sum n.
     """
@@ -110,15 +112,20 @@ class _Newton(JointSteps[KindsPart]):
         self.rising = data.form.dispersion.family in ("entropy", "log")
         start = np.zeros((len(part), data.n_blocks))
         prices = np.zeros_like(part.targets)
-        rates = self._rates(data.arguments(prices, self._multipliers(prices, start, part), part), part)
+        rates = self._rates(
+            data.arguments(prices, self._multipliers(prices, start, part), part), part
+        )
         with np.errstate(divide="ignore"):
             step = 1.0 / data.smoothness
         # Kinks have no scale of their own: that of what weights do.
-        spread = np.sum(part.count[:, :, None] * np.square(part.rows), axis=(1, 2)) / max(len(step), 1)
+        spread = np.sum(part.count[:, :, None] * np.square(part.rows), axis=(1, 2)) / max(
+            len(step), 1
+        )
         moved = data.total(rates, part) / data.n
         other = max(float(np.median(moved)), 1e-12) * max(float(np.median(spread)), 1e-300)
         super().__init__(data, np.maximum(step, other))
-        # At a kink of the dispersion no weight moves as yet: there the rate of a mean weight stands in.
+        # At a kink of the dispersion no weight moves as yet: there the rate of a mean weight stands
+        # in.
         with np.errstate(divide="ignore"):
             usual = data.n / float(data.form.dispersion.curvature(np.ones(1))[0])
         self.response: Array = np.maximum(2.0 * data.total(rates, part), usual)
@@ -132,7 +139,9 @@ class _Newton(JointSteps[KindsPart]):
         """Weights (m, k) and claims (m,), of steps that aim at claims of ``goal``."""
         m = len(self.part)
         y = np.zeros((m, self.K))
-        multipliers = self._multipliers(self._prices_at(y), np.zeros((m, self.data.n_blocks)), self.part)
+        multipliers = self._multipliers(
+            self._prices_at(y), np.zeros((m, self.data.n_blocks)), self.part
+        )
         weights = np.full(self.part.count.shape, np.nan)
         claims = np.full(m, np.inf)
         live = np.arange(m)
@@ -156,9 +165,13 @@ class _Newton(JointSteps[KindsPart]):
             stalled[live] = np.where(better, 0, stalled[live] + 1)
         return weights, claims
 
-    def _near(self, state: JointState, part: KindsPart, live: Numbers, goal: float) -> NDArray[np.bool_]:
+    def _near(
+        self, state: JointState, part: KindsPart, live: Numbers, goal: float
+    ) -> NDArray[np.bool_]:
         missed = state.missed[:, : self.K]
-        estimate = self.judge.estimates(missed, state.missed[:, self.K :], self.response[live], part)
+        estimate = self.judge.estimates(
+            missed, state.missed[:, self.K :], self.response[live], part
+        )
         return np.asarray(estimate <= _WITHIN * goal)
 
     def _prices_at(self, y: Array) -> Array:
@@ -218,7 +231,9 @@ class _Newton(JointSteps[KindsPart]):
         return found, multipliers, better
 
     def _multipliers(self, prices: Array, start: Array, part: KindsPart) -> Array:
-        """Multipliers (m, B) at which weights meet their sums, at prices (m, K) of the imbalances."""
+        """Multipliers (m, B) at which weights meet their sums, at prices (m, K) of the
+        imbalances.
+        """
         data = self.data
         curve = data.curve(part)
         price = data.arguments(prices, np.zeros_like(start), part)
@@ -253,7 +268,9 @@ class _Newton(JointSteps[KindsPart]):
         return best
 
     def _root_step(self, off: Array, summed: Array, slope: Array, totals: Array) -> Array:
-        """Newton's step; for weights that are steep in their price, that of the logarithm of the sum."""
+        """Newton's step; for weights that are steep in their price, that of the logarithm of the
+        sum.
+        """
         if self.rising:
             return np.asarray(np.log(summed / totals) * summed / slope)
         return off / slope
@@ -261,8 +278,9 @@ class _Newton(JointSteps[KindsPart]):
     def _brackets(self, price: Array, part: KindsPart) -> tuple[Array, Array]:
         """Ends (m, B) that multipliers lie between.
 
-        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier below all of
-        ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no weight above.
+        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier
+        below all of ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no
+        weight above.
         """
         data = self.data
         totals = part.totals

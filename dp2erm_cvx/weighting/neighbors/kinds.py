@@ -1,8 +1,10 @@
-"""A weighting form at many datasets of few kinds of records, each kind with the number of its records.
+"""A weighting form at many datasets of few kinds of records, each kind with the number of its
+records.
 
-Records that are alike have the same exact weight: the objective is strictly convex in the weights, and two
-like records that change places leave the same dataset. So one weight for each kind is all that is solved for,
-and every sum over records counts a kind as often as it is there (``docs/theory/weights_certificate.md``).
+Records that are alike have the same exact weight: the objective is strictly convex in the weights,
+and two like records that change places leave the same dataset. So one weight for each kind is all
+that is solved for, and every sum over records counts a kind as often as it is there
+(``docs/theory/weights_certificate.md``).
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class KindsPart(DatasetsPart):
     inside
         How many records (m, B, k) of every kind a block has.
     kernel_squares
-        Bounds (m, k) of the squares of the norms of features of kernels, in the norm of their price.
+        Bounds (m, k) of the squares of the norms of features of kernels, in the norm of their
+        price.
     kernel_error
         Bound (m,) of what these features move a price by per unit of ``|w|_1 + n``.
     """
@@ -92,12 +95,15 @@ class KindsData(DatasetsOfRows[KindsPart]):
     Raises
     ------
     DeclarationError
-        For a constraint of the imbalance, which has no claim, and prices that no dataset is solved for.
+        For a constraint of the imbalance, which has no claim, and prices that no dataset is solved
+        for.
     """
 
     def __init__(self, form: WeightingForm, n_kinds: int) -> None:
         if form.hard:
-            raise DeclarationError("constraints of the imbalance have no claim: solve datasets one by one")
+            raise DeclarationError(
+                "constraints of the imbalance have no claim: solve datasets one by one"
+            )
         priced = list(priced_vectors(form))
         width = max((one.columns.stop for one in priced), default=0)
         self.kernels = [
@@ -130,22 +136,36 @@ class KindsData(DatasetsOfRows[KindsPart]):
         form = self.form
         m = len(count)
         if count.shape != (m, self.n_kinds) or len(kinds.a) != count.size:
-            raise DeclarationError(f"count: must be (m, {self.n_kinds}), one per kind of {len(kinds.a)}")
-        if np.any(np.sum(count, axis=1) != form.n) or np.any(count < 0) or np.any(count != np.rint(count)):
+            raise DeclarationError(
+                f"count: must be (m, {self.n_kinds}), one per kind of {len(kinds.a)}"
+            )
+        if (
+            np.any(np.sum(count, axis=1) != form.n)
+            or np.any(count < 0)
+            or np.any(count != np.rint(count))
+        ):
             raise DeclarationError(f"count: must be whole numbers of sum {form.n} in every dataset")
         arms = kinds.a.reshape(count.shape)
-        vectors = {one.name: values_of_records(one, kinds) for one in form.features if one.of is not None}
+        vectors = {
+            one.name: values_of_records(one, kinds) for one in form.features if one.of is not None
+        }
         rows = rows_of_records(form, vectors, kinds.a).reshape(*count.shape, -1)
         targets, errors = self._targets(vectors, arms, count)
-        kernel_rows, kernel_targets, kernel_errors, squares, moved = self._kernel_columns(kinds, arms, count)
+        kernel_rows, kernel_targets, kernel_errors, squares, moved = self._kernel_columns(
+            kinds, arms, count
+        )
         linear = np.zeros(count.shape)
         if form.linear is not None:
-            linear = form.linear.row(vectors[form.linear.features.name], kinds.a)[:, 0].reshape(count.shape)
+            linear = form.linear.row(vectors[form.linear.features.name], kinds.a)[:, 0].reshape(
+                count.shape
+            )
         base = np.zeros((m, 0))
         if form.base is not None:
             base = vectors[form.base.name][:, 0].reshape(count.shape)
         block = block_of_records(form, kinds.a).reshape(count.shape)
-        inside = np.where(block[:, None, :] == np.arange(self.n_blocks)[:, None], count[:, None, :], 0.0)
+        inside = np.where(
+            block[:, None, :] == np.arange(self.n_blocks)[:, None], count[:, None, :], 0.0
+        )
         treated = np.sum(count * arms, axis=1)
         totals = totals_of_blocks(form, treated)
         low, cap = boxes_of_records(form, kinds.a, vectors)
@@ -210,7 +230,9 @@ class KindsData(DatasetsOfRows[KindsPart]):
     def _kernel_columns(
         self, kinds: Records, arms: Arms, count: Array
     ) -> tuple[Array, Array, Array, Array, Array]:
-        """Rows (m, k, .), targets and errors (m, .), squares of rows (m, k) and errors of prices (m,)."""
+        """Rows (m, k, .), targets and errors (m, .), squares of rows (m, k) and errors of prices
+        (m,).
+        """
         m, k = count.shape
         rows = [np.zeros((m, k, 0))]
         targets = [np.zeros((m, 0))]
@@ -226,7 +248,9 @@ class KindsData(DatasetsOfRows[KindsPart]):
             rounding = (k + 8.0) * UNIT
             errors.append(rounding * (np.abs(kernel.right) @ sizes).reshape(m, -1))
             largest = np.maximum(np.max(diagonal, axis=1), kernel.largest_at_points) + entry_error
-            moved += kernel_price_error((kernel.pull, kernel.push, kernel.off), entry_error, largest)
+            moved += kernel_price_error(
+                (kernel.pull, kernel.push, kernel.off), entry_error, largest
+            )
             squares += np.diag(kernel.pull)[arms] * (diagonal + entry_error[:, None]) * OUTWARD
         return np.concatenate(rows, axis=2), np.hstack(targets), np.hstack(errors), squares, moved
 
@@ -297,7 +321,9 @@ class KindsData(DatasetsOfRows[KindsPart]):
             inside = free & (part.block == number)
             members = np.maximum(np.sum(inside, axis=1), 1)[:, None]
             middle = np.sum(np.where(inside[:, :, None], scaled, 0.0), axis=1) / members
-            apart = np.hypot(distances_of_rows(scaled, middle[:, None, :]), np.sqrt(part.kernel_squares))
+            apart = np.hypot(
+                distances_of_rows(scaled, middle[:, None, :]), np.sqrt(part.kernel_squares)
+            )
             farthest = np.maximum(farthest, np.max(np.where(inside, apart, 0.0), axis=1))
         return row * OUTWARD, 2.0 * farthest * OUTWARD
 
@@ -317,7 +343,8 @@ def _feasible(inside: Array, totals: Array, low: Array, cap: Array) -> NDArray[n
 
 
 class _FactoredKernel:
-    """Squares of the features of one kernel, as products of public factors by arm and of these features.
+    """Squares of the features of one kernel, as products of public factors by arm and of these
+    features.
 
     Parameters
     ----------
@@ -350,9 +377,9 @@ class _FactoredKernel:
         Returns
         -------
         tuple
-            The features; the mean (m, k) of those of the public points in their span, 0 without any; bounds
-            (m,) of the distance of their products to the kernel, which is measured on all pairs of kinds; and
-            the diagonal entries (m, k) of the kernel.
+            The features; the mean (m, k) of those of the public points in their span, 0 without
+            any; bounds (m,) of the distance of their products to the kernel, which is measured on
+            all pairs of kinds; and the diagonal entries (m, k) of the kernel.
         """
         X = np.asarray(kinds.covariates)
         X = X.reshape(-1, k, X.shape[1])
@@ -364,7 +391,8 @@ class _FactoredKernel:
         least = np.zeros(len(X))
         units = self.kernel.entry_error(kinds.space.features_bound, X.shape[2]) + 2.0 * k + 16.0
         if self.points is not None:
-            # The mean of the points has to be written in the features, which must not vanish for that.
+            # The mean of the points has to be written in the features, which must not vanish for
+            # that.
             least = UNIT * np.maximum(largest, np.finfo(np.float64).tiny)
             units += len(self.points)
         roots = np.sqrt(np.maximum(values, least[:, None]))

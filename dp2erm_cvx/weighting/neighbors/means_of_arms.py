@@ -53,7 +53,8 @@ class MeansOfArms:
         Returns
         -------
         tuple
-            Movements (m, K), bounds (m, K) of their rounding, and whether every mean has a record (m,).
+            Movements (m, K), bounds (m, K) of their rounding, and whether every mean has a record
+            (m,).
         """
         comes = (arms[:, None] == np.arange(2)).astype(np.float64)
         goes = (self.arms[index][:, None] == np.arange(2)).astype(np.float64)
@@ -63,14 +64,18 @@ class MeansOfArms:
             old = self.vectors[name][index]
             total, size = self.sums[name]
             change = comes[:, :, None] * new[:, None, :] - goes[:, :, None] * old[:, None, :]
-            sizes = comes[:, :, None] * np.abs(new[:, None, :]) + goes[:, :, None] * np.abs(old[:, None, :])
+            sizes = comes[:, :, None] * np.abs(new[:, None, :]) + goes[:, :, None] * np.abs(
+                old[:, None, :]
+            )
             sums[name] = (total + change, size + sizes)
         targets, errors = self._targets(sums, by_arm)
         rounding = errors + self.errors + 2.0 * UNIT * (np.abs(targets) + np.abs(self.targets))
         present = np.all(by_arm[:, list(self.of_means)] > 0, axis=1)
         return targets - self.targets, rounding, present
 
-    def _targets(self, sums: Mapping[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
+    def _targets(
+        self, sums: Mapping[str, tuple[Array, Array]], by_arm: Array
+    ) -> tuple[Array, Array]:
         """Means (..., K) in the targets of all coordinates, and bounds of their rounding."""
         nothing = np.zeros((*by_arm.shape[:-1], 0))
         found = [(nothing, nothing), *(mean_targets(group, sums, by_arm) for group in self.groups)]

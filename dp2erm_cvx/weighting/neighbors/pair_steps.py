@@ -1,10 +1,11 @@
-"""Steps of many neighbors of one dataset at once, where rows are known by their products for all pairs.
+"""Steps of many neighbors of one dataset at once, where rows are known by their products for all
+pairs.
 
-In the base dataset weights answer to their arguments at rates, and arguments to weights by the products of
-rows: one matrix says how arguments move where a weight is changed from outside. What a neighbor changes is
-such a change of few weights: of the record that leaves, of the one that comes, and of those that answer
-otherwise than in the base dataset. Each neighbor has a small system of equations for them (section "Neighbors
-by pairs" of ``docs/theory/weights_certificate.md``).
+In the base dataset weights answer to their arguments at rates, and arguments to weights by the
+products of rows: one matrix says how arguments move where a weight is changed from outside. What a
+neighbor changes is such a change of few weights: of the record that leaves, of the one that comes,
+and of those that answer otherwise than in the base dataset. Each neighbor has a small system of
+equations for them (section "Neighbors by pairs" of ``docs/theory/weights_certificate.md``).
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from dp2erm_cvx.weighting.solving.pairs import PairsProblem
 _MOST_STEPS = 20
 #: Weights that may answer otherwise than in the base dataset; neighbors with more are left.
 _MOST_CHANGED = 64
-#: Relative change of a rate from which on a weight is one of them; further steps see to smaller ones.
+#: Relative change of a rate from which on a weight is one of them; further steps see to smaller
+#: ones.
 _CHANGED = 0.1
-#: Part of the goal that weights may be off at the end of the steps; and what may be rounding, relative to n.
+#: Part of the goal that weights may be off at the end of the steps; and what may be rounding,
+#: relative to n.
 _WITHIN, _ROUNDED = 1e-3, 1e-7
 
 
@@ -45,7 +48,8 @@ class _Response:
     arguments
         Fall (n, n) of the arguments of all records per unit of such a change.
     levels
-        Rise (n, B) of the multipliers per unit of such a change, and of the arguments per unit of a sum.
+        Rise (n, B) of the multipliers per unit of such a change, and of the arguments per unit of a
+        sum.
     among
         Fall (B, B) of the multipliers per unit of a sum.
     """
@@ -62,7 +66,9 @@ def _response(Q: Array, rates: Array, inside: Array) -> _Response:
     matrix = root[:, None] * Q[np.ix_(free, free)] * root
     matrix[np.diag_indices(len(free))] += 1.0
     factor, _ = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-    half = scipy.linalg.solve_triangular(factor, root[:, None] * Q[free], lower=True, check_finite=False)
+    half = scipy.linalg.solve_triangular(
+        factor, root[:, None] * Q[free], lower=True, check_finite=False
+    )
     arguments = Q - half.T @ half
     lines = inside - arguments @ (rates[:, None] * inside)
     # A block whose weights all stand at the ends of their boxes has no answer to its sum.
@@ -101,7 +107,9 @@ class PairSteps:
         self.response = _response(pairs.Q, self.rates, neighboring.inside)
         self.newton = _Steps(self.response, problem.form.dispersion)
 
-    def solved(self, index: Numbers, new_records: Records, goal: float) -> tuple[Array, Array, Numbers]:
+    def solved(
+        self, index: Numbers, new_records: Records, goal: float
+    ) -> tuple[Array, Array, Numbers]:
         """Weights (m, n) of some neighbors, claims (m,) and numbers of steps (m,).
 
         Claims are infinite where the steps do not serve.
@@ -139,7 +147,9 @@ class PairSteps:
         return weights, claims, steps
 
     def _claims(self, points: NeighborPoints, part: ReplacedPairs, goal: float) -> Array:
-        """Claims (m,) at the prices that weights have themselves, or by the radii of these weights."""
+        """Claims (m,) at the prices that weights have themselves, or by the radii of these
+        weights.
+        """
         claims = self.judge.claims_at_own_prices(points, part)
         left = ~(claims <= goal)
         if np.any(left):
@@ -150,10 +160,12 @@ class PairSteps:
 
 @dataclass(frozen=True)
 class _Changes:
-    """What m neighbors change, in numbers (m, n) where the new record has the place of the one that leaves.
+    """What m neighbors change, in numbers (m, n) where the new record has the place of the one that
+    leaves.
 
-    Arguments are ``start`` less what changes from outside move them by, where all weights answer to them as
-    in the base dataset. The record that leaves is taken out: its weight is 0 whatever its argument is.
+    Arguments are ``start`` less what changes from outside move them by, where all weights answer to
+    them as in the base dataset. The record that leaves is taken out: its weight is 0 whatever its
+    argument is.
 
     Parameters
     ----------
@@ -166,10 +178,11 @@ class _Changes:
     column
         Fall (m, n) of arguments per unit of weight of the new record.
     leaving, gain
-        Fall (m, n) of arguments per unit of the weight that is taken out, 0 at the new record; and how much
-        (m,) is taken out where the argument of that record falls by 1.
+        Fall (m, n) of arguments per unit of the weight that is taken out, 0 at the new record; and
+        how much (m,) is taken out where the argument of that record falls by 1.
     levels, level_column, level_leaving
-        Multipliers (m, B) without changes, and their rise per unit of the new weight and of the other one.
+        Multipliers (m, B) without changes, and their rise per unit of the new weight and of the
+        other one.
     low, cap, base
         Boxes of the weights (m, n) and their base weights; of no columns where there are none.
     """
@@ -222,7 +235,9 @@ class _Changes:
         return np.asarray(found + taken_out[:, None] * self.level_leaving)
 
     def among(self, response: _Response, member: Numbers, chosen: Numbers) -> Array:
-        """What changes of s records (k, s) each of neighbors (k,) lower their arguments by (k, s, s)."""
+        """What changes of s records (k, s) each of neighbors (k,) lower their arguments by (k, s,
+        s).
+        """
         rows = member[:, None]
         leaving = self.leaving[rows, chosen]
         found = response.arguments[chosen[:, :, None], chosen[:, None, :]]
@@ -260,7 +275,9 @@ def _changes(base: PairSteps, part: ReplacedPairs) -> _Changes:
     level_column = np.where(counted, response.among[block], 0.0) - answered @ response.levels
     own_start = part.pulled[places] - part.linear - neighboring.own_levels(levels, part)
     own_start -= _inner_products(part.across, weights)
-    own_gain = part.own - _inner_products(answered, column) + neighboring.own_levels(level_column, part)
+    own_gain = (
+        part.own - _inner_products(answered, column) + neighboring.own_levels(level_column, part)
+    )
     # The record that leaves answers no longer, and its weight is taken out.
     leaving = response.arguments[part.index]
     level_leaving = response.levels[part.index]
@@ -312,7 +329,9 @@ class _Steps:
         self.straight = dispersion.family == "square"
 
     def run(self, changes: _Changes, goal: float) -> tuple[Array, Array, Numbers]:
-        """Weights (m, n), multipliers (m, B) and steps (m,), 0 where they do not come within the goal."""
+        """Weights (m, n), multipliers (m, B) and steps (m,), 0 where they do not come within the
+        goal.
+        """
         m, n = changes.start.shape
         weights = np.full((m, n), np.nan)
         multipliers = np.full(changes.levels.shape, np.nan)
@@ -349,7 +368,9 @@ class _Steps:
         return weights, multipliers, steps
 
     def _first(self, changes: _Changes) -> Array:
-        """Arguments (m, n) that steps begin at: without changes, and of the weight 1 for a new record."""
+        """Arguments (m, n) that steps begin at: without changes, and of the weight 1 for a new
+        record.
+        """
         argument = changes.start.copy()
         places = changes.places
         base = changes.base[places] if changes.base.size else np.ones(len(changes.index))
@@ -367,25 +388,30 @@ class _Steps:
     def _beside(
         self, here: _Changes, argument: Array, weights: Array, rates: Array
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """What weights are beside their answers in the base dataset, to a first order in the arguments.
+        """What weights are beside their answers in the base dataset, to a first order in the
+        arguments.
 
         Returns
         -------
         tuple
-            Numbers (m, n) at the argument 0; how much faster (m, n) the weights answer, where that is
-            counted; and of which weights (m, n) it is. Numbers of other weights are those at their arguments.
+            Numbers (m, n) at the argument 0; how much faster (m, n) the weights answer, where that
+            is counted; and of which weights (m, n) it is. Numbers of other weights are those at
+            their arguments.
         """
         more = rates - here.rates
         other = np.abs(more) > _CHANGED * here.rates
         more = np.where(other, more, 0.0)
         outside = weights - here.fixed - (here.rates + more) * argument
         if self.straight:
-            # Weights that answer as in the base dataset have nothing beside their answers but rounding.
+            # Weights that answer as in the base dataset have nothing beside their answers but
+            # rounding.
             outside[~other & (rates > 0.0)] = 0.0
             other |= outside != 0.0
         return outside, more, other
 
-    def _changed(self, here: _Changes, outside: Array, more: Array, other: NDArray[np.bool_]) -> Array:
+    def _changed(
+        self, here: _Changes, outside: Array, more: Array, other: NDArray[np.bool_]
+    ) -> Array:
         """Changes from outside (m, n) after one of Newton's steps, from :meth:`_beside`."""
         member, chosen, used = _padded(other)
         across = here.among(self.response, member, chosen)

@@ -1,6 +1,8 @@
-"""Squares of kernel features at many neighbors of one dataset: products of the rows of all pairs of records.
+"""Squares of kernel features at many neighbors of one dataset: products of the rows of all pairs of
+records.
 
-A new record adds one row to the products of the others. Its features are not in their span, and need not be.
+A new record adds one row to the products of the others. Its features are not in their span, and
+need not be.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class ReplacedPairs(ReplacedRecords):
     Parameters
     ----------
     across
-        Products (m, n) of the row of the new record and of those that stay; 0 at the one that leaves.
+        Products (m, n) of the row of the new record and of those that stay; 0 at the one that
+        leaves.
     own
         Square (m,) of the norm of the row of the new record.
     pulled
@@ -74,7 +77,8 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         self.root: Array = np.sqrt(data.smoothness[columns])
         self.rows: Array = data.rows[:, columns] * self.root
         self.longest = float(np.max(np.linalg.norm(self.rows, axis=1), initial=0.0))
-        #: Sums (n,) of a kernel over the records of an arm whose mean is a target, by kernel and arm.
+        #: Sums (n,) of a kernel over the records of an arm whose mean is a target, by kernel and
+        #: arm.
         self.arm_sums = {
             (one.features.name, arm): self._sums_over(one, arm)
             for one in data.similarities
@@ -165,7 +169,8 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
     def _of_mean(
         self, sums: Array, arm: int, index: Numbers, arms: Arms, change: Array
     ) -> tuple[Array, Array]:
-        """How far n times the mean of the kernel over an arm moves (m, n), and n over its new size (m,).
+        """How far n times the mean of the kernel over an arm moves (m, n), and n over its new size
+        (m,).
 
         Parameters
         ----------
@@ -199,11 +204,15 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
             pulled=self.pairs.b + moved @ self.rows.T,
             own_pulled=np.sum(scaled * targets, axis=1),
             target_size=longest * sizes,
-            target_error=longest * np.linalg.norm(self.root * common.target_errors, axis=1) * OUTWARD,
+            target_error=longest
+            * np.linalg.norm(self.root * common.target_errors, axis=1)
+            * OUTWARD,
         )
 
     def arguments(self, weights: Array, multipliers: Array, part: ReplacedPairs) -> Array:
-        """Arguments (m, n) of the inverse slopes at the prices of weights (m, n) and multipliers (m, B)."""
+        """Arguments (m, n) of the inverse slopes at the prices of weights (m, n) and multipliers
+        (m, B).
+        """
         own = weights[part.places]
         shared = weights.copy()
         shared[part.places] = 0.0
@@ -259,7 +268,8 @@ class _Products:
     across, own
         As of :class:`ReplacedPairs`, before the record that leaves is taken out.
     pulled, own_pulled
-        What they add to the products of rows and targets of the records (m, n), and of the new one (m,).
+        What they add to the products of rows and targets of the records (m, n), and of the new one
+        (m,).
     target_size
         Sizes (m,) of all terms of a product with targets.
     target_error
@@ -275,4 +285,6 @@ class _Products:
 
     def plus(self, other: _Products) -> _Products:
         """The products of both."""
-        return _Products(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+        return _Products(
+            *(getattr(self, part.name) + getattr(other, part.name) for part in fields(self))
+        )

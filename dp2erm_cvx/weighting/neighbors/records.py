@@ -1,4 +1,6 @@
-"""What neighbors of one dataset share beside their rows: boxes, blocks and sums, which one record changes."""
+"""What neighbors of one dataset share beside their rows: boxes, blocks and sums, which one record
+changes.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         Imbalances that prices are known of by their columns.
     """
 
-    def __init__(self, data: WeightingData, records: Records, priced: tuple[PricedColumns, ...]) -> None:
+    def __init__(
+        self, data: WeightingData, records: Records, priced: tuple[PricedColumns, ...]
+    ) -> None:
         super().__init__(data.form, priced)
         self.data = data
         self.records = records
@@ -98,7 +102,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         return {one.name: values_of_records(one, records) for one in features}
 
     def multipliers_of(self, found: Array) -> Array:
-        """Multipliers (B,) of all blocks, from those of the dataset; 0 of a block without records."""
+        """Multipliers (B,) of all blocks, from those of the dataset; 0 of a block without
+        records.
+        """
         multipliers = np.zeros(self.n_blocks)
         for number, block in enumerate(self.data.blocks):
             members = np.arange(self.n)[block.members]
@@ -149,7 +155,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
     def _targets(
         self, index: Numbers, vectors: Mapping[str, Array], arms: Arms
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Targets (m, K) of vectors, bounds of their rounding, and whether arms have their means (m,)."""
+        """Targets (m, K) of vectors, bounds of their rounding, and whether arms have their means
+        (m,).
+        """
         columns = slice(0, self.data.vector_columns)
         base = self.data.targets[columns]
         come, come_errors = targets_of_records(self.form, vectors, arms)
@@ -166,7 +174,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         return targets, errors, present
 
     def levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
-        """The multiplier (m, n) of the block of every record, 0 outside of blocks; (m, 1) for one block."""
+        """The multiplier (m, n) of the block of every record, 0 outside of blocks; (m, 1) for one
+        block.
+        """
         if self.n_blocks == 1 and self.form.sums.kind is SumKind.ALL:
             return multipliers
         levels = multipliers @ self.inside.T
@@ -184,7 +194,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         rows = np.arange(len(part))
         own = numbers[rows, part.index]
         numbers[rows, part.index] = 0.0
-        columns = [np.sum(np.ascontiguousarray(numbers[:, members]), axis=1) for members in self.members]
+        columns = [
+            np.sum(np.ascontiguousarray(numbers[:, members]), axis=1) for members in self.members
+        ]
         numbers[rows, part.index] = own
         sums = np.stack(columns, axis=1)
         counted = part.block != OUTSIDE
@@ -227,7 +239,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         cap[rows, index] = own_cap
         most = 2.0 * totals[:, np.maximum(self.block, 0)] + 1.0
         most[:, self.block == OUTSIDE] = np.inf
-        most[rows, index] = np.where(block == OUTSIDE, np.inf, 2.0 * totals[rows, np.maximum(block, 0)] + 1.0)
+        most[rows, index] = np.where(
+            block == OUTSIDE, np.inf, 2.0 * totals[rows, np.maximum(block, 0)] + 1.0
+        )
         return low, np.maximum(np.minimum(cap, most), low)
 
     def _feasible(

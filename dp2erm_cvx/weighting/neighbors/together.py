@@ -1,8 +1,10 @@
-"""Weights of many neighbors of one dataset at once, each with a proved distance to its exact weights.
+"""Weights of many neighbors of one dataset at once, each with a proved distance to its exact
+weights.
 
-All neighbors step together in the outer variable of the dual and the multipliers of the sums: first by the
-inverse Jacobian of the dataset that they are neighbors of, then each by its own. The records that they share
-are one matrix, and the replaced record of each is one row beside it. What is left is solved alone.
+All neighbors step together in the outer variable of the dual and the multipliers of the sums: first
+by the inverse Jacobian of the dataset that they are neighbors of, then each by its own. The records
+that they share are one matrix, and the replaced record of each is one row beside it. What is left
+is solved alone.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from dp2erm_cvx.weighting.neighbors.many_datasets import Numbers
 from dp2erm_cvx.weighting.neighbors.pair_steps import PairSteps
 from dp2erm_cvx.weighting.solving.dual import DualProblem
 
-#: Steps with the Jacobian of the base dataset, the same where that of a neighbor is dear, and further steps.
+#: Steps with the Jacobian of the base dataset, the same where that of a neighbor is dear, and
+#: further steps.
 _SHARED_STEPS, _MORE_SHARED_STEPS, _OWN_STEPS = 1, 8, 12
 #: Weights that are held in a chunk, and the least and the most neighbors of one.
 _CHUNK, _LEAST, _MOST = 2**17, 16, 512
-#: Records up to which neighbors are solved by pairs where few features of a kernel serve one dataset.
+#: Records up to which neighbors are solved by pairs where few features of a kernel serve one
+#: dataset.
 _MOST_BESIDE_FEATURES = 5000
 #: Part of the goal that an estimate has to reach, as a claim counts rounding as well.
 _WITHIN = 0.1
@@ -95,7 +99,9 @@ class FormNeighbors:
         """
         return self._together is not None
 
-    def solve(self, index: Numbers, new_records: Records, tolerance: float = 1e-10) -> NeighborWeights:
+    def solve(
+        self, index: Numbers, new_records: Records, tolerance: float = 1e-10
+    ) -> NeighborWeights:
         """Weights of all neighbors.
 
         Parameters
@@ -133,8 +139,11 @@ class FormNeighbors:
             found.steps[k] += one.steps
         return replace(found, alone=alone)
 
-    def together(self, index: Numbers, new_records: Records, tolerance: float = 1e-10) -> NeighborWeights:
-        """Weights of all neighbors as they come from common steps, with infinite claims for the rest.
+    def together(
+        self, index: Numbers, new_records: Records, tolerance: float = 1e-10
+    ) -> NeighborWeights:
+        """Weights of all neighbors as they come from common steps, with infinite claims for the
+        rest.
 
         Parameters
         ----------
@@ -204,7 +213,9 @@ class _Together(JointSteps[ReplacedRows]):
         _, rates = self.data.curve.at(argument, slice(None))
         return rates
 
-    def solved(self, index: Numbers, new_records: Records, goal: float) -> tuple[Array, Array, Numbers]:
+    def solved(
+        self, index: Numbers, new_records: Records, goal: float
+    ) -> tuple[Array, Array, Numbers]:
         """Weights (m, n) of some neighbors, claims (m,) and numbers of steps (m,).
 
         Claims are infinite where the steps do not serve.

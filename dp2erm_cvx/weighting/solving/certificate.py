@@ -1,9 +1,10 @@
 """A proved distance of computed weights to the exact weights of a dataset.
 
-Theorems 1, 2, 5 and 6 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the
-exact ones of a problem with other targets and sums, and the stability of the weights bounds what that
-changes. What doubles round is one more change of prices, targets and sums. Under constraints of the imbalance
-no distance follows, and how far those targets and sums are off is what is said (Theorem 7).
+Theorems 1, 2, 5 and 6 of ``docs/theory/weights_certificate.md``: at any point of the dual the
+weights are the exact ones of a problem with other targets and sums, and the stability of the
+weights bounds what that changes. What doubles round is one more change of prices, targets and sums.
+Under constraints of the imbalance no distance follows, and how far those targets and sums are off
+is what is said (Theorem 7).
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Deviations:
     diameter
         Bound of the distance of two such rows within a block.
     row_at_kinks
-        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its prices.
+        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its
+        prices.
     missed
         What is missed by coordinate; None where rows are known by their products alone.
     """
@@ -103,10 +105,12 @@ class Deviations:
 
 @dataclass(frozen=True)
 class Residual:
-    """How far weights are from solving a problem with constraints of the imbalance exactly (Theorem 7).
+    """How far weights are from solving a problem with constraints of the imbalance exactly (Theorem
+    7).
 
-    Some weights within ``moved`` of these solve a problem exactly whose targets and sums are off by what is
-    stated here. Nothing follows about the distance to the exact weights of the problem itself.
+    Some weights within ``moved`` of these solve a problem exactly whose targets and sums are off by
+    what is stated here. Nothing follows about the distance to the exact weights of the problem
+    itself.
 
     Parameters
     ----------
@@ -117,7 +121,8 @@ class Residual:
     sums
         Bound of how far its sums of weights are off, added up.
     moments
-        Bounds (K,) of how far its targets are off, in units of a mean of a balanced function over an arm.
+        Bounds (K,) of how far its targets are off, in units of a mean of a balanced function over
+        an arm.
     """
 
     n: int
@@ -128,7 +133,9 @@ class Residual:
     @property
     def largest(self) -> float:
         """The largest of all: of the first two over n, and of those of the moments."""
-        found = max(self.moved / self.n, self.sums / self.n, float(np.max(self.moments, initial=0.0)))
+        found = max(
+            self.moved / self.n, self.sums / self.n, float(np.max(self.moments, initial=0.0))
+        )
         return math.inf if math.isnan(found) else found
 
     def farther(self, distance: float) -> Residual:
@@ -137,7 +144,8 @@ class Residual:
 
 
 def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
-    """Weights at a point of the dual of a problem with constraints, and how far they are from solving it.
+    """Weights at a point of the dual of a problem with constraints, and how far they are from
+    solving it.
 
     Parameters
     ----------
@@ -198,8 +206,11 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
     return weights, claim
 
 
-def _claimed_by_features(data: WeightingData, found: Deviations, argument: Array, error: Array) -> float:
-    """The bound of Theorem 6, where arguments are those at the weights' own prices of the kernel's features.
+def _claimed_by_features(
+    data: WeightingData, found: Deviations, argument: Array, error: Array
+) -> float:
+    """The bound of Theorem 6, where arguments are those at the weights' own prices of the kernel's
+    features.
 
     Own prices of vectors differ from those of the point by what is missed of their imbalances.
     """
@@ -244,7 +255,9 @@ def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -
     rounding = rounding + 4.0 * UNIT * stated + UNDERFLOW
     for one in data.priced:
         if one.columns.stop <= data.vector_columns:
-            rounding[one.columns] += one.drift(point.imbalance[one.columns], point.prices[one.columns])
+            rounding[one.columns] += one.drift(
+                point.imbalance[one.columns], point.prices[one.columns]
+            )
     return Missed(point.imbalance[vectors] - reached[vectors], rounding)
 
 
@@ -303,15 +316,21 @@ def claimed(data: WeightingData, found: Deviations) -> float:
         if not new < claim:
             break
         claim = new
-        # No exact weight is farther from a computed one than the claim: the response is less than that of
-        # weights as large as their sum.
+        # No exact weight is farther from a computed one than the claim: the response is less than
+        # that of weights as large as their sum.
         largest_weight = float(np.max(found.weights)) + claim
-    if _METRIC_FROM * n < claim < trivial and found.missed is not None and _has_metric(data, found.missed):
+    if (
+        _METRIC_FROM * n < claim < trivial
+        and found.missed is not None
+        and _has_metric(data, found.missed)
+    ):
         return _claimed_in_metric(data, found, found.missed, off, claim)
     return claim if math.isfinite(claim) else math.inf
 
 
-def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Array, row: float) -> float:
+def claimed_at_own_prices(
+    data: WeightingData, weights: Array, arguments_off: Array, row: float
+) -> float:
     """The bound of Theorem 6, of weights and the prices that they have themselves.
 
     Parameters
@@ -321,7 +340,8 @@ def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Ar
     weights
         Weights (n,) within their boxes.
     arguments_off
-        How far arguments at their own prices are from ones that ask for exactly these weights (n,), at most.
+        How far arguments at their own prices are from ones that ask for exactly these weights (n,),
+        at most.
     row
         Bound of the norm of a row whose weight is free.
 
@@ -352,15 +372,16 @@ def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Ar
 def claimed_by_eigenvalues(
     data: WeightingData, weights: Array, arguments_off: Array, row: float, least_eigenvalue: float
 ) -> float:
-    """The bound of Theorem 6 with the least eigenvalue of the products of the rows of all pairs of records.
+    """The bound of Theorem 6 with the least eigenvalue of the products of the rows of all pairs of
+    records.
 
     Parameters
     ----------
     data, weights, arguments_off, row
         As of :func:`claimed_at_own_prices`.
     least_eigenvalue
-        Number, 0 or more, that no eigenvalue of these products is below, among records whose weights are
-        free: those that are fixed do not move.
+        Number, 0 or more, that no eigenvalue of these products is below, among records whose
+        weights are free: those that are fixed do not move.
 
     Returns
     -------
@@ -385,7 +406,9 @@ def claimed_by_eigenvalues(
 
 
 def _steepest_response(data: WeightingData, total_off: float) -> float:
-    """Bound of the response of one record at any weights in its box whose sums are off by so much."""
+    """Bound of the response of one record at any weights in its box whose sums are off by so
+    much.
+    """
     curve = data.curve
     base = np.ones_like(curve.low) if curve.base is None else curve.base
     largest_sum = max((block.total for block in data.blocks), default=0.0) + total_off
@@ -396,7 +419,9 @@ def _steepest_response(data: WeightingData, total_off: float) -> float:
 
 
 def _has_metric(data: WeightingData, missed: Missed) -> bool:
-    """Whether all rows are vectors and all prices smooth, as Theorem 5 asks, at a point that is near."""
+    """Whether all rows are vectors and all prices smooth, as Theorem 5 asks, at a point that is
+    near.
+    """
     scale = np.sqrt(data.smoothness[: data.vector_columns])
     with np.errstate(invalid="ignore"):
         size = float(np.linalg.norm(scale * missed.computed))
@@ -435,7 +460,9 @@ def _claimed_in_metric(
 
 
 def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float) -> float:
-    """Bound of the distance of the sum of the exact weights at a point to the sum of their block."""
+    """Bound of the distance of the sum of the exact weights at a point to the sum of their
+    block.
+    """
     weights = found.weights[members]
     n = len(weights)
     summed = float(np.sum(weights))
@@ -464,7 +491,9 @@ def squared_gain(response: float, diameter: float) -> float:
 
 
 def _spread(response: float, missed: tuple[float, float], diameter: float) -> float:
-    """Square of what imbalances that are ``missed``, of smooth prices and at kinks, move the weights by."""
+    """Square of what imbalances that are ``missed``, of smooth prices and at kinks, move the
+    weights by.
+    """
     smooth, at_kinks = missed
     if at_kinks > 0.0:
         return response * (smooth * smooth / 4.0 + at_kinks)
@@ -481,11 +510,13 @@ def _moved(off: list[float], spread: float) -> float:
     return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * OUTWARD
 
 
-def _summed_response(data: WeightingData, weights: Array, total_off: float, largest_weight: float) -> float:
+def _summed_response(
+    data: WeightingData, weights: Array, total_off: float, largest_weight: float
+) -> float:
     """Bound of the sum of the responses of all records between the exact and the computed weights.
 
-    The midpoints of both have a known sum up to half of what the sums are off, and the response of a record
-    with a base d is d times that of the ratio ``w / d``.
+    The midpoints of both have a known sum up to half of what the sums are off, and the response of
+    a record with a base d is d times that of the ratio ``w / d``.
     """
     curve = data.curve
     free = data.free
@@ -514,11 +545,13 @@ def _summed(data: WeightingData) -> NDArray[np.bool_]:
     return inside
 
 
-def response_of_means(dispersion: Dispersion, box: tuple[float, float], means: tuple[float, float]) -> float:
+def response_of_means(
+    dispersion: Dispersion, box: tuple[float, float], means: tuple[float, float]
+) -> float:
     """Bound of the concave envelope of the response over an interval of mean weights.
 
-    A concave function above 0 on the box is at most ``(m - low) / (c - low)`` times its value at c to the
-    right of c, and ``(high - m) / (high - c)`` times to the left.
+    A concave function above 0 on the box is at most ``(m - low) / (c - low)`` times its value at c
+    to the right of c, and ``(high - m) / (high - c)`` times to the left.
 
     Parameters
     ----------

@@ -28,15 +28,22 @@ from dp2erm_cvx.weighting.forms.form import (
 from dp2erm_cvx.weighting.forms.proximal import PricedColumns
 from dp2erm_cvx.weighting.solving.pivoted import FewFeatures, few_features
 
-#: Records that are summed at a time, so that a sum of n terms is off by some thousand units at most.
+#: Records that are summed at a time, so that a sum of n terms is off by some thousand units at
+#: most.
 CHUNK = 1024
 #: Features of a kernel are one per so many records at most, and no more than so many.
 RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
 #: Rounding of the few operations that a bound itself is made of.
 OUTWARD = 1.0 + 1e-12
-#: What the targets of kernel features are made of: sums over the records of both arms, n times the means of
-#: both arms, and n times the mean of the public points.
-TARGETS = ("sum of controls", "sum of treated", "mean of controls", "mean of treated", "public mean")
+#: What the targets of kernel features are made of: sums over the records of both arms, n times the
+#: means of both arms, and n times the mean of the public points.
+TARGETS = (
+    "sum of controls",
+    "sum of treated",
+    "mean of controls",
+    "mean of treated",
+    "public mean",
+)
 #: Records up to which all pairs of them are held in one matrix.
 MOST_PAIRS = 12_000
 
@@ -61,9 +68,9 @@ class SumOfBlock:
 class Similarities:
     """Squares of kernel features, which all pairs of records know: ``w'Qw / 2 - b'w``.
 
-    With K the kernel, ``Q_ij = pull[a_i, a_j] K_ij`` and ``b_i = sum_j push[a_i, a_j] K_ij``, beside n times
-    the means of the kernel over the records of both arms and over public points, with the further columns of
-    ``push`` as their factors.
+    With K the kernel, ``Q_ij = pull[a_i, a_j] K_ij`` and ``b_i = sum_j push[a_i, a_j] K_ij``,
+    beside n times the means of the kernel over the records of both arms and over public points,
+    with the further columns of ``push`` as their factors.
 
     Parameters
     ----------
@@ -100,7 +107,8 @@ class RowSizes:
     diameter
         Bound of the distance of two such rows within a block.
     row_at_kinks
-        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its prices.
+        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its
+        prices.
     """
 
     row: float
@@ -135,7 +143,8 @@ class WeightingData:
     vector_columns
         Number of columns of vectors.
     price_error
-        Bound, by record (n,), of what features of kernels may move a price per unit of ``|w|_1 + n``.
+        Bound, by record (n,), of what features of kernels may move a price per unit of ``|w|_1 +
+        n``.
     entry_units
         Units of roundoff by which entries of kernels may be off.
     """
@@ -179,12 +188,16 @@ class WeightingData:
 
     @property
     def by_pairs(self) -> bool:
-        """Whether features of kernels are more than the records can pay, and pairs stand in for them."""
+        """Whether features of kernels are more than the records can pay, and pairs stand in for
+        them.
+        """
         return bool(self.similarities) and self.rows.shape[1] == self.vector_columns
 
 
 def _row_bounds(data: WeightingData) -> RowSizes:
-    """Bounds of rows: of their norms, and within a block twice the largest distance to its middle."""
+    """Bounds of rows: of their norms, and within a block twice the largest distance to its
+    middle.
+    """
     vectors = slice(0, data.vector_columns)
     smoothness = data.smoothness[vectors]
     scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
@@ -205,7 +218,8 @@ def _row_bounds(data: WeightingData) -> RowSizes:
         inside = scaled[block.members][members]
         lengths = np.sqrt(squares[block.members][members])
         apart = inside - np.mean(inside, axis=0)
-        # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
+        # A common vector is subtracted, so that its rounding does not matter; that of the rows
+        # does.
         distances = np.sqrt(np.einsum("ij,ij->i", apart, apart)) + 8.0 * UNIT * lengths
         distances = np.hypot(distances, np.sqrt(similar[block.members][members]))
         diameter = max(diameter, 2.0 * float(np.max(distances)))
@@ -213,7 +227,9 @@ def _row_bounds(data: WeightingData) -> RowSizes:
 
 
 def _kernel_squares(data: WeightingData) -> Array:
-    """Squares of the norms of the rows of kernel features (n,), from the diagonal of the kernels."""
+    """Squares of the norms of the rows of kernel features (n,), from the diagonal of the
+    kernels.
+    """
     squares = np.zeros(len(data.arms))
     units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT
     for one in data.similarities:
@@ -222,7 +238,9 @@ def _kernel_squares(data: WeightingData) -> Array:
 
 
 def blocked_sum(weights: Array, rows: Array) -> Array:
-    """``weights' rows`` (K,) of weights (n,) and rows (n, K), off by :func:`sum_units` of roundoff."""
+    """``weights' rows`` (K,) of weights (n,) and rows (n, K), off by :func:`sum_units` of
+    roundoff.
+    """
     n = len(weights)
     width = rows.shape[1]
     chunks = n // CHUNK
@@ -266,8 +284,8 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     Raises
     ------
     DeclarationError
-        For a number of records that is not that of the form, weights that may be negative, and kernels whose
-        imbalance is priced by anything but squares.
+        For a number of records that is not that of the form, weights that may be negative, and
+        kernels whose imbalance is priced by anything but squares.
     SolverError
         Where a kernel has too many features on these records; shown to the data holder only.
     InfeasibleError
@@ -282,7 +300,9 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     # covariates themselves are needed of kernels alone
     has_kernels = any(one.kernel is not None for one in form.features)
     X = covariates_of_records(records) if has_kernels else np.zeros((form.n, 0))
-    vectors = {one.name: values_of_records(one, records) for one in form.features if one.of is not None}
+    vectors = {
+        one.name: values_of_records(one, records) for one in form.features if one.of is not None
+    }
     columns = _VectorColumns(form, vectors, arms)
     units = 0.0
     similarities = []
@@ -349,7 +369,8 @@ def _kernel_of_group(group: Group) -> Features | None:
     kernels = [part.features for part in group if part.features.kernel is not None]
     if kernels and len(group) > 1:
         raise DeclarationError(
-            f"features of {kernels[0].name} are added to others: price both imbalances by themselves"
+            f"features of {kernels[0].name} are added to others: price both imbalances by "
+            "themselves"
         )
     return kernels[0] if kernels else None
 
@@ -419,7 +440,9 @@ def rows_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arm
     return np.hstack(rows)
 
 
-def targets_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> tuple[Array, Array]:
+def targets_of_records(
+    form: WeightingForm, vectors: Mapping[str, Array], arms: Arms
+) -> tuple[Array, Array]:
     """Targets (m, K) of every record by itself, and bounds (m, K) of their rounding.
 
     Parameters
@@ -490,7 +513,9 @@ def _target(
     return total, 1.01 * units * UNIT * size
 
 
-def mean_targets(group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
+def mean_targets(
+    group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: Array
+) -> tuple[Array, Array]:
     """What means of arms are in the targets of a group, and bounds of their rounding.
 
     Parameters
@@ -498,7 +523,8 @@ def mean_targets(group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: 
     group
         The group.
     sums
-        Sums (..., 2, width) of the features over the records of each arm, and sums of their sizes, by name.
+        Sums (..., 2, width) of the features over the records of each arm, and sums of their sizes,
+        by name.
     by_arm
         Numbers of records of both arms (..., 2), above 0 where a mean is asked for.
 
@@ -525,7 +551,8 @@ def _kernel(features: Features) -> KernelOfRecords:
 
 
 def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
-    """Factors (m, 7) of all squares of one kernel, for a price ``|m|^2 / 2``: of rows by arm and of targets.
+    """Factors (m, 7) of all squares of one kernel, for a price ``|m|^2 / 2``: of rows by arm and of
+    targets.
 
     Targets come in the order of :data:`TARGETS`.
 
@@ -540,8 +567,8 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
                 continue
             if not imbalance.penalty.plain or np.any(shift):
                 raise DeclarationError(
-                    f"imbalance of the kernel features {kernel.name}: only its squares, without a public "
-                    "target, are solved; write cp.sum_squares(..)"
+                    f"imbalance of the kernel features {kernel.name}: only its squares, without a "
+                    "public target, are solved; write cp.sum_squares(..)"
                 )
             part: FeatureRows = group[0]
             scale = math.sqrt(2.0 * imbalance.penalty.factor) * float(part.matrix[0, 0])
@@ -564,12 +591,16 @@ def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
     diagonal = _kernel(features).diagonal(with_points(features, X))
     own = diagonal[: len(X)]
     pull, push = products(stacked)
-    return Similarities(features, pull, push, float(np.max(own, initial=0.0)), own, diagonal[len(X) :])
+    return Similarities(
+        features, pull, push, float(np.max(own, initial=0.0)), own, diagonal[len(X) :]
+    )
 
 
 def _features(similarities: Similarities, X: Array, units: float) -> FewFeatures | None:
     most = min(len(X) // RECORDS_PER_PIVOT, MOST_PIVOTS)
-    return few_features(_kernel(similarities.features), with_points(similarities.features, X), most, units)
+    return few_features(
+        _kernel(similarities.features), with_points(similarities.features, X), most, units
+    )
 
 
 def with_points(features: Features, X: Array) -> Array:
@@ -580,7 +611,8 @@ def with_points(features: Features, X: Array) -> Array:
 
 
 def target_counts(by_arm: Array) -> Array:
-    """How often a record counts in a target (..., 4), in the order of :data:`TARGETS` but for public points.
+    """How often a record counts in a target (..., 4), in the order of :data:`TARGETS` but for
+    public points.
 
     Parameters
     ----------
@@ -601,7 +633,8 @@ def push_size(push: Array) -> float:
 
 
 def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
-    """Factors (m, 2) and (m, 5) with ``left' left = pull``, ``left' right = push``, and how far they are off.
+    """Factors (m, 2) and (m, 5) with ``left' left = pull``, ``left' right = push``, and how far
+    they are off.
 
     Directions of the rank of ``pull`` suffice, as ``push`` has its columns in the span of ``pull``.
     """
@@ -615,7 +648,9 @@ def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
     return left, right, max(off_pull, off_push)
 
 
-def _kernel_columns(one: Similarities, found: FewFeatures, arms: Arms) -> tuple[Array, Array, Array, Array]:
+def _kernel_columns(
+    one: Similarities, found: FewFeatures, arms: Arms
+) -> tuple[Array, Array, Array, Array]:
     """Rows, targets, their errors and the errors of prices, of features of a kernel.
 
     Rows are ``left[:, a_i] (x) f_i`` and targets ``right[:, a_j] (x) f_j``.
@@ -634,7 +669,8 @@ def _kernel_columns(one: Similarities, found: FewFeatures, arms: Arms) -> tuple[
 
 
 def _sums_of_targets(f: Array, at_points: Array, arms: Arms) -> tuple[Array, Array, float]:
-    """Sums (5, r) of features in the order of :data:`TARGETS`, those of sizes, and units of their rounding.
+    """Sums (5, r) of features in the order of :data:`TARGETS`, those of sizes, and units of their
+    rounding.
 
     Parameters
     ----------
@@ -669,8 +705,8 @@ def kernel_price_error(
     Parameters
     ----------
     factors
-        Products of the factors of rows by two arms (2, 2), of rows by arm and targets (2, 5), and how far
-        those of the factors that are used are off.
+        Products of the factors of rows by two arms (2, 2), of rows by arm and targets (2, 5), and
+        how far those of the factors that are used are off.
     entry_error
         Bounds (m,) of the distance of products of features to the kernel.
     largest
@@ -687,14 +723,14 @@ def kernel_price_error(
 def _refuse_other_prices(form: WeightingForm) -> None:
     """Refuse prices that are no squares beside a kernel. Raises DeclarationError.
 
-    Few features suffice for some datasets, and all pairs of records are needed for others, which serve
-    squares alone: a form that only some datasets have weights for would tell of the records.
+    Few features suffice for some datasets, and all pairs of records are needed for others, which
+    serve squares alone: a form that only some datasets have weights for would tell of the records.
     """
     for imbalance in form.imbalances:
         if not imbalance.penalty.plain:
             raise DeclarationError(
-                f"{imbalance.text or 'a penalty'}: is no square, beside features of a kernel: write all "
-                "imbalances as squares"
+                f"{imbalance.text or 'a penalty'}: is no square, beside features of a kernel: "
+                "write all imbalances as squares"
             )
 
 
@@ -702,7 +738,8 @@ def _refuse_pairs(form: WeightingForm) -> None:
     """Refuse more records than pairs of them serve. Raises SolverError."""
     if form.n > MOST_PAIRS:
         raise SolverError(
-            f"kernel of too many features for {form.n:,} records: at most {MOST_PAIRS:,} are solved by pairs"
+            f"kernel of too many features for {form.n:,} records: at most {MOST_PAIRS:,} are "
+            "solved by pairs"
         )
 
 
@@ -730,7 +767,9 @@ def _is_empty(block: SumOfBlock) -> bool:
     return not isinstance(block.members, slice) and len(block.members) == 0
 
 
-def boxes_of_records(form: WeightingForm, arms: Arms, vectors: Mapping[str, Array]) -> tuple[Array, Array]:
+def boxes_of_records(
+    form: WeightingForm, arms: Arms, vectors: Mapping[str, Array]
+) -> tuple[Array, Array]:
     """Ends of the boxes of records, before their sums bound them.
 
     Parameters
@@ -786,8 +825,8 @@ def _curve(
             )
         if not least <= block.total <= most:
             raise InfeasibleError(
-                f"{len(low[members])} records: no weights between {least:g} and {most:g} in all have the sum "
-                f"{block.total:g}"
+                f"{len(low[members])} records: no weights between {least:g} and {most:g} in all "
+                f"have the sum {block.total:g}"
             )
         # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.
         cap[members] = np.maximum(np.minimum(cap[members], 2.0 * block.total + 1.0), low[members])

@@ -1,8 +1,10 @@
-"""Weights of a form at a dataset, by its dual: prices of the imbalances and multipliers of the sums.
+"""Weights of a form at a dataset, by its dual: prices of the imbalances and multipliers of the
+sums.
 
-The dual is solved in an outer variable y (K): ``s = prox(y)`` is an imbalance and ``lambda = (y - s) / step``
-its price, so that both belong together for squares, tolerances, Huber penalties, balls, kinks and constraints
-alike. What is left is the equation ``s = m(w)``, where weights are those at these prices and meet their sums.
+The dual is solved in an outer variable y (K): ``s = prox(y)`` is an imbalance and ``lambda = (y -
+s) / step`` its price, so that both belong together for squares, tolerances, Huber penalties, balls,
+kinks and constraints alike. What is left is the equation ``s = m(w)``, where weights are those at
+these prices and meet their sums.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.bounds.public_radius import StepConstants, public_steps
 from dp2erm_cvx.weighting.forms.form import WeightingForm
-from dp2erm_cvx.weighting.solving.certificate import Point, Residual, certified_distance, residual_of
+from dp2erm_cvx.weighting.solving.certificate import (
+    Point,
+    Residual,
+    certified_distance,
+    residual_of,
+)
 from dp2erm_cvx.weighting.solving.dataset import (
     WeightingData,
     blocked_sum,
@@ -32,7 +39,8 @@ from dp2erm_cvx.weighting.solving.separation import least_tolerance, separates
 _MOST_STEPS, _HALVINGS, _MOST_STALLED = 100, 30, 12
 #: Proximal gradient steps in a row, at most, where no step of Newton's helps.
 _MOST_DESCENTS = 30
-#: What is missed, relative to the weights and rows, from which on claims are made, and that is rounding.
+#: What is missed, relative to the weights and rows, from which on claims are made, and that is
+#: rounding.
 _NEAR, _ROUNDED = 1e-5, 1e-13
 #: A claim, relative to n, that no second step is tried for once a step has not halved it.
 _SMALL = 1e-9
@@ -51,7 +59,8 @@ class DualSolution:
     weights
         The weights (n,).
     prices
-        Prices lambda (K,) of the imbalances; of pairs of records the weights (n,) that prices are made of.
+        Prices lambda (K,) of the imbalances; of pairs of records the weights (n,) that prices are
+        made of.
     multipliers
         Multipliers of the sums, one per block.
     claim
@@ -60,7 +69,8 @@ class DualSolution:
     steps
         Steps of the solver.
     residual
-        Under constraints of the imbalance, how far the weights are from solving the problem; else None.
+        Under constraints of the imbalance, how far the weights are from solving the problem; else
+        None.
     fallback
         Whether the records admit no weights, and weights 1 stand in their place.
     """
@@ -125,8 +135,8 @@ class DualProblem:
         Parameters
         ----------
         tolerance
-            Claim, relative to n, at which it stops. Where rounding keeps the claim above it, the least one
-            is returned.
+            Claim, relative to n, at which it stops. Where rounding keeps the claim above it, the
+            least one is returned.
 
         Returns
         -------
@@ -162,7 +172,8 @@ class DualProblem:
         return OuterPoint(reached + step * solution.prices, solution.multipliers, step)
 
     def by_public_steps(self, constants: StepConstants) -> DualSolution:
-        """Solve by a number of steps that is public, after which every dataset is within the public radius.
+        """Solve by a number of steps that is public, after which every dataset is within the public
+        radius.
 
         Parameters
         ----------
@@ -181,7 +192,9 @@ class DualProblem:
         if self.form.hard:
             return self.newton()
         if self.form.kinked:
-            raise DeclarationError("price with a kink: no public number of steps is proved; smooth the kink")
+            raise DeclarationError(
+                "price with a kink: no public number of steps is proved; smooth the kink"
+            )
         steps = public_steps(self.form, constants)
         if self.pairs is not None:
             omega, multipliers = self.pairs.accelerated(constants.dual_smoothness, steps)
@@ -193,7 +206,11 @@ class DualProblem:
         data = self.data
         total = _dispersion_of(data, weights)
         if self.pairs is not None:
-            return total + float(weights @ (self.pairs.Q @ weights)) / 2.0 - float(self.pairs.b @ weights)
+            return (
+                total
+                + float(weights @ (self.pairs.Q @ weights)) / 2.0
+                - float(self.pairs.b @ weights)
+            )
         imbalance = blocked_sum(weights, data.rows) - data.targets
         return total + sum(one.value(imbalance[one.columns]) for one in data.priced)
 
@@ -221,8 +238,9 @@ class DualProblem:
     def _accelerated(self, smoothness: float, steps: int) -> _State:
         """Accelerated proximal gradient steps on the dual, from the prices of the imbalance 0.
 
-        In the norm of the penalty the dual is 1-strongly convex, and its part of the weights ``smoothness``-
-        smooth: the momentum is constant (Theorem 3 of ``docs/theory/weights_certificate.md``).
+        In the norm of the penalty the dual is 1-strongly convex, and its part of the weights
+        ``smoothness``- smooth: the momentum is constant (Theorem 3 of
+        ``docs/theory/weights_certificate.md``).
         """
         data = self.data
         step = np.full(len(data.targets), smoothness) / data.smoothness
@@ -289,7 +307,8 @@ def _state_at_prices(data: WeightingData, prices: Array, multipliers: Array) -> 
 def _certified(data: WeightingData, state: _State) -> tuple[Array, float]:
     """Weights at a state and the bound of their distance to the exact weights, computed once.
 
-    Under constraints of the imbalance it is infinite, and the residual of the state is computed beside it.
+    Under constraints of the imbalance it is infinite, and the residual of the state is computed
+    beside it.
     """
     if state.certified is None:
         point = Point(state.imbalance, state.prices, state.multipliers)
@@ -353,8 +372,12 @@ class _Newton:
         self.step = np.maximum(step, other)
         self.scale = float(np.max(np.abs(data.rows), initial=0.0)) * data.form.n
 
-    def state(self, y: Array, multipliers: Array, step: Array | None = None) -> tuple[_State, float]:
-        """The state at y after a proximal step of that length, and the negative value of the dual there."""
+    def state(
+        self, y: Array, multipliers: Array, step: Array | None = None
+    ) -> tuple[_State, float]:
+        """The state at y after a proximal step of that length, and the negative value of the dual
+        there.
+        """
         data = self.data
         step = self.step if step is None else step
         s = _prox(data, y, step)
@@ -380,11 +403,14 @@ class _Newton:
         jacobian[np.diag_indices(size)] += 1e-14 * np.trace(np.abs(jacobian)) / size
         if np.all(np.isfinite(data.smoothness)):
             return np.asarray(-np.linalg.solve(jacobian, state.missed))
-        # Prices of constraints that say the same are not unique: the shortest step moves them least.
+        # Prices of constraints that say the same are not unique: the shortest step moves them
+        # least.
         return np.asarray(-np.linalg.lstsq(jacobian, state.missed, rcond=1e-12)[0])
 
     def covariance(self, rates: Array) -> Array:
-        """Derivative of the imbalance by minus the prices: rates times squares of rows, centered by block."""
+        """Derivative of the imbalance by minus the prices: rates times squares of rows, centered by
+        block.
+        """
         rows = self.data.rows
         weighted = rates[:, None] * rows
         moved = weighted.T @ rows
@@ -444,15 +470,19 @@ class _Newton:
         return best, _MOST_STEPS
 
     def descended(self, state: _State, value: float) -> tuple[Array, _State, float] | None:
-        """The point after proximal gradient steps, each of which lowers the dual value; None if none does.
+        """The point after proximal gradient steps, each of which lowers the dual value; None if
+        none does.
 
-        They find which kinks hold a price where Newton's steps jump between them, and take prices far along
-        directions that no weight answers to. A step that was good is followed by a longer one.
+        They find which kinks hold a price where Newton's steps jump between them, and take prices
+        far along directions that no weight answers to. A step that was good is followed by a longer
+        one.
         """
         found = False
         step = self.step
         for _ in range(_MOST_DESCENTS):
-            new, new_value = self.state(state.reached + step * state.prices, state.multipliers, step)
+            new, new_value = self.state(
+                state.reached + step * state.prices, state.multipliers, step
+            )
             if new_value < value - 1e-12 * abs(value):
                 state = new
                 value = new_value
@@ -467,9 +497,11 @@ class _Newton:
     def searched(
         self, y: Array, direction: Array, state: _State, value: float, least: float
     ) -> tuple[Array, _State, float] | None:
-        """The first point of a line that lowers the dual value, or misses less than ``least``; None for none.
+        """The first point of a line that lowers the dual value, or misses less than ``least``; None
+        for none.
 
-        The least that any step missed, as less than the last one missed would let steps go round in circles.
+        The least that any step missed, as less than the last one missed would let steps go round in
+        circles.
         """
         length = 1.0
         for _ in range(_HALVINGS):
@@ -491,16 +523,19 @@ def _has_entries(data: WeightingData) -> bool:
 
 
 def _is_separated(data: WeightingData) -> bool:
-    """Whether it is proved that no weights meet the constraints: no more steps are worth their time."""
+    """Whether it is proved that no weights meet the constraints: no more steps are worth their
+    time.
+    """
     least = least_tolerance(data)
     return least is not None and separates(data, least.direction) > 0.0
 
 
 def _sharpened(solver: _Newton) -> tuple[Array, Array]:
-    """A start for constraints of moments that depend on each other, between which Newton's steps are lost.
+    """A start for constraints of moments that depend on each other, between which Newton's steps
+    are lost.
 
-    The dual holds ``t |lambda_k|`` of a tolerance t, which ``t sqrt(lambda_k^2 + mu^2)`` stands for: a smooth
-    function, that is minimized for smaller and smaller mu.
+    The dual holds ``t |lambda_k|`` of a tolerance t, which ``t sqrt(lambda_k^2 + mu^2)`` stands
+    for: a smooth function, that is minimized for smaller and smaller mu.
 
     Parameters
     ----------
@@ -581,7 +616,9 @@ class _Stage:
 
     def minimize(self) -> None:
         """Move the prices by Newton's steps, each as long as lowers the value."""
-        left = max(1e-13 * self.solver.scale, _LEFT_BY_STAGE * float(np.linalg.norm(self.tolerance)))
+        left = max(
+            1e-13 * self.solver.scale, _LEFT_BY_STAGE * float(np.linalg.norm(self.tolerance))
+        )
         width = len(self.prices)
         state = self.state(self.prices)
         value = self.value(self.prices, state)

@@ -1,8 +1,9 @@
 """The metric of the Hessian of the dual, as far as it is proved from below near computed weights.
 
-Theorem 5 of ``docs/theory/weights_certificate.md``: weights that are strictly inside their boxes answer to
-their prices at rates that are bounded from below. Where they do, a steep price pulls the imbalance back, so
-that what is missed of it counts in the inverse of ``I + C``, C the covariance of the rows under these rates.
+Theorem 5 of ``docs/theory/weights_certificate.md``: weights that are strictly inside their boxes
+answer to their prices at rates that are bounded from below. Where they do, a steep price pulls the
+imbalance back, so that what is missed of it counts in the inverse of ``I + C``, C the covariance of
+the rows under these rates.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ _NORMS = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Metric:
-    """Bounds of what imbalances move the weights by, at most: a sum over orthonormal directions of two kinds.
+    """Bounds of what imbalances move the weights by, at most: a sum over orthonormal directions of
+    two kinds.
 
-    Along steep directions a vector counts in the inverse of a matrix at most ``I + C``. Where all prices are
-    squares, it counts along all others by as much as weights answer to that direction at all.
+    Along steep directions a vector counts in the inverse of a matrix at most ``I + C``. Where all
+    prices are squares, it counts along all others by as much as weights answer to that direction at
+    all.
 
     Parameters
     ----------
@@ -47,7 +50,9 @@ class Metric:
     lengths: Array
 
     @classmethod
-    def of(cls, data: WeightingData, weights: Array, reach: float, response: float) -> Metric | None:
+    def of(
+        cls, data: WeightingData, weights: Array, reach: float, response: float
+    ) -> Metric | None:
         """The metric at computed weights.
 
         Parameters
@@ -57,7 +62,8 @@ class Metric:
         weights
             Computed weights (n,).
         reach
-            Proved distance of every computed weight from the exact one, and from that at the exact prices.
+            Proved distance of every computed weight from the exact one, and from that at the exact
+            prices.
         response
             Bound of the sum of the responses of all records.
 
@@ -73,8 +79,8 @@ class Metric:
         trace = float(np.trace(covariance))
         if not 0.0 < trace < math.inf:
             return None
-        # C is at least the computed matrix less its error. A share of it is taken, so that this error and the
-        # rounding of eigenvectors are below what is left of the identity.
+        # C is at least the computed matrix less its error. A share of it is taken, so that this
+        # error and the rounding of eigenvectors are below what is left of the identity.
         error += 8.0 * (K + 1.0) ** 2 * UNIT * trace
         share = min(1.0, 0.2 / error)
         values, directions = np.linalg.eigh(np.eye(K) / 2.0 + share * covariance)
@@ -91,7 +97,9 @@ class Metric:
         return metric
 
     def size(self, vector: Array, error: Array) -> float:
-        """Bound of the size of a vector (K,) that is off by at most ``error`` (K,) in every coordinate."""
+        """Bound of the size of a vector (K,) that is off by at most ``error`` (K,) in every
+        coordinate.
+        """
         sides = np.vstack([self.scale * vector, np.diag(self.scale * error)])
         return float(np.sum(self._sizes(sides))) * OUTWARD
 
@@ -106,7 +114,9 @@ class Metric:
 
 
 def _largest_along(data: WeightingData, rows: Array, directions: Array) -> Array:
-    """Bounds (K,) of ``|<z_i - c_b, v_j>|`` over scaled rows (n, K) of free records, c_b a block's mean."""
+    """Bounds (K,) of ``|<z_i - c_b, v_j>|`` over scaled rows (n, K) of free records, c_b a block's
+    mean.
+    """
     K = len(directions)
     largest = np.zeros(K)
     for block in data.blocks:
@@ -120,7 +130,8 @@ def _largest_along(data: WeightingData, rows: Array, directions: Array) -> Array
 
 
 def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
-    """Bounds (n,) from below of the secants of the inverse slopes, between weights within ``reach``.
+    """Bounds (n,) from below of the secants of the inverse slopes, between weights within
+    ``reach``.
 
     They are 0 where an end of the box, or a kink, may be met.
 
@@ -150,7 +161,8 @@ def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
 
 
 def _covariance(data: WeightingData, rows: Array, rates: Array) -> tuple[Array, float]:
-    """Covariance (K, K) of scaled rows (n, K) under rates (n,), about the mean of every block, and its error.
+    """Covariance (K, K) of scaled rows (n, K) under rates (n,), about the mean of every block, and
+    its error.
 
     The exact one is at least the computed one less its error times the identity.
     """

@@ -14,7 +14,8 @@ _ARMS = ("control", "treated")
 
 
 def weight_by_arm(data: WeightingData) -> Array:
-    """The weight of both arms (2,) that is stated; that of all records where an arm has no sum of its own.
+    """The weight of both arms (2,) that is stated; that of all records where an arm has no sum of
+    its own.
 
     Parameters
     ----------
@@ -35,10 +36,11 @@ def weight_by_arm(data: WeightingData) -> Array:
 
 
 def moment_units(data: WeightingData) -> Array:
-    """Units (K,) of all moments of vectors: that of a mean of a balanced function over an arm, in sums.
+    """Units (K,) of all moments of vectors: that of a mean of a balanced function over an arm, in
+    sums.
 
-    The moment of a function g over an arm of weight W, ``sum w_i g_i - target``, is W times what its mean
-    is off; a factor of the author's is one of the unit as well.
+    The moment of a function g over an arm of weight W, ``sum w_i g_i - target``, is W times what
+    its mean is off; a factor of the author's is one of the unit as well.
 
     Parameters
     ----------

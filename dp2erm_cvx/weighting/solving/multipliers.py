@@ -35,7 +35,8 @@ def met_sums(data: WeightingData, price: Array, start: Array) -> tuple[Array, Ar
     Returns
     -------
     tuple
-        Weights (n,), their derivatives by the price (n,), and the multipliers: ``w_i = h_i(price_i - nu)``.
+        Weights (n,), their derivatives by the price (n,), and the multipliers: ``w_i = h_i(price_i
+        - nu)``.
     """
     weights, rates = data.curve.at(price, slice(None))
     multipliers = start.copy()
@@ -59,7 +60,8 @@ def weights_at(data: WeightingData, price: Array, multipliers: Array) -> tuple[A
 
 
 def nearest_weights(data: WeightingData, point: Array) -> Array:
-    """Weights (n,) in their boxes, with the sums of their blocks, that are nearest to a point in their boxes.
+    """Weights (n,) in their boxes, with the sums of their blocks, that are nearest to a point in
+    their boxes.
 
     Parameters
     ----------
@@ -70,7 +72,10 @@ def nearest_weights(data: WeightingData, point: Array) -> Array:
     """
     n = len(point)
     room = sum_units(n) * UNIT
-    if all(abs(blocked_total(point[one.members]) - one.total) <= room * one.total for one in data.blocks):
+    if all(
+        abs(blocked_total(point[one.members]) - one.total) <= room * one.total
+        for one in data.blocks
+    ):
         return point
     squares = Dispersion((DispersionPart("square", 0.5),))
     curve = InverseSlope(squares, data.curve.low, data.curve.cap)
@@ -92,8 +97,9 @@ class _Block:
     def bracket(self) -> tuple[float, float]:
         """Ends that the multiplier lies between.
 
-        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier below all of
-        ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no weight above.
+        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier
+        below all of ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no
+        weight above.
         """
         members = self.block.members
         curve = self.data.curve
@@ -151,7 +157,9 @@ class _Block:
         return best
 
     def _newton(self, off: float, summed: float, slope: float) -> float:
-        """Newton's step; for weights that are steep in their price, that of the logarithm of the sum."""
+        """Newton's step; for weights that are steep in their price, that of the logarithm of the
+        sum.
+        """
         if slope <= 0.0:
             return math.inf
         if self.rising and self.block.total > 0.0 and summed > 0.0:

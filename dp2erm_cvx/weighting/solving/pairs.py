@@ -1,7 +1,8 @@
-"""Squares of kernel features by all pairs of records: prices are ``Q omega - b``, with weights omega (n).
+"""Squares of kernel features by all pairs of records: prices are ``Q omega - b``, with weights
+omega (n).
 
-Every point is an element of the kernel's space, ``lambda = sum_i omega_i z_i - t``, so that what is missed is
-``sum_i (omega_i - w_i) z_i`` and its norm the root of ``r'Qr``.
+Every point is an element of the kernel's space, ``lambda = sum_i omega_i z_i - t``, so that what is
+missed is ``sum_i (omega_i - w_i) z_i`` and its norm the root of ``r'Qr``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from dp2erm_cvx.weighting.solving.multipliers import met_sums, weights_at
 _MOST_STEPS, _HALVINGS, _RAISED = 30, 25, 4.0
 #: Share of the fall that a straight line promises, which a step has to reach.
 _ARMIJO = 1e-4
-#: A claim, relative to n, above which eigenvalues of the pairs are worth their time, and most records of it.
+#: A claim, relative to n, above which eigenvalues of the pairs are worth their time, and most
+#: records of it.
 _EIGENVALUES_FROM, _MOST_EIGENVALUES = 1e-11, 2000
 
 
@@ -92,18 +94,27 @@ class PairsProblem:
         return -share * (self.Q @ omega - self.b) - self.data.linear
 
     def certified(self, omega: Array, multipliers: Array) -> tuple[Array, float]:
-        """Weights at a point and a bound of their distance to the exact weights (Theorems 4 and 6)."""
+        """Weights at a point and a bound of their distance to the exact weights (Theorems 4 and
+        6).
+        """
         data = self.data
         price = self.price(omega)
         weights, argument = weights_at(data, price, multipliers)
         error = self._price_errors(price, argument, omega)
         radii = data.curve.radii(weights, argument, error)
         rest = omega - weights
-        square = float(rest @ (self.Q @ rest)) + 2.0 * self.entry_error * float(np.sum(np.abs(rest))) ** 2
+        square = (
+            float(rest @ (self.Q @ rest))
+            + 2.0 * self.entry_error * float(np.sum(np.abs(rest))) ** 2
+        )
         row = math.sqrt(self.largest) * (1.0 + 1e-12)
-        missed = math.sqrt(max(square, 0.0)) + 4.0 * UNIT * row * float(np.sum(np.abs(omega) + weights))
+        missed = math.sqrt(max(square, 0.0)) + 4.0 * UNIT * row * float(
+            np.sum(np.abs(omega) + weights)
+        )
         found = Deviations(weights, radii, missed, 0.0, row, 2.0 * row)
-        return weights, min(claimed(data, found), self._claimed_at_own_prices(weights, multipliers, row))
+        return weights, min(
+            claimed(data, found), self._claimed_at_own_prices(weights, multipliers, row)
+        )
 
     def _price_errors(self, price: Array, argument: Array, omega: Array) -> Array:
         """Bounds (n,) of the distance of computed from exact arguments at a point."""
@@ -112,7 +123,9 @@ class PairsProblem:
         return np.asarray(8.0 * UNIT * size + pulled)
 
     def _claimed_at_own_prices(self, weights: Array, multipliers: Array, row: float) -> float:
-        """A bound of the distance of weights to the exact weights by the prices that they have themselves."""
+        """A bound of the distance of weights to the exact weights by the prices that they have
+        themselves.
+        """
         data = self.data
         price = self.price(weights)
         argument = price.copy()
@@ -128,7 +141,9 @@ class PairsProblem:
 
     @cached_property
     def least_eigenvalue(self) -> float:
-        """A number that no eigenvalue of the exact products of all pairs of rows of free weights is below."""
+        """A number that no eigenvalue of the exact products of all pairs of rows of free weights is
+        below.
+        """
         free = np.flatnonzero(self.data.free)
         n = len(free)
         if not n:
@@ -166,8 +181,12 @@ class PairsProblem:
         rates = met_sums(self.data, -self.data.linear, np.zeros(len(self.data.blocks)))[1]
         return max(float(np.sum(rates)) * self.largest, 1.0)
 
-    def _newton_from(self, omega: Array, multipliers: Array, share: float) -> tuple[Array, Array, int, bool]:
-        """Newton's steps at a share of the price: a point, multipliers, steps, whether little is missed."""
+    def _newton_from(
+        self, omega: Array, multipliers: Array, share: float
+    ) -> tuple[Array, Array, int, bool]:
+        """Newton's steps at a share of the price: a point, multipliers, steps, whether little is
+        missed.
+        """
         weights, rates, multipliers = met_sums(self.data, self.price(omega, share), multipliers)
         rest = omega - weights
         size = self._size(rest)
@@ -206,11 +225,15 @@ class PairsProblem:
         return math.sqrt(max(float(rest @ (self.Q @ rest)), 0.0))
 
     def _dual_value(self, omega: Array, weights: Array, multipliers: Array, share: float) -> float:
-        """The negative value of the dual at a point; its derivative is ``share Q (omega - weights)``."""
+        """The negative value of the dual at a point; its derivative is ``share Q (omega -
+        weights)``.
+        """
         data = self.data
         base = np.ones_like(weights) if data.curve.base is None else data.curve.base
         dispersion = base * data.form.dispersion.value(weights / base)
-        value = share * float(omega @ (self.Q @ omega)) / 2.0 + float(self.price(omega, share) @ weights)
+        value = share * float(omega @ (self.Q @ omega)) / 2.0 + float(
+            self.price(omega, share) @ weights
+        )
         value -= float(np.sum(dispersion))
         for number, block in enumerate(data.blocks):
             off = float(np.sum(weights[block.members])) - block.total
@@ -218,7 +241,9 @@ class PairsProblem:
         return value
 
     def _direction(self, rates: Array, rest: Array, share: float) -> Array:
-        """Newton's change of the weights: ``(s Q + 1/rates) p = s Q rest``, which keeps sums of blocks."""
+        """Newton's change of the weights: ``(s Q + 1/rates) p = s Q rest``, which keeps sums of
+        blocks.
+        """
         n = len(rates)
         inside = np.zeros((n, len(self.data.blocks)))
         for number, block in enumerate(self.data.blocks):
@@ -238,7 +263,9 @@ class PairsProblem:
         return change
 
     def accelerated(self, smoothness: float, steps: int) -> tuple[Array, Array]:
-        """Accelerated gradient steps on the dual, from the even weights; a point and its multipliers."""
+        """Accelerated gradient steps on the dual, from the even weights; a point and its
+        multipliers.
+        """
         omega, multipliers = self.even()
         contraction = 1.0 / math.sqrt(1.0 + smoothness)
         momentum = (1.0 - contraction) / (1.0 + contraction)
@@ -253,7 +280,9 @@ class PairsProblem:
 
 
 def _push_of_records(push: Array, arms: Arms) -> Array:
-    """Factors (n, n) of the kernel of record i and record j in the targets, by the arms (n,) of both."""
+    """Factors (n, n) of the kernel of record i and record j in the targets, by the arms (n,) of
+    both.
+    """
     by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
     counts = target_counts(by_arm)
     of_arms = push[:, :2] + push[:, 2:4] * counts[2:]

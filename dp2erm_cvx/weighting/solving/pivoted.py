@@ -1,4 +1,6 @@
-"""Few features of a kernel, with a proved bound of what they lack, and no matrix of all pairs of records."""
+"""Few features of a kernel, with a proved bound of what they lack, and no matrix of all pairs of
+records.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class FewFeatures:
     entry_errors: Array
 
 
-def few_features(kernel: KernelOfRecords, X: Array, most: int, entry_units: float) -> FewFeatures | None:
+def few_features(
+    kernel: KernelOfRecords, X: Array, most: int, entry_units: float
+) -> FewFeatures | None:
     """Features of a kernel: its own where they are few, else by a pivoted Cholesky factor.
 
     Parameters
@@ -50,8 +54,8 @@ def few_features(kernel: KernelOfRecords, X: Array, most: int, entry_units: floa
     most
         Public number of features that are tried.
     entry_units
-        Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry of the kernel, also of a product of its own
-        features, may be off.
+        Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry of the kernel, also of a product
+        of its own features, may be off.
 
     Returns
     -------
@@ -75,8 +79,12 @@ def few_features(kernel: KernelOfRecords, X: Array, most: int, entry_units: floa
     return found
 
 
-def _own_features(kernel: KernelOfRecords, X: Array, diagonal: Array, entry_units: float) -> FewFeatures:
-    """The features that a kernel is defined by; an entry is off by the rounding of their product."""
+def _own_features(
+    kernel: KernelOfRecords, X: Array, diagonal: Array, entry_units: float
+) -> FewFeatures:
+    """The features that a kernel is defined by; an entry is off by the rounding of their
+    product.
+    """
     values = np.ascontiguousarray(kernel.features(X))
     units = entry_units + values.shape[1] + 4.0
     sizes = np.sqrt(np.maximum(diagonal, 0.0))
@@ -102,7 +110,8 @@ def _columns_of(kernel: KernelOfRecords, X: Array) -> Callable[[int], Array]:
 def _pivoted(
     kernel: KernelOfRecords, X: Array, most: int, diagonal: Array
 ) -> tuple[Array, Array, list[int]] | None:
-    """A pivoted Cholesky factor (r, n), the columns of its pivots (r, n) and the pivots; None for too many.
+    """A pivoted Cholesky factor (r, n), the columns of its pivots (r, n) and the pivots; None for
+    too many.
 
     There is one row per pivot, so that records stand side by side in memory.
     """
@@ -133,7 +142,8 @@ def _pivoted(
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is measured of m records, of which the error of an entry is made; the numbers of Theorem 4.
+    """What is measured of m records, of which the error of an entry is made; the numbers of Theorem
+    4.
 
     Parameters
     ----------
@@ -159,11 +169,13 @@ class _Parts:
 def _measured(
     factor: Array, columns: Array, pivots: list[int], diagonal: Array, entry_units: float
 ) -> FewFeatures:
-    """The features of a factor (r, n), with the error of their products measured rather than estimated.
+    """The features of a factor (r, n), with the error of their products measured rather than
+    estimated.
 
-    Any coefficients c_i write the feature of the kernel as ``phi_i = sum_k c_ik phi_k + psi_i`` over the
-    pivots k. What that leaves is computed from the columns (r, n) of the pivots, and so is the distance of
-    f_i from ``sum_k c_ik f_k``. The bound is the sum of all products of the parts (Theorem 4).
+    Any coefficients c_i write the feature of the kernel as ``phi_i = sum_k c_ik phi_k + psi_i``
+    over the pivots k. What that leaves is computed from the columns (r, n) of the pivots, and so is
+    the distance of f_i from ``sum_k c_ik f_k``. The bound is the sum of all products of the parts
+    (Theorem 4).
     """
     n = len(diagonal)
     units = _product_units(len(pivots))
@@ -176,7 +188,9 @@ def _measured(
     parts = []
     for begin in range(0, n, _RECORDS):
         some = slice(begin, begin + _RECORDS)
-        parts.append(_parts(factor[:, some], columns[:, some], triangle, among, diagonal[some], off))
+        parts.append(
+            _parts(factor[:, some], columns[:, some], triangle, among, diagonal[some], off)
+        )
     sums = np.concatenate([part.sums for part in parts])
     across = np.concatenate([part.across for part in parts])
     remainders = np.concatenate([part.remainders for part in parts])
@@ -197,10 +211,11 @@ def _measured(
 def _parts(
     factor: Array, columns: Array, triangle: Array, among: Array, diagonal: Array, off: float
 ) -> _Parts:
-    """The parts of m records, from their columns of the factor (r, m) and of the kernel at pivots (r, m).
+    """The parts of m records, from their columns of the factor (r, m) and of the kernel at pivots
+    (r, m).
 
-    ``triangle`` (r, r) are the features of the pivots and ``among`` (r, r) their kernel; ``off`` bounds the
-    error of an entry of the kernel in a sum of products over the pivots.
+    ``triangle`` (r, r) are the features of the pivots and ``among`` (r, r) their kernel; ``off``
+    bounds the error of an entry of the kernel in a sum of products over the pivots.
     """
     units = _product_units(len(among)) * UNIT
     coefficients = scipy.linalg.solve_triangular(triangle, factor, lower=True, trans="T")
@@ -218,7 +233,9 @@ def _parts(
 
 
 def _product_units(rank: int) -> float:
-    """Units of roundoff of the sum of sizes by which a sum of products over so many pivots may be off."""
+    """Units of roundoff of the sum of sizes by which a sum of products over so many pivots may be
+    off.
+    """
     return min(rank, _BLOCK) + math.ceil(rank / _BLOCK) + 4.0
 
 

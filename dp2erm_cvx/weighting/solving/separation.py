@@ -1,7 +1,7 @@
 """Proof that no weights meet the constraints of the imbalance: a direction that separates them.
 
-Theorem 8 of ``docs/theory/weights_certificate.md``. Directions come from a linear program or from prices of
-a solver; none of them is believed, and what each proves is computed with its rounding.
+Theorem 8 of ``docs/theory/weights_certificate.md``. Directions come from a linear program or from
+prices of a solver; none of them is believed, and what each proves is computed with its rounding.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class LeastTolerance:
     Parameters
     ----------
     common
-        Whether all entries have one tolerance, which ``excess`` is the least of. Else it is added to each, or
-        entries of a norm are told apart that the constraint adds up.
+        Whether all entries have one tolerance, which ``excess`` is the least of. Else it is added
+        to each, or entries of a norm are told apart that the constraint adds up.
     stated
         The tolerance that is stated for all, in units of the moments; 0 where ``excess`` is added.
     excess
@@ -101,7 +101,8 @@ def refuse_separated(data: WeightingData, records: Records, prices: Array) -> No
     records
         Its records, for names.
     prices
-        Prices (K,) that a solver ended with: where there are no weights they grow along such a direction.
+        Prices (K,) that a solver ended with: where there are no weights they grow along such a
+        direction.
     """
     least = least_tolerance(data)
     if least is not None and separates(data, least.direction) > 0.0:
@@ -111,7 +112,8 @@ def refuse_separated(data: WeightingData, records: Records, prices: Array) -> No
 
 
 def least_tolerance(data: WeightingData) -> LeastTolerance | None:
-    """The least tolerance of entries that a linear program finds weights for; None where it finds none.
+    """The least tolerance of entries that a linear program finds weights for; None where it finds
+    none.
 
     Parameters
     ----------
@@ -154,7 +156,9 @@ def least_tolerance(data: WeightingData) -> LeastTolerance | None:
     held[both] -= multipliers[len(columns) :]
     direction = np.zeros(data.rows.shape[1])
     direction[columns] = held / units
-    of_entries = all(one.penalty.norm in (None, math.inf) for one in data.priced if one.penalty.hard)
+    of_entries = all(
+        one.penalty.norm in (None, math.inf) for one in data.priced if one.penalty.hard
+    )
     return LeastTolerance(alike and of_entries, stated, float(solved.fun), direction)
 
 
@@ -168,9 +172,9 @@ def _infeasible(data: WeightingData, records: Records, least: LeastTolerance) ->
     # exact balance is a program of its own, without a tolerance to raise; three digits are no less
     allow = "Allow" if least.stated else "Use a program with a tolerance of"
     return InfeasibleError(
-        f"no weights meet the targets within {least.stated:.4g}: {_listed(names)} cannot be balanced better "
-        f"than {proved:.3g}. {allow} {_ADVISED * least.excess:.3g} or more, drop those balance functions, or "
-        "use a program with a ridge",
+        f"no weights meet the targets within {least.stated:.4g}: {_listed(names)} cannot be "
+        f"balanced better than {proved:.3g}. {allow} {_ADVISED * least.excess:.3g} or more, drop "
+        "those balance functions, or use a program with a ridge",
         covariates=names,
         smallest_tolerance=least.excess,
     )
@@ -178,8 +182,8 @@ def _infeasible(data: WeightingData, records: Records, least: LeastTolerance) ->
 
 def _unmet(names: tuple[str, ...]) -> InfeasibleError:
     return InfeasibleError(
-        f"no weights meet the constraints: {_listed(names)} cannot be balanced as far as is declared. Allow "
-        "more, drop those balance functions, or use a program with a ridge",
+        f"no weights meet the constraints: {_listed(names)} cannot be balanced as far as is "
+        "declared. Allow more, drop those balance functions, or use a program with a ridge",
         covariates=names,
     )
 
@@ -200,7 +204,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _of_constraints(data: WeightingData, direction: Array) -> Array:
-    """A direction (K,), 0 where an imbalance is priced and above 0 where one side alone is constrained."""
+    """A direction (K,), 0 where an imbalance is priced and above 0 where one side alone is
+    constrained.
+    """
     found = np.zeros(data.rows.shape[1])
     for one in data.priced:
         if one.penalty.hard:
@@ -210,7 +216,9 @@ def _of_constraints(data: WeightingData, direction: Array) -> Array:
 
 
 def _entries(data: WeightingData) -> tuple[NDArray[np.intp], NDArray[np.bool_], Array]:
-    """Columns (m,) whose entries are constrained one by one, whether on one side alone, and tolerances."""
+    """Columns (m,) whose entries are constrained one by one, whether on one side alone, and
+    tolerances.
+    """
     columns = [np.zeros(0, dtype=np.intp)]
     sided = [np.zeros(0, dtype=bool)]
     tolerances = [np.zeros(0)]
@@ -221,7 +229,9 @@ def _entries(data: WeightingData) -> tuple[NDArray[np.intp], NDArray[np.bool_], 
         own = np.arange(one.columns.start, one.columns.stop)
         columns.append(own)
         sided.append(np.full(len(own), penalty.sided))
-        tolerances.append(np.broadcast_to(np.asarray(penalty.tolerance, dtype=np.float64), own.shape))
+        tolerances.append(
+            np.broadcast_to(np.asarray(penalty.tolerance, dtype=np.float64), own.shape)
+        )
     return np.concatenate(columns), np.concatenate(sided), np.concatenate(tolerances)
 
 
@@ -234,7 +244,9 @@ def _caps(data: WeightingData) -> Array:
 
 
 def _best_multiplier(data: WeightingData, block: SumOfBlock, cost: Array) -> float:
-    """The multiplier of a sum that proves the most: the cheapest records take what the sum leaves to give."""
+    """The multiplier of a sum that proves the most: the cheapest records take what the sum leaves
+    to give.
+    """
     low = data.curve.low[block.members]
     room = _caps(data)[block.members] - low
     order = np.argsort(cost)

@@ -1,4 +1,6 @@
-"""Effects and rules of one covariate, with neighbors on which all that they may lose is nearly lost."""
+"""Effects and rules of one covariate, with neighbors on which all that they may lose is nearly
+lost.
+"""
 
 from dataclasses import replace
 
@@ -31,12 +33,31 @@ def effect(shares=(0.5, 0.2), epsilon=1.0, delta=0.0, estimand="ate", domain=DOM
     )
 
 
-def rule(center=0.4, propensity=None, balance="matching", budget=1.0, domain=DOMAIN, noise="gamma", **others):
+def rule(
+    center=0.4,
+    propensity=None,
+    balance="matching",
+    budget=1.0,
+    domain=DOMAIN,
+    noise="gamma",
+    **others,
+):
     """``propensity`` is its share, None for factors 1."""
-    settings = {"center_share": center, "propensity": None, "balance": balance, "cap": 5.0, **others}
+    settings = {
+        "center_share": center,
+        "propensity": None,
+        "balance": balance,
+        "cap": 5.0,
+        **others,
+    }
     if propensity is not None:
         settings |= {"propensity": "logistic", "propensity_share": propensity}
-    declared = {"outcome_scale": 0.05, "settings": settings, "arithmetic": "assumed", "noise": noise}
+    declared = {
+        "outcome_scale": 0.05,
+        "settings": settings,
+        "arithmetic": "assumed",
+        "noise": noise,
+    }
     return PrivateRule(domain, Budget(budget), **declared)
 
 
@@ -50,7 +71,9 @@ LEAVING = changed_record((1, 1, 1), (1, 0, 1), (1, 1, 1))
 
 def weighted(pair, *weights):
     """The pair with sampling weights (n,) of its own in either dataset."""
-    frames = [pd.DataFrame({"x": X[:, 0], "wt": wt}) for (X, *_), wt in zip(pair, weights, strict=True)]
+    frames = [
+        pd.DataFrame({"x": X[:, 0], "wt": wt}) for (X, *_), wt in zip(pair, weights, strict=True)
+    ]
     return tuple((frame, a, y) for frame, (_, a, y) in zip(frames, pair, strict=True))
 
 

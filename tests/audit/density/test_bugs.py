@@ -26,7 +26,16 @@ from dp2erm_cvx.program.stage import DeclaredProgram
 from dp2erm_cvx.steps.record_map import RuleRows
 from dp2erm_cvx.steps.score import AverageScore
 from tests.audit.bugs import MEAN, loss_at_zero, release, weaker
-from tests.audit.density.released import LEAVING, MOVED, OPPOSED, SAMPLED, effect, rule, weighted, weights
+from tests.audit.density.released import (
+    LEAVING,
+    MOVED,
+    OPPOSED,
+    SAMPLED,
+    effect,
+    rule,
+    weighted,
+    weights,
+)
 from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone
 from tests.helpers import BOUNDED_INFLUENCE, planted
 from tests.plan.changed import changed
@@ -78,7 +87,9 @@ def kept_curvature(plan):
 def narrow_box(plan):
     """A box of half the width of the covariate, at the scale that would do for it."""
     box = plan.main.calibration.box
-    return changed(plan, calibration=replace(plan.main.calibration, box=tuple(width / 2 for width in box)))
+    return changed(
+        plan, calibration=replace(plan.main.calibration, box=tuple(width / 2 for width in box))
+    )
 
 
 class Unclipped(AverageScore):
@@ -93,7 +104,10 @@ class Unclipped(AverageScore):
 
     def exact_sums(self, records, released):
         noise = self.calibration
-        r, e = self.residuals(records, self.means(records, released)), self.parts(records, released).e
+        r, e = (
+            self.residuals(records, self.means(records, released)),
+            self.parts(records, released).e,
+        )
         k = np.rint(np.where(records.a == 1, r / e, -r / (1 - e)) / noise.step).astype(int)
         return 2 * noise.largest * int(k.sum()), int(np.sum(k**2))
 
@@ -175,7 +189,9 @@ def center_of_one_arm(plan):
 
 
 def first_as(kind):
-    return lambda plan: release(as_a(kind, plan.study.first), MEAN).plan(plan.study.universe.n_samples, 2)
+    return lambda plan: release(as_a(kind, plan.study.first), MEAN).plan(
+        plan.study.universe.n_samples, 2
+    )
 
 
 def less(name="theta", **factors):
@@ -191,16 +207,23 @@ LOGISTIC, FIRST, FLAT = (
 OVERLAP, LITTLE = (overlap_private(share=share, ridge=0.05, radius=2.0) for share in (0.9, 0.1))
 TILTING = tilting_private(share=0.9, ridge=0.05, radius=0.8, constant=0.5)
 SATURATING, BOX = saturating_regression(slope=0.1), {"noise": "box", "arithmetic": "assumed"}
-BOXED = release(second=SATURATING, domain=Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0), **BOX)
+BOXED = release(
+    second=SATURATING, domain=Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0), **BOX
+)
 #: One treated record among controls, its effect reversed.
 ALONE = changed_record((0, 1, 1), (0, 1, -1), (0, 0, 1), n=12)
 #: All margins are 0 but that of the changed record, on one side.
 OF_ONE, STRAIGHT = changed_record((1, 0, 1), (0, 0, 1), (0, 0, 1), n=4), drawn(heavy, 4, 1)
 #: The same on both sides, with a flip.
-OPPOSITE = tuple((np.pad(X, ((0, 0), (0, 1))), a, y) for X, a, y in changed_record((1, 0, 0), (1, 1, 0), n=5))
+OPPOSITE = tuple(
+    (np.pad(X, ((0, 0), (0, 1))), a, y) for X, a, y in changed_record((1, 0, 0), (1, 1, 0), n=5)
+)
 TURNING, HALFWAY = drawn(heavy, 5, 2, seed=8), changed_record((1, 1, 1), (1, 0, 0.5))
 #: A record without a slope, whose curvature appears, for one with full slope and none.
-BENT, APPEARING = changed_record((1, 0, 0), (1, 0, 1), n=6), changed_record((1, 1, 0), (1, 1, 1), (1, 1, 1))
+BENT, APPEARING = (
+    changed_record((1, 0, 0), (1, 0, 1), n=6),
+    changed_record((1, 1, 0), (1, 1, 1), (1, 1, 1)),
+)
 TURNED, CURVED = (changed_record((1, 0, y), (1, 0, -1), n=6) for y in (1, 0.9))
 
 EFFECT = effect()  # on these neighbors it keeps its epsilon, see test_density
@@ -215,12 +238,24 @@ PLANTED = {
     "output, bound ignored": (release(TRIAL, MEAN, calibration="output"), bound_ignored, ALONE),
     "composed, half the noise": (release(LOGISTIC, MEAN), half, STRAIGHT),
     "composed, bound ignored": (release(LOGISTIC, MEAN), bound_ignored, STRAIGHT),
-    "composed, output, half the noise": (release(LOGISTIC, MEAN, calibration="output"), half, STRAIGHT),
-    "a third of the propensity noise": (release(FIRST, MEAN), less("propensity", scale=1 / 3), STRAIGHT),
+    "composed, output, half the noise": (
+        release(LOGISTIC, MEAN, calibration="output"),
+        half,
+        STRAIGHT,
+    ),
+    "a third of the propensity noise": (
+        release(FIRST, MEAN),
+        less("propensity", scale=1 / 3),
+        STRAIGHT,
+    ),
     "hardly any propensity gamma": (release(FLAT, MEAN), less("propensity", gamma=1e-6), OF_ONE),
     "a third of the diameter": (release(OVERLAP, MEAN), first_as(ThirdOfTheDiameter), OPPOSITE),
     "the linear term forgotten": (release(TILTING, MEAN), first_as(LinearTermForgotten), OPPOSITE),
-    "weights taken for constants": (release(LITTLE, MEAN), first_as(WeightsTakenForConstants), TURNING),
+    "weights taken for constants": (
+        release(LITTLE, MEAN),
+        first_as(WeightsTakenForConstants),
+        TURNING,
+    ),
     "a third of gamma": (release(second=SATURATING), third_of_gamma, BENT),
     "a curvature that stays": (release(second=huber_regression(slope=0.4)), kept_curvature, CURVED),
     "box, a third of gamma": (BOXED, third_of_gamma, BENT),
@@ -254,7 +289,9 @@ def test_planted_bugs_are_caught_and_nothing_without_them(name):
 @planted
 @dataclass(frozen=True)
 class ArmNormalized(ClosedFormWeights):
-    """Half of the weight to each arm, with a stability bound for replacements that keep the treatment."""
+    """Half of the weight to each arm, with a stability bound for replacements that keep the
+    treatment.
+    """
 
     floor: int = 5
     name = "arm_normalized"
@@ -272,7 +309,9 @@ class ArmNormalized(ClosedFormWeights):
         return StabilityBound(V, self.theorem, (), frozenset(Neighboring), V / 2)
 
 
-@pytest.mark.parametrize("settings", [{}, {"second": MEAN, "calibration": "output"}], ids=["", "output"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"second": MEAN, "calibration": "output"}], ids=["", "output"]
+)
 def test_a_bound_that_forgets_flips_holds_where_none_is_made(settings):
     """Arms of 6 and 6 become 5 and 7; outcomes as bad as possible."""
     model = release(ArmNormalized(), **{"second": "plug_in_ate", **settings})

@@ -1,4 +1,6 @@
-"""The density audit of complete releases: no pair loses more than epsilon, some nearly all of it."""
+"""The density audit of complete releases: no pair loses more than epsilon, some nearly all of
+it.
+"""
 
 import dataclasses
 import math
@@ -48,7 +50,9 @@ OTHERS = [5.0, 0.0, 0.0, 0.0, 0.5, 5.0, 0.5]
 
 def public_propensity():
     study = rule(0.3, balance="inverse").plan(8, 1).study
-    return make_plan(dataclasses.replace(study, declared={**study.declared, "propensity": (1.0, 2.0)}))
+    return make_plan(
+        dataclasses.replace(study, declared={**study.declared, "propensity": (1.0, 2.0)})
+    )
 
 
 #: What is released, on which neighbors, and the share of epsilon that these lose at least.
@@ -70,7 +74,11 @@ KEPT = {
     "composed": (release(LINE, MEAN), drawn(heavy, 4, 1), 0.7),
     # Theorem 15 is attained: by two full slopes, and by a full slope against a full curvature
     "two slopes": (release(**SATURATING), TURNED, 0.99),
-    "a slope and a curvature": (release(**SATURATING), changed_record((1, 0, 0), (1, 0, 1), n=6), 0.9),
+    "a slope and a curvature": (
+        release(**SATURATING),
+        changed_record((1, 0, 0), (1, 0, 1), n=6),
+        0.9,
+    ),
     "box": (release(**SATURATING, noise="box", domain=BOXED), TURNED, 0.99),
     "box, itr": (release(second=itr(L2Ball(0.5)), noise="box", domain=BOXED), TURNED, 0),
     "effect": (effect(), MOVED, 0.5),
@@ -89,7 +97,8 @@ KEPT = {
     "rule, turned": (rule(0.3, 0.1), OPPOSED, 0.89),
     # the rule and the propensity see a flip; the center does not, unless the outcome turns as well
     "rule, flip": (rule(0.1, 0.2), LEAVING, 0.75),
-    # center and rule have .85 of epsilon, which an outcome that turns takes; a flip takes less of the rule
+    # center and rule have .85 of epsilon, which an outcome that turns takes; a flip takes less of
+    # the rule
     "rule, box": (rule(0.2, 0.15, **BOX_RULE), OPPOSED, 0.8499),
     "rule, box, flip": (rule(0.2, 0.15, **BOX_RULE), LEAVING, 0.5),
     "rule, box, fixed": (rule(0.4, **BOX_RULE), OPPOSED, 0.99),
@@ -98,18 +107,27 @@ KEPT = {
         for balance, budget in zip(Balance, (0.1, 5.0, 5.0), strict=True)
     },
     "rule, public propensity": (public_propensity(), OPPOSED, 0.3),
-    # Theorem 14: a flip turns a response from one end to the other, against full slopes of all others
+    # Theorem 14: a flip turns a response from one end to the other, against full slopes of all
+    # others
     "rule, response": (rule(0.1, 0.1, response_bound=2.0), LEAVING, 0.4),
     "weighted rule": (rule(domain=SAMPLED), weighted(OPPOSED, weights(5), weights(5)), 0.999),
     # beyond the bound a record counts as the bound; without a number it does not
     "rule, beyond": (rule(domain=SAMPLED), weighted(OPPOSED, weights(5e9), weights(500)), 0.999),
-    "rule, no number": (rule(domain=SAMPLED), weighted(OPPOSED, weights(np.inf), weights(5)), 0.499),
+    "rule, no number": (
+        rule(domain=SAMPLED),
+        weighted(OPPOSED, weights(np.inf), weights(5)),
+        0.499,
+    ),
     "rule, other weights": (
         rule(domain=SAMPLED),
         weighted(LEAVING, weights(1, OTHERS), weights(5, OTHERS)),
         0.5,
     ),
-    "weighted steps": (rule(0.3, 0.1, domain=SAMPLED), weighted(OPPOSED, weights(5), weights(9)), 0.89),
+    "weighted steps": (
+        rule(0.3, 0.1, domain=SAMPLED),
+        weighted(OPPOSED, weights(5), weights(9)),
+        0.89,
+    ),
 }
 
 
@@ -155,7 +173,12 @@ DRAWN = {
     # Theorem 7, before the projection
     "Renyi": (release(delta=0.05, calibration="renyi"), drawn(aligned, seed=1), 600, None),
     "composed": (release(LINE, MEAN, **GAUSSIAN), drawn(heavy, 6, 1), 100, None),
-    "composed, Renyi": (release(LINE, MEAN, delta=0.05, calibration="renyi"), drawn(heavy, 6, 1), 100, None),
+    "composed, Renyi": (
+        release(LINE, MEAN, delta=0.05, calibration="renyi"),
+        drawn(heavy, 6, 1),
+        100,
+        None,
+    ),
     "margin loss": (release(**SATURATING, **GAUSSIAN), TURNED, 150, {"scale": 0.2}),
     "effect": (effect(delta=0.05, propensity=0.5), FLIP, 100, None),
 }
@@ -180,7 +203,9 @@ def test_gaussian_releases_keep_delta(name):
 def test_gaussian_steps_share_one_delta():
     """Center and rule with less noise than basic composition allows, and with far too little."""
     universe, declared = rule().plan(8, 1).study.universe, {"center_share": 0.5, "propensity": None}
-    study = RuleStudy(universe, Budget(1.0, 0.05), outcome_scale=0.05, declared=declared, noise="gaussian")
+    study = RuleStudy(
+        universe, Budget(1.0, 0.05), outcome_scale=0.05, declared=declared, noise="gaussian"
+    )
     plan = make_plan(study)
     assert plan.joint
     result = audit_density(plan, *OPPOSED, draws=100)
@@ -200,7 +225,9 @@ def test_an_unknown_error_leaves_all_open():
 @pytest.mark.parametrize("seed", one_of([2, 3], 2))
 def test_a_longer_search_finds_no_less(seed):
     plans = SearchPlan(1, seed=seed), SearchPlan(4, seed=seed)
-    one, more = (search_density(release("entropy_balancing"), 6, 1, search=plan, starts=1) for plan in plans)
+    one, more = (
+        search_density(release("entropy_balancing"), 6, 1, search=plan, starts=1) for plan in plans
+    )
     assert 0.0 < one.audit.loss <= more.audit.loss
 
 
@@ -258,7 +285,13 @@ INVALID = ({"starts": 0}, {"draws": 1}, {"seed": -1}, {"starts": 1.5})
         (release(domain=KEEP), PAIR, {}, DataError, "does not protect"),
         (rule(domain=SAMPLED), TWO_WEIGHTS, {}, DataError, "^2 records differ row by row"),
         (OWN, PAIR, {}, DeclarationError, "with an elastic net"),
-        (PrivateRanges(OpenDomain([None]), Budget(1000.0), seed=1), FLIP, {}, DeclarationError, "ranges"),
+        (
+            PrivateRanges(OpenDomain([None]), Budget(1000.0), seed=1),
+            FLIP,
+            {},
+            DeclarationError,
+            "ranges",
+        ),
     ],
 )
 def test_what_is_no_pair_or_has_no_known_density_is_refused(model, pair, settings, error, words):

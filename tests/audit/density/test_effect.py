@@ -1,4 +1,6 @@
-"""Exact densities and integers of composed effects and rules, by formulas and at any released number."""
+"""Exact densities and integers of composed effects and rules, by formulas and at any released
+number.
+"""
 
 from dataclasses import replace
 
@@ -43,18 +45,27 @@ def test_integers_move_by_their_share_at_most(model, least):
         fits = {"center": 3 if domain.weighted else 2, "rule": 2, "arms": 4}
         released = {name: rng.normal(size=p) * 10 ** rng.uniform(-2, 1) for name, p in fits.items()}
         released |= {"propensity": rng.integers(-9, 9, 2).astype(float)}
-        released |= {name: UNIT * rng.integers(-9, 9, p) for name, p in (("rate", 2), ("spread", 1))}
+        released |= {
+            name: UNIT * rng.integers(-9, 9, p) for name, p in (("rate", 2), ("spread", 1))
+        }
         released["sides"] = rng.integers(-N, N, 4) * float(UNIT)
-        ends = zip(rng.choice([-1, 1], 2), rng.integers(0, 2, 2), rng.choice([-1, 0, 1], 2), strict=True)
+        ends = zip(
+            rng.choice([-1, 1], 2), rng.integers(0, 2, 2), rng.choice([-1, 0, 1], 2), strict=True
+        )
         own = rng.choice([-1.0, 0.0, 2.5, 5.0, 5.0, 50.0, np.nan], 2)
         sampled = [[weights(wt, 1.0)] if domain.weighted else [] for wt in own]
-        pair = [domain.records(*data, *wt) for data, wt in zip(changed_record(*ends), sampled, strict=True)]
+        pair = [
+            domain.records(*data, *wt)
+            for data, wt in zip(changed_record(*ends), sampled, strict=True)
+        ]
         for step in counted:
             sums = [step.exact_sums(data, released) for data in pair]
             moved = sum(abs(s - t) for s, t in zip(*sums, strict=True))
             worst[step.name] = max(worst[step.name], moved / step.integers.sensitivity)
     assert all(share <= 1.0 for share in worst.values())
-    assert all(share > (least if name in ("score", "value") else 0.98) for name, share in worst.items())
+    assert all(
+        share > (least if name in ("score", "value") else 0.98) for name, share in worst.items()
+    )
 
 
 def test_no_pairs_are_drawn_with_sampling_weights():
@@ -63,7 +74,9 @@ def test_no_pairs_are_drawn_with_sampling_weights():
 
 
 def minimizer(gradient_rows, pulls, bends, ridge, theta, scale):
-    """Log density of the minimizer: noise that balances the gradient, and the determinant of the Hessian."""
+    """Log density of the minimizer: noise that balances the gradient, and the determinant of the
+    Hessian.
+    """
     gradient = gradient_rows.T @ pulls + ridge * theta
     hessian = (gradient_rows.T * bends) @ gradient_rows + ridge * np.eye(len(theta))
     return np.linalg.slogdet(hessian)[1] - np.linalg.norm(gradient) / scale
@@ -83,7 +96,9 @@ def regression(data, theta, calibration, rate, ratio):
     all_count = (ratio**2 + few**2) / (few * (1 - few))
     larger = np.clip((all_count - few) / (1 - few), (few / (1 - few)) ** 2, 1.0)
     counts = np.where((data[1] == 1) == (rate < 0.5), 1.0, larger)
-    return minimizer(rows, counts * pull, counts * bend, N * calibration.gamma, theta, calibration.scale)
+    return minimizer(
+        rows, counts * pull, counts * bend, N * calibration.gamma, theta, calibration.scale
+    )
 
 
 def logistic(data, lam, calibration):
@@ -129,7 +144,9 @@ def test_the_density_is_that_of_the_formulas():
             theta = center * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
-                norms = np.rint(UNIT * X[:, 0] ** 2 / 4.0).sum()  # nine times the guess of 2/3, squared
+                norms = np.rint(
+                    UNIT * X[:, 0] ** 2 / 4.0
+                ).sum()  # nine times the guess of 2/3, squared
                 data = np.clip(scale * X, -1.0, 1.0), a, y
                 rate, ratio = treated / N, plan.study.settings.noise_ratio
                 right.append(
@@ -178,7 +195,9 @@ def extreme_pair(n):
 
 
 def test_a_fit_with_means_by_arm_loses_at_most_epsilon_and_more_where_they_pay_too_little():
-    """At released numbers near the exact ones and far off, where the two blocks lose all that they may."""
+    """At released numbers near the exact ones and far off, where the two blocks lose all that they
+    may.
+    """
     n, epsilon = 30, 8.0
     domain = Domain(2.0, 1.0, ranges=[(-1.0, 1.0)] * 2)
     settings = {"mean_share": 0.4, "propensity": "constant", "center_share": 0.3, "rows": "common"}
@@ -192,7 +211,9 @@ def test_a_fit_with_means_by_arm_loses_at_most_epsilon_and_more_where_they_pay_t
     released = []
     for means in (far, -far, *(rng.normal(size=(4, 6)) * 9 * UNIT)):
         squares = UNIT * rng.integers(0, 20, 3)
-        released.append(np.concatenate([[14.0], means, squares[:2], squares[2:], 0.1 * rng.normal(size=4)]))
+        released.append(
+            np.concatenate([[14.0], means, squares[:2], squares[2:], 0.1 * rng.normal(size=4)])
+        )
 
     def largest(planned):
         one, other = audited_laws(planned, pair)[1]

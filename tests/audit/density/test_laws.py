@@ -48,7 +48,9 @@ def weights_of(first, data):
 
 
 @pytest.mark.one_row_in(4)
-@pytest.mark.parametrize("settings", [{"second": "plug_in_ate"}, {"second": MEAN, "calibration": "output"}])
+@pytest.mark.parametrize(
+    "settings", [{"second": "plug_in_ate"}, {"second": MEAN, "calibration": "output"}]
+)
 @pytest.mark.parametrize("first", one_of(FIRST, 2), ids=lambda stage: stage.name)
 def test_loss_of_a_mean_is_its_shift_over_the_scale(first, settings):
     model = release(first, **settings)
@@ -58,7 +60,9 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, settings):
         # of the mean itself, or of its gradient: no other term of the objective differs
         shift = abs(c - d) / N if len(settings) > 1 else 2 * abs(c - d)
         result = audit_density(model, *pair, starts=1)
-        assert result.loss == pytest.approx(shift / model.plan(N, 2).main.calibration.scale, abs=2e-6)
+        assert result.loss == pytest.approx(
+            shift / model.plan(N, 2).main.calibration.scale, abs=2e-6
+        )
         assert result.theta_loss == pytest.approx(result.loss, abs=1e-8)
         assert result.loss <= result.epsilon <= 1.0
         assert result.numerical_error < 1e-6
@@ -71,12 +75,14 @@ def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     calibration = model.plan(n, 1).main.calibration
     pair = drawn(neighbors, n, 1, seed)
     lines = [
-        (2 * X[:, 0] @ X[:, 0] + n * calibration.gamma, 2 * X[:, 0] @ effects((X, a, y))) for X, a, y in pair
+        (2 * X[:, 0] @ X[:, 0] + n * calibration.gamma, 2 * X[:, 0] @ effects((X, a, y)))
+        for X, a, y in pair
     ]
 
     def loss(theta, v, curved):
         (one, other) = (
-            curved * math.log(slope) - abs(slope * theta - c + v) / calibration.scale for slope, c in lines
+            curved * math.log(slope) - abs(slope * theta - c + v) / calibration.scale
+            for slope, c in lines
         )
         return abs(one - other)
 
@@ -84,7 +90,11 @@ def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     breaks = [(c - side * n * l1) / slope for slope, c in lines for side in (-1, 1)]
     inside = [*breaks, radius, -radius, 1e-12, -1e-12]
     expected = [loss(t, math.copysign(n * l1, t), 1) for t in inside if 0 < abs(t) <= radius]
-    for theta, ends in ((0.0, (-n * l1, n * l1)), (radius, (n * l1, 1e9)), (-radius, (-1e9, -n * l1))):
+    for theta, ends in (
+        (0.0, (-n * l1, n * l1)),
+        (radius, (n * l1, 1e9)),
+        (-radius, (-1e9, -n * l1)),
+    ):
         roots = [c - slope * theta for slope, c in lines]
         expected += [loss(theta, v, 0) for v in (*ends, *roots) if ends[0] <= v <= ends[1]]
     result = audit_density(model, *pair, seed=seed)
@@ -99,7 +109,9 @@ def test_delta_of_a_normal_release_lies_in_its_interval():
     assert shift > 0
     result = audit_density(model, *pair, draws=500)
     away = result.epsilon / shift
-    delta = stats.norm.cdf(shift / 2 - away) - math.exp(result.epsilon) * stats.norm.cdf(-shift / 2 - away)
+    delta = stats.norm.cdf(shift / 2 - away) - math.exp(result.epsilon) * stats.norm.cdf(
+        -shift / 2 - away
+    )
     assert result.hockey_stick.low <= delta <= result.hockey_stick.high
     assert result.hockey_stick.theta_low == result.hockey_stick.low
 
@@ -113,7 +125,9 @@ def test_the_density_integrates_to_one(second):
     scale, reach = law.calibration.scale, law.step * law.calibration.scale
     radii = (np.arange(120) + 0.5) * 16 * reach / 120
     angles = (np.arange(48) + 0.5) * 2 * math.pi / 48
-    places = [(r, law.place(r * np.array([math.cos(t), math.sin(t)]))) for r in radii for t in angles]
+    places = [
+        (r, law.place(r * np.array([math.cos(t), math.sin(t)]))) for r in radii for t in angles
+    ]
     total = sum(math.exp(law.log_density(place)) * r for r, place in places)
     total *= (radii[1] - radii[0]) * (angles[1] - angles[0]) / (2 * math.pi * scale**2)
     assert total == pytest.approx(1.0, abs=0.02)
@@ -210,7 +224,9 @@ def log_density(first, terms, data, plan, lam, theta):
     m = n * (first.ridge + noise.gamma)
     volume = np.linalg.slogdet(hessian + m * np.eye(len(lam)))[1]
     pull = n * (2 * (theta - f / f.sum() @ effects(data)) + plan.main.calibration.gamma * theta)
-    loss = np.linalg.norm(gradient + m * lam) / noise.scale + abs(pull) / plan.main.calibration.scale
+    loss = (
+        np.linalg.norm(gradient + m * lam) / noise.scale + abs(pull) / plan.main.calibration.scale
+    )
     return volume - loss
 
 
@@ -240,7 +256,9 @@ def test_the_joint_loss_is_that_of_the_closed_form(kind):
     result = audit_density(model, *pair, starts=1)
 
     def loss(lam, theta):
-        one, other = (log_density(LINE, trimmed, data, plan, np.array([lam]), theta) for data in pair)
+        one, other = (
+            log_density(LINE, trimmed, data, plan, np.array([lam]), theta) for data in pair
+        )
         return one - other
 
     side = 1 if result.direction == "first over second" else -1
@@ -256,10 +274,16 @@ def test_the_joint_loss_is_that_of_the_closed_form(kind):
 #: What is released, and the number of covariates.
 FITS = {
     **{f"{one!r}": (release("entropy_balancing", one), 2) for one in SQUARED},
-    **{name: (release("entropy_balancing", one[0], arithmetic="assumed"), 2) for name, one in LOSSES.items()},
+    **{
+        name: (release("entropy_balancing", one[0], arithmetic="assumed"), 2)
+        for name, one in LOSSES.items()
+    },
     "a mean": (release("entropy_balancing", MEAN, calibration="output"), 2),
     **{
-        f"private weights, {second}": (release(ipw_private(radius=1.0), second, arithmetic="assumed"), 2)
+        f"private weights, {second}": (
+            release(ipw_private(radius=1.0), second, arithmetic="assumed"),
+            2,
+        )
         for second in ("itr", "arm_means")
     },
     "effect": (effect(), 1),

@@ -1,4 +1,6 @@
-"""Stability audits whose outcome is known: worst cases that must be met, wrong bounds that must be caught."""
+"""Stability audits whose outcome is known: worst cases that must be met, wrong bounds that must be
+caught.
+"""
 
 import dataclasses
 import math
@@ -44,8 +46,8 @@ class Orthant(Kernel):
 class ReferenceSetting:
     """One audit. ``known`` is the largest V found by longer searches, 0 where none is asked for.
 
-    ``bounds`` are the claims, by default all that are stated for the program. ``wrong`` are those that are
-    false, by name and quantity: the audit must report them and no other.
+    ``bounds`` are the claims, by default all that are stated for the program. ``wrong`` are those
+    that are false, by name and quantity: the audit must report them and no other.
     """
 
     name: str
@@ -81,13 +83,19 @@ class ReferenceAudit:
 
     @property
     def as_expected(self) -> bool:
-        """True if enough of the known movement was met, and exactly the wrong bounds were reported."""
-        reported = {(verdict.claim.name, verdict.claim.quantity) for verdict in self.audit.violations}
+        """True if enough of the known movement was met, and exactly the wrong bounds were
+        reported.
+        """
+        reported = {
+            (verdict.claim.name, verdict.claim.quantity) for verdict in self.audit.violations
+        }
         return reported == self.setting.wrong and self.met >= ENOUGH * self.setting.known
 
 
 def reference_audit(setting: ReferenceSetting, search: SearchPlan) -> ReferenceAudit:
-    audit = audit_stability(setting.program, None, setting.universe, bounds=setting.bounds, search=search)
+    audit = audit_stability(
+        setting.program, None, setting.universe, bounds=setting.bounds, search=search
+    )
     return ReferenceAudit(setting, audit)
 
 
@@ -95,7 +103,9 @@ def reference_program(name: str, **settings: Any) -> FirstStage:
     return registry.build(registry.first_stages(), name, **settings)
 
 
-def ipw(n: int, ridge: float, radius: float, known: float = 0.0, trim: float = _INF) -> ReferenceSetting:
+def ipw(
+    n: int, ridge: float, radius: float, known: float = 0.0, trim: float = _INF
+) -> ReferenceSetting:
     """A logistic propensity; covariates in the unit disk."""
     name = f"IPW, n = {n:,}, ridge {ridge:g}" + _named(radius=radius, trim=trim)
     program = reference_program("ipw_logistic", ridge=ridge, radius=radius, trim=trim)
@@ -114,7 +124,9 @@ def entropy_paper(known: float) -> ReferenceSetting:
     settings = {"ridge": 1.0, "constant": 1e-6}
     name = "EBW of the paper, n = 400, ridge 1, arm floor 100"
     universe = Universe(Domain(1, 1, arm_floor=100), 400, 2)
-    return ReferenceSetting(name, reference_program("paper_entropy_balancing", **settings), universe, known)
+    return ReferenceSetting(
+        name, reference_program("paper_entropy_balancing", **settings), universe, known
+    )
 
 
 def mmd(ridge: float, known: float, pooled: bool = False) -> ReferenceSetting:
@@ -164,9 +176,15 @@ def worst_cases() -> list[ReferenceSetting]:
 @cache
 def wrong_bounds() -> list[ReferenceSetting]:
     """The paper's kernel bound, which a flip violates, and sharp bounds with a mistake in them."""
-    few, printed = Universe(Domain(1, 1, arm_floor=25), 100, 2), frozenset({("paper, printed", Quantity.L2)})
+    few, printed = (
+        Universe(Domain(1, 1, arm_floor=25), 100, 2),
+        frozenset({("paper, printed", Quantity.L2)}),
+    )
     narrow, tight = ipw(400, 0.003, 1), entropy(400, 3, _INF)
-    paper, kernel = reference_program("mmd", ridge=100.0, cap=4.0), reference_program("mmd", ridge=1e3)
+    paper, kernel = (
+        reference_program("mmd", ridge=100.0, cap=4.0),
+        reference_program("mmd", ridge=1e3),
+    )
     keep = replace(few.space, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     with planted_diameters(1 / 3):
         third = logistic_propensity(400, 1.0, 0.003, 1.0).V

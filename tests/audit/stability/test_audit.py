@@ -1,4 +1,6 @@
-"""The whole audit: wrong bounds are reported, right ones are not, and what it says can be repeated."""
+"""The whole audit: wrong bounds are reported, right ones are not, and what it says can be
+repeated.
+"""
 
 import dataclasses
 import json
@@ -66,7 +68,9 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
         again = replay(tmp_path / "pair", solver=solver)
         assert again.violated
         assert again.agrees
-    keep = dataclasses.replace(setting.universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    keep = dataclasses.replace(
+        setting.universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    )
     assert not audit_stability(
         setting.program, None, Universe(keep, 100, 2), search=SearchPlan(200)
     ).violations
@@ -104,7 +108,9 @@ def test_the_second_solver_sees_what_verdicts_rest_on_and_a_sample(monkeypatch):
 
     monkeypatch.setattr(ProgramWeights, "again", counted)
     records = UNIT.records(*some_data())
-    result = audit_stability(IPW, records, UNIT, strategies=["random", "each"], search=SearchPlan(3000))
+    result = audit_stability(
+        IPW, records, UNIT, strategies=["random", "each"], search=SearchPlan(3000)
+    )
     worst = [verdict.worst for verdict in result.verdicts]
     ends = {id(end) for pair in worst for end in (pair.first, pair.second)}
     drawn = [one for one in seen if id(one) not in ends]
@@ -163,7 +169,12 @@ BARE = Universe(dataclasses.replace(UNIT, arm_floor=11), 20, 2)
     ],
 )
 def test_refusals(change, names):
-    call = {"program": IPW, "data": None, "universe": Universe(UNIT, 20, 2), "search": SearchPlan(5)}
+    call = {
+        "program": IPW,
+        "data": None,
+        "universe": Universe(UNIT, 20, 2),
+        "search": SearchPlan(5),
+    }
     with pytest.raises(DeclarationError, match=names) as caught:
         audit_stability(**call | change)
     assert "\n" not in str(caught.value)
@@ -190,7 +201,9 @@ NEIGHBORS = 80_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", [*reference.worst_cases(), *wrong_bounds()], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "setting", [*reference.worst_cases(), *wrong_bounds()], ids=lambda s: s.name
+)
 def test_the_outcome_is_the_known_one(setting):
     outcome = reference_audit(setting, SearchPlan(NEIGHBORS, seed=2602))
     assert outcome.as_expected

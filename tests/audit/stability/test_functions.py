@@ -67,7 +67,15 @@ def test_neighbors_of_given_data_are_searched():
     audit = audit_weights(known_odds, 2 * N, records.space, records, search=FEW)
     assert not audit.private
     assert 0.1 < audit.verdict("claimed").movement.low < LARGEST
-    assert set(audit.searched) == {"random", "held-out", "extreme", "flips", "each", "ascent", "base"}
+    assert set(audit.searched) == {
+        "random",
+        "held-out",
+        "extreme",
+        "flips",
+        "each",
+        "ascent",
+        "base",
+    }
 
 
 def test_weights_in_the_units_of_the_data():
@@ -82,7 +90,9 @@ def test_weights_in_the_units_of_the_data():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.uniform(0, 100, N), rng.uniform(20, 40, N)])
     data = X, rng.integers(0, 2, N), np.zeros(N)
-    audit = audit_weights(looked, 2.0, domain, data, strategies="random", search=SearchPlan(20, seed=1))
+    audit = audit_weights(
+        looked, 2.0, domain, data, strategies="random", search=SearchPlan(20, seed=1)
+    )
     assert not audit.violations
     np.testing.assert_allclose(seen[0], X, rtol=1e-12)
     assert np.all((seen[-1] >= [0.0, 20.0]) & (seen[-1] <= [100.0, 40.0]))
@@ -106,9 +116,15 @@ NOISE = np.random.default_rng(0)
         (lambda X, a: np.ones(len(a) - 1), "finite weights"),
         (lambda X, a: np.full(len(a), np.nan), "finite weights"),
         (lambda X, a: np.ones(len(a)) / len(a), "multiply them by n / sum"),
-        (lambda X, a: np.where(np.arange(len(a)) == 0, -1.0, (len(a) + 1.0) / (len(a) - 1)), "least weight"),
+        (
+            lambda X, a: np.where(np.arange(len(a)) == 0, -1.0, (len(a) + 1.0) / (len(a) - 1)),
+            "least weight",
+        ),
         (lambda X, a: "weights", "are no weights"),
-        (lambda X, a: (lambda f: len(a) * f / f.sum())(1.0 + 0.01 * NOISE.random(len(a))), "two calls"),
+        (
+            lambda X, a: (lambda f: len(a) * f / f.sum())(1.0 + 0.01 * NOISE.random(len(a))),
+            "two calls",
+        ),
     ],
 )
 @pytest.mark.parametrize("given", [True, False])
@@ -146,7 +162,11 @@ def test_a_strategy_of_the_auditor():
     records = make_records(N, 2)
     program = programs()["ipw_logistic"](ridge=0.5)
     audit = audit_stability(
-        program, records, records.space, strategies=[to_the_corner, "flips"], search=SearchPlan(200, seed=2)
+        program,
+        records,
+        records.space,
+        strategies=[to_the_corner, "flips"],
+        search=SearchPlan(200, seed=2),
     )
     assert audit.searched == ("to_the_corner", "flips")
     assert not audit.violations
@@ -176,10 +196,16 @@ def test_strategies_that_are_none():
 
     for wrong in (of_others, lambda records, rng: None):
         with pytest.raises(DeclarationError, match="must return Replacements"):
-            audit_stability(program, records, records.space, strategies=wrong, search=SearchPlan(20))
+            audit_stability(
+                program, records, records.space, strategies=wrong, search=SearchPlan(20)
+            )
     with pytest.raises(DeclarationError, match="two are called"):
         audit_stability(
-            program, records, records.space, strategies=[to_the_corner, to_the_corner], search=SearchPlan(20)
+            program,
+            records,
+            records.space,
+            strategies=[to_the_corner, to_the_corner],
+            search=SearchPlan(20),
         )
     with pytest.raises(DeclarationError, match="without data"):
         audit_stability(program, None, UNIVERSE, strategies=to_the_corner, search=SearchPlan(20))
@@ -191,7 +217,12 @@ def test_a_checkpoint_of_an_own_strategy_goes_on(tmp_path):
     def audit(evaluations):
         plan = SearchPlan(evaluations, seed=2, checkpoint=tmp_path / "state.json")
         return audit_weights(
-            known_odds, 2 * N, records.space, records, strategies=[to_the_corner, "random"], search=plan
+            known_odds,
+            2 * N,
+            records.space,
+            records,
+            strategies=[to_the_corner, "random"],
+            search=plan,
         )
 
     audit(400)

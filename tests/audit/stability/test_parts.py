@@ -44,13 +44,17 @@ def exact(w, v, j):
         Quantity.L2: math.sqrt(squares),
         Quantity.L0: l0,
         Quantity.W1: math.fsum(gap) + 2 * max(min(a, b) for a, b in zip(w, v, strict=True)),
-        Quantity.W2: math.sqrt((squares + 2 * max(a * b for a, b in zip(w, v, strict=True))) * (1 + l0)),
+        Quantity.W2: math.sqrt(
+            (squares + 2 * max(a * b for a, b in zip(w, v, strict=True))) * (1 + l0)
+        ),
         Quantity.LARGEST: max(*w, *v),
     }
 
 
 @settings(max_examples=150)
-@given(seed=st.integers(0, 10**6), n=st.integers(2, 40), error=st.sampled_from([0.0, 1e-9, 1e-3, 0.3]))
+@given(
+    seed=st.integers(0, 10**6), n=st.integers(2, 40), error=st.sampled_from([0.0, 1e-9, 1e-3, 0.3])
+)
 def test_intervals_hold_the_exact_movement(seed, n, error):
     rng = np.random.default_rng(seed)
     w, v = n * rng.dirichlet(np.full(n, 0.7), 2)
@@ -80,12 +84,17 @@ def entropic(w, records, uneven):
 def near(first, second, changed):
     """True if two datasets of records are neighbors at this row, in their space."""
     kept, ends, space = np.arange(first.n_samples) != changed, (first, second), first.space
-    same = np.array_equal(first.X[kept], second.X[kept]) and np.array_equal(first.a[kept], second.a[kept])
+    same = np.array_equal(first.X[kept], second.X[kept]) and np.array_equal(
+        first.a[kept], second.a[kept]
+    )
     inside = all(
-        (np.linalg.norm(end.covariates, axis=1) <= space.features_bound + 1e-12).all() for end in ends
+        (np.linalg.norm(end.covariates, axis=1) <= space.features_bound + 1e-12).all()
+        for end in ends
     )
     return (
-        same and inside and min(min(end.a.sum(), (1 - end.a).sum()) for end in ends) >= (space.arm_floor or 0)
+        same
+        and inside
+        and min(min(end.a.sum(), (1 - end.a).sum()) for end in ends) >= (space.arm_floor or 0)
     )
 
 
@@ -143,16 +152,23 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 def base_of(program, records):
     universe = MappedUniverse(records.space, records.n_samples, records.covariates.shape[1])
-    return Base(ProgramWeights(program.resolve(records.space)), universe, records, records.covariates)
+    return Base(
+        ProgramWeights(program.resolve(records.space)), universe, records, records.covariates
+    )
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
     rng, space = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5).space
     records = records_at(space, space.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
-    program, keep = reference_program("paper_entropy_balancing", ridge=0.5), replace(space, relation=KEEP)
+    program, keep = (
+        reference_program("paper_entropy_balancing", ridge=0.5),
+        replace(space, relation=KEEP),
+    )
     base = base_of(program, records)
-    changes = base.propose("extreme" if name == "ascent" else name, 40, 40, np.random.default_rng(0))
+    changes = base.propose(
+        "extreme" if name == "ascent" else name, 40, 40, np.random.default_rng(0)
+    )
     kept = [changes.one(k, name, 0) for k in range(40)]
     pairs = [base.pair(change) for change in kept]
     inside = [k for k in range(40) if pairs[k] is not None]
@@ -178,7 +194,9 @@ def test_what_a_search_keeps_is_the_largest_by_every_quantity():
     moves = base.moved(base.propose("random", 0, 60, rng))
     kept = moves.kept("random", 0, 4, 1e-9)
     for quantity, intervals in moves.movements.items():
-        heights = sorted((one[quantity.value] for one, _ in kept if quantity.value in one), reverse=True)
+        heights = sorted(
+            (one[quantity.value] for one, _ in kept if quantity.value in one), reverse=True
+        )
         assert heights == sorted(set(intervals.low.tolist()), reverse=True)[:4]
     best = moves.highest(6)
     assert len(set(moves.changes.index[best].tolist())) == 6
@@ -241,12 +259,20 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
         (reference_program("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
         slow((reference_program("overlap", ridge=0.01), PLAIN)),
         (reference_program("overlap", ridge=0.003, radius=1.0), FLOOR),
-        (reference_program("inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)), FLOOR),
+        (
+            reference_program(
+                "inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)
+            ),
+            FLOOR,
+        ),
         (reference_program("energy_balancing", ridge=0.1), FLOOR),
         (reference_program("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
         slow((reference_program("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR)),
         slow((reference_program("kernel_mean_matching", ridge=0.1), PLAIN)),
-        (reference_program("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
+        (
+            reference_program("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])),
+            FLOOR,
+        ),
         (reference_program("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
         (reference_program("ipw_randomized", propensity=0.3), FLOOR),
         (penalized_balance(), PLAIN),
@@ -300,4 +326,6 @@ def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
 
 def test_weights_that_are_no_numbers_move_by_anything():
     pair = NeighborPair(None, None, 0, "").moved((np.full(3, np.nan), np.inf), (np.ones(3), 0.0))
-    assert all((one.low, one.high) in ((0.0, np.inf), (0.0, 3.0)) for one in pair.movements.values())
+    assert all(
+        (one.low, one.high) in ((0.0, np.inf), (0.0, 3.0)) for one in pair.movements.values()
+    )
