@@ -55,9 +55,19 @@ from dp2erm_cvx.steps.weighted_residuals import ResidualSquares, WeightedSum
 
 @dataclass(frozen=True)
 class Nuisance(Stated):
-    """Released by a ``step``: a coefficient (p,) on its ``rows``.
+    """What one step before the score released.
 
-    It is of the centered outcome, or of the log odds on (1, x).
+    Parameters
+    ----------
+    step
+        Name of the step.
+    rows
+        What its numbers are of, such as the log odds of treatment.
+    parameters
+        One name (p,) for each number.
+    coefficient
+        The released numbers (p,): of the centered outcome, of the log odds on (1, x), or noisy
+        sums.
     """
 
     step: str
@@ -163,7 +173,17 @@ ASSUMED = ("confounding", "collinearity", "heterogeneity")
 
 @dataclass(frozen=True)
 class Ratio(Stated):
-    """A ratio that both released risks make, by its ``name``, with its interval."""
+    """A ratio of both released risks.
+
+    Parameters
+    ----------
+    name
+        Risk ratio or odds ratio.
+    estimate
+        The ratio.
+    interval
+        Its interval.
+    """
 
     name: str
     estimate: float
@@ -174,29 +194,54 @@ class Ratio(Stated):
 class EffectRelease(BaseRelease):
     """Release of an average effect: all that may be published about it.
 
-    ``target`` says what the ``interval`` is for. "effect": it allows for what noise and shrinkage
-    of the released ``nuisances`` may leave of the confounding, under what the release states.
-    "score": it covers the population mean of the score at these nuisances, whatever they are.
-    ``capped`` is the share of propensities that the cap cuts off, as far as released and public
-    numbers tell, and ``narrow`` names covariates whose released mean square may be noise alone.
-    ``skewed`` is what the interval does not count of residuals that the released sums show to be
-    skewed. ``clipped_residuals`` is the mean square of clipped residuals as a share of their
-    squared bound, from below, where that says that the declared scale is too small, and 0
-    elsewhere. ``released`` are the integers with their noise, ``standard_deviation`` bounds that of
-    the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were
-    released. ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force:
-    the public clips, shares and guesses, of which some follow from n and epsilon. ``counted`` is
-    the released number of records that count, with its noise; None where it is not released.
-
-    Where an effect was estimated in every level of a column, ``groups`` hold them in the order of
-    the levels, ``released`` three integers for each, and the ``estimate`` is of all their records
-    together.
-
-    Where the weights of a declared scheme answered, ``weighting`` says what is public of them, and
-    ``released`` is one integer.
-
-    Of a treatment of more than two arms ``arms`` hold the mean outcome of each and all contrasts,
-    and the ``estimate`` is the first of them; ``released`` are two integers for each, and one more.
+    Parameters
+    ----------
+    estimand
+        The effect that was asked for, as it was declared.
+    estimate
+        The effect, in units of the outcome and net of the treatment cost. Of risks their
+        difference, of several arms the first contrast, of groups the effect in all their records.
+    interval
+        The interval of the estimate.
+    standard_deviation
+        A bound on the standard deviation of the score, from what was released.
+    released
+        The whole numbers that noise was added to: three for each group where there are groups, two
+        for each of several arms and one more.
+    risks
+        Risk of the treated and of the untreated; empty where they were not asked for.
+    ratios
+        Risk ratio and odds ratio, where the denominator is above its own error.
+    nuisances
+        What each step before the score released.
+    settings
+        Clips, shares and guesses in force: what was declared, and what the public rule adds from n
+        and epsilon.
+    capped
+        Share of the propensities beyond the cap, as far as released and public numbers tell.
+    narrow
+        Covariates whose released mean square may be noise alone.
+    target
+        What the interval is for. "effect": it allows for what noise and shrinkage of the nuisances
+        may leave of the confounding. "score": it is for the population mean of the score at the
+        released nuisances, whatever they are.
+    counted
+        Noisy number of the records that count; None where it is not released.
+    groups
+        The effect in each level of a column, in the order of the levels; empty without groups.
+    arms
+        Mean outcomes of more than two arms, and their contrasts; None for two arms.
+    skewed
+        Bias by skewed residuals that the released sums show and the interval does not count.
+    clipped_residuals
+        Mean square of clipped residuals as a share of their squared bound, from below, where it
+        says that the declared scale is too small; 0 elsewhere.
+    weighting
+        What is public of the weights of a scheme, where they answered; None elsewhere.
+    distance
+        How far the released means of both arms lie apart; None where they were not released.
+    overlaps
+        False where the arms lie so far apart that no interval is stated.
     """
 
     goal: ClassVar[str] = "effect"

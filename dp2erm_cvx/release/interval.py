@@ -12,10 +12,22 @@ from dp2erm_cvx.inference.interval import ScoreInterval
 
 @dataclass(frozen=True)
 class EffectInterval(Stated):
-    """``low`` to ``high`` at ``level``, None for an end that is infinite.
+    """An interval as a release states it.
 
-    The half widths are those that noise alone and sampling alone would leave, ``bias`` is what it
-    allows for bias by the released nuisances, where they are known.
+    Parameters
+    ----------
+    low
+        Lower end; None where it is infinite.
+    high
+        Upper end; None where it is infinite.
+    level
+        Its level, such as 0.95.
+    noise_half_width
+        Half width that privacy noise alone would leave; None where it is not known.
+    sampling_half_width
+        Half width that sampling alone would leave; None where it is not known.
+    bias
+        Bias by the released nuisances that it allows for; None where it is not known.
     """
 
     low: float | None

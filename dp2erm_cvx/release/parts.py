@@ -22,7 +22,14 @@ from dp2erm_cvx.release.interval import EffectInterval
 class GroupContrast(Stated):
     """The effect in a group less that in the first one.
 
-    Its ``interval`` holds by itself, its ``joint`` one together with those of all groups.
+    Parameters
+    ----------
+    estimate
+        The difference, in units of the outcome.
+    interval
+        Its interval, which holds by itself.
+    joint
+        Its interval that holds together with those of all groups.
     """
 
     estimate: float
@@ -32,12 +39,26 @@ class GroupContrast(Stated):
 
 @dataclass(frozen=True)
 class GroupEffect(Stated):
-    """The effect in one ``group``, a level of the declared column.
+    """The effect in one group.
 
-    ``counted`` is what its records count, as released with noise, ``treated`` the released rate of
-    treatment in it, None where that is public. The ``interval`` holds by itself; the ``joint`` ones
-    of all groups hold together at the same level (Bonferroni). ``contrast`` is None for the first
-    group, which it is with.
+    Parameters
+    ----------
+    group
+        The level of the declared column.
+    counted
+        What the records of the group count, as released with noise.
+    treated
+        Released rate of treatment in the group; None where it is public.
+    estimate
+        The effect in the group, in units of the outcome.
+    interval
+        Its interval, which holds by itself.
+    joint
+        Its interval that holds together with those of all groups at the same level (Bonferroni).
+    standard_deviation
+        A bound on the standard deviation of the score in the group.
+    contrast
+        The effect less that in the first group; None for the first group.
     """
 
     group: str
@@ -83,11 +104,18 @@ def state_groups(groups: Sequence[GroupMean], level: float) -> Iterator[GroupEff
 
 @dataclass(frozen=True)
 class ArmMean(Stated):
-    """The mean outcome if everybody were in the arm of this ``level``; a risk where that is of an
-    event.
+    """The mean outcome if everybody were in one arm; a risk where the outcome is an event.
 
-    ``share`` is that of its records, as it was released with noise, or public. The ``interval``
-    holds by itself.
+    Parameters
+    ----------
+    level
+        The level of the treatment.
+    share
+        Share of its records, as released with noise, or public.
+    estimate
+        The mean outcome.
+    interval
+        Its interval, which holds by itself.
     """
 
     level: str
@@ -98,9 +126,20 @@ class ArmMean(Stated):
 
 @dataclass(frozen=True)
 class ArmContrast(Stated):
-    """The mean outcome in one arm less that in another one, the one ``against`` which it is.
+    """The mean outcome in one arm less that in another one.
 
-    Its ``interval`` holds by itself, the ``joint`` ones of all contrasts together (Bonferroni).
+    Parameters
+    ----------
+    level
+        The level of the treatment.
+    against
+        The level that it is compared with.
+    estimate
+        The difference, in units of the outcome.
+    interval
+        Its interval, which holds by itself.
+    joint
+        Its interval that holds together with those of all contrasts (Bonferroni).
     """
 
     level: str
@@ -112,7 +151,15 @@ class ArmContrast(Stated):
 
 @dataclass(frozen=True)
 class ArmEffects(Stated):
-    """All arms in the order of their levels, and all contrasts that were declared."""
+    """Mean outcomes and contrasts of more than two arms.
+
+    Parameters
+    ----------
+    means
+        Mean outcomes of all arms, in the order of their levels.
+    contrasts
+        All contrasts that were declared.
+    """
 
     means: tuple[ArmMean, ...]
     contrasts: tuple[ArmContrast, ...]

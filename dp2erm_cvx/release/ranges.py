@@ -23,12 +23,21 @@ from dp2erm_cvx.steps.sums import ColumnRanges
 
 @dataclass(frozen=True)
 class ColumnRange(Stated):
-    """``low`` to ``high`` of a column in its own units, or in logarithms where it is declared to
-    count so.
+    """The range of one column.
 
-    ``chosen`` are the two candidates of a public grid that were released, from which the range
-    follows by a public rule; None where the range was declared. ``within`` are wide public bounds
-    that it was looked for in; None where there are none.
+    Parameters
+    ----------
+    column
+        Name of the column.
+    low
+        Lower end, in units of the column, or in logarithms where it is declared to count so.
+    high
+        Upper end, in the same units.
+    chosen
+        The two candidates of a public grid that were released, from which the range follows by a
+        public rule; None where the range was declared.
+    within
+        The wide public bounds that it was looked for in; None where there are none.
     """
 
     column: str
@@ -45,10 +54,13 @@ class ColumnRange(Stated):
 
 @dataclass(frozen=True, kw_only=True)
 class RangesRelease(BaseRelease):
-    """Release of the ranges of columns that nobody declared.
+    """Release of the ranges of columns that nobody declared; ``domain`` is what they make.
 
-    ``ranges`` are those of the covariates in the order of ``columns``, then of other columns, and
-    of the outcome at the end. ``domain`` is the one that they make.
+    Parameters
+    ----------
+    ranges
+        Those of the covariates in the order of ``columns``, then those of other columns, and that
+        of the outcome at the end.
     """
 
     goal: ClassVar[str] = "ranges"

@@ -32,10 +32,26 @@ FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothi
 
 @dataclass(frozen=True)
 class Guarantee(Stated):
-    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests
-    on.
+    """(epsilon, delta)-differential privacy of one release, and what it rests on.
 
-    ``unit`` is who is protected, "persons by COLUMN"; None where records are.
+    Parameters
+    ----------
+    epsilon
+        Bound on the log ratio of probabilities of any result between neighbors.
+    delta
+        Probability that is allowed beside it; 0 under pure privacy.
+    relation
+        The datasets that count as neighbors.
+    theorem
+        The theorem that turned stability into noise.
+    stability_theorem
+        The theorem that bounds the movement of the weights.
+    assumptions
+        What both theorems rest on, one sentence each.
+    standing
+        Whether the guarantee holds for this release.
+    unit
+        Who is protected: "persons by COLUMN"; None where records are.
     """
 
     epsilon: float
@@ -65,12 +81,18 @@ class Guarantee(Stated):
 
 @dataclass(frozen=True)
 class NumericalNoise(Stated):
-    """Cover of floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace
-    noise.
+    """Noise that covers floating point: rounding to a grid, and discrete Laplace noise on it.
 
-    ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale``
-    is that of the Laplace noise, and ``epsilon`` what it costs on either side, or once where the
-    output itself is perturbed.
+    Parameters
+    ----------
+    tolerance
+        Bound on the distance of what was computed to what the theorem speaks of.
+    grid_exponent
+        The grid has the multiples of ``2**grid_exponent``.
+    scale
+        Scale of the discrete Laplace noise.
+    epsilon
+        What it costs on either side, or once where the output itself is perturbed.
     """
 
     tolerance: float
@@ -83,14 +105,48 @@ class NumericalNoise(Stated):
 class StepStatement(Stated):
     """Budget of one step of a release, and its calibrated noise, from public quantities alone.
 
-    ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times
-    the gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every
-    coordinate, ``split`` the share of its epsilon spent on noise. ``stability`` is the bound V,
-    ``weight_bound`` that on one weight, ``sensitivity`` what the noise covers, ``gradient_radius``
-    zeta_c (None where infinite). The last ones are None where a step has none. ``reason`` says why
-    this calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None
-    where it is assumed to be exact or counted in the noise itself. ``box`` are the half widths (p,)
-    of box noise, in whose norm scale, sensitivity and gradient radius are; None for another law.
+    Parameters
+    ----------
+    step
+        Name of the step, such as "propensity" or "theta".
+    epsilon
+        What the step spent of the epsilon of the guarantee.
+    delta
+        What the step spent of its delta.
+    theorem
+        The theorem by which it is private.
+    perturbed
+        What the noise was added to: an objective, an objective without constraints whose minimizer
+        was projected afterwards (Theorem 7), or the output (Theorem 8).
+    noise
+        Law of the noise.
+    scale
+        1/beta of gamma and box noise, sigma of Gaussian noise, or the scale of Laplace noise. In
+        units of n times the gradient, or of the outcome where the output is perturbed.
+    gamma
+        Ridge on every coordinate that the calibration added.
+    stability
+        Bound V on the movement of the weights when one record is replaced.
+    weight_bound
+        Bound on the weight of one record.
+    split
+        Share of the epsilon of this step that pays for the noise; None without a split.
+    sensitivity
+        What the noise covers: the gradient radius times V; None where a step has none.
+    gradient_radius
+        Half the diameter of the gradients of one record (zeta_c); None where it is infinite.
+    hessian_trace
+        Bound on the trace of the Hessian of one record; None where a step has none.
+    strong_convexity
+        Strong convexity mu_R of the penalty; None where a step has none.
+    reason
+        Why this calibration was taken; None where there was no choice.
+    numerical
+        The noise that covers the arithmetic; None where it is assumed to be exact, or counted in
+        the noise itself.
+    box
+        Half widths (p,) of box noise, in whose norm scale, sensitivity and gradient radius are;
+        None for another law.
     """
 
     step: str
@@ -115,11 +171,29 @@ class StepStatement(Stated):
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRelease(abc.ABC, Shown, Stated):
-    """Base of releases: the guarantee, and the budget of each private step.
+    """What every release states: its guarantee, its steps, and all that was declared.
 
-    ``steps`` state what each private step spent and why, in their order. ``domain`` and
-    ``declared`` hold all that was declared; ``study`` is the digest of the study file, where one
-    was.
+    Parameters
+    ----------
+    guarantee
+        What is guaranteed, and what it rests on.
+    steps
+        One statement for each private step, in their order.
+    n_samples
+        Number of records, or of persons where they are protected; public.
+    columns
+        Names of the covariates, in the order of the released coefficients.
+    domain
+        What was declared of the records.
+    declared
+        The question, the budget and every setting. Programs are named with their settings, and
+        those of a file of your own with its digest.
+    study
+        SHA-256 of the study file; None without one.
+    version
+        Version of the package that made the release.
+    schema_version
+        Version of the layout of the JSON.
     """
 
     #: What was asked for, as its declaration names it.

@@ -39,12 +39,19 @@ _OTHERS = ("treating nobody", "treating everybody")
 
 @dataclass(frozen=True)
 class RuleGain(Stated):
-    """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
+    """The value of a rule less that of treating everybody, or nobody.
 
-    ``interval`` is for the mean gain of the released rule. It allows for how much better that looks
-    on the records that it was fitted to, and where the propensity is not public for what the
-    released regressions of both arms leave of the confounding, to first order
-    (:func:`~dp2erm_cvx.inference.nuisances.value_error`).
+    Parameters
+    ----------
+    over
+        What the rule is compared with.
+    estimate
+        The gain, in units of the net outcome.
+    interval
+        For the mean gain of the released rule. It allows for how much better the rule looks on the
+        records that it was fitted to. Where the propensity is not public it also allows, to first
+        order, for what the released regressions of both arms leave of the confounding
+        (:func:`~dp2erm_cvx.inference.nuisances.value_error`).
     """
 
     over: str
@@ -56,22 +63,43 @@ class RuleGain(Stated):
 class RuleRelease(BaseRelease):
     """Release of a treatment rule: treat where ``<(1, x), theta> > 0``.
 
-    ``theta`` (p,) has one name per coordinate in ``parameters``, of the constant and of the
-    covariates as the ``domain`` scales them; its product with them estimates the effect, in units
-    of the outcome and net of the treatment cost. ``noise_half_width`` (p,) is predicted to hold 95
-    % of the noise in each coordinate. ``nuisances`` are the released center and propensity.
-    ``noise_effect`` is what noise is predicted to do to the effect of one record, root mean square,
-    and ``flipped_share`` what share of decisions it is predicted to flip: all from theta, public
-    guesses and a public covariate spread alone. ``settings`` hold the public settings and guesses,
-    such as the ``mass`` of the factors over n. ``gains`` say what the rule is worth, ``released``
-    the integers that noise was added to for them, where a share of the budget was declared for
-    that. ``residual_bias`` is the share of a bias that is predicted to stay, by
-    :func:`~dp2erm_cvx.plan.predict.residual_bias`; None where that is not known.
+    A record is scaled by the ``domain``, ``covariate_mean`` is subtracted, the rest is multiplied
+    by ``covariate_scale`` and shrunk to ``covariate_norm``: in the fit as in every prediction.
 
-    Where a mean and mean squares of covariates are released, ``covariate_mean`` (k,) is subtracted
-    from the scaled covariates, which are then multiplied by ``covariate_scale`` (k,) and shrunk to
-    ``covariate_norm``: in the fit as in every prediction. An empty mean is 0. ``narrow`` names
-    covariates whose released mean square may be noise alone, where the propensity is not public.
+    Parameters
+    ----------
+    theta
+        Coefficient (p,) of the constant and of the scaled covariates. Its product with a record
+        estimates the effect, in units of the outcome and net of the treatment cost.
+    parameters
+        One name (p,) for each coordinate of theta.
+    noise_half_width
+        Predicted to hold 95 % of the noise in each coordinate (p,).
+    noise_effect
+        Root mean square of what noise is predicted to do to the effect of one record.
+    flipped_share
+        Predicted share of the decisions that noise flips. It follows from theta, public guesses
+        and a public spread of covariates, as ``noise_effect`` does.
+    nuisances
+        The released outcome regression and propensity.
+    settings
+        Public settings and guesses, such as the ``mass`` of the factors over n.
+    gains
+        What the rule is worth, where a share of the budget was declared for that.
+    released
+        The whole numbers that noise was added to for the gains.
+    residual_bias
+        Predicted share of a confounding bias that stays
+        (:func:`~dp2erm_cvx.plan.predict.residual_bias`); None where it is not known.
+    covariate_mean
+        Released mean (k,) of the scaled covariates; empty where it is taken to be 0.
+    covariate_norm
+        Norm to which records are shrunk.
+    covariate_scale
+        Factors (k,) of the scaled covariates.
+    narrow
+        Covariates whose released mean square may be noise alone, where the propensity is not
+        public.
     """
 
     goal: ClassVar[str] = "rule"

@@ -26,12 +26,19 @@ from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 
 @dataclass(frozen=True, kw_only=True)
 class Release(BaseRelease):
-    """A release to publish. Weights, duals, residuals and noise are not in it.
+    """A two-stage release. Weights, multipliers, residuals and noise are not in it.
 
-    ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per
-    unit of the scaled covariates. ``residual_imbalance`` is the share of a difference between the
-    arms that its weights are predicted to leave, by
-    :func:`~dp2erm_cvx.plan.predict.residual_imbalance`; None where that is not known.
+    Parameters
+    ----------
+    theta
+        The released parameter (p,), in units of the outcome per unit of the scaled covariates.
+    parameters
+        One name (p,) for each coordinate of theta. Means of arms are outcomes minus the declared
+        center.
+    residual_imbalance
+        Predicted share of a difference between the arms that the weights leave, on synthetic
+        records of the domain (:func:`~dp2erm_cvx.plan.predict.residual_imbalance`); None where it
+        is not known.
     """
 
     goal: ClassVar[str] = "weighted"

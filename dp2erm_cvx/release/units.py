@@ -26,8 +26,20 @@ class OwnUnits:
 
     Inside the domain that is what the scaled theta says, but for rounding: each covariate within
     its public range, and their scaled norm at most ``norm``. A record beyond is clipped and shrunk
-    by the domain first. ``slopes`` (k,) are per unit of the ``columns``, which ``per`` names; of
-    what is 0 or 1 it names the level.
+    by the domain first.
+
+    Parameters
+    ----------
+    constant
+        Value where all raw covariates are 0.
+    columns
+        Names (k,) of the covariates.
+    slopes
+        Change (k,) per unit of each covariate.
+    per
+        Unit (k,) of each covariate; of what is 0 or 1 its level.
+    norm
+        Scaled norm up to which both say the same.
     """
 
     constant: float
