@@ -11,6 +11,11 @@ Array = NDArray[np.float64]
 #: Unit roundoff of a double: half the distance of 1 to the next one.
 UNIT = 2.0**-53
 
+#: Factors beyond the rounding of a few operations: an upper bound times the first stays one, a
+#: lower bound times the second, and parts of a budget times the second add up to no more than it.
+ROUND_UP = 1.0 + 1e-12
+ROUND_DOWN = 1.0 - 1e-12
+
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_DOWN, Array
 from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, bracketed
 from dp2erm_cvx.checks import one_of, public_number, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -273,7 +273,6 @@ _LEAD, _LEAST_LEAD = 8.0, 5.0
 #: Released ranges reach to this many standard deviations of a normal column, for covariates and
 #: outcomes.
 _DEVIATIONS = (2.0, 3.0)
-_ROUND_DOWN = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
@@ -314,7 +313,7 @@ def calibrate_ranges(
     known = [size for size in sizes if size is not None]
     if not known:
         raise DeclarationError("ranges: all of them are declared: nothing is left to release")
-    each = budget.epsilon / (2 * len(known)) * _ROUND_DOWN
+    each = budget.epsilon / (2 * len(known)) * ROUND_DOWN
     unit = 2.0 / (n_samples * each)
     needed = budget.epsilon * unit * (math.log(max(known)) + _LEAST_LEAD) / _NEAREST
     if needed > budget.epsilon:

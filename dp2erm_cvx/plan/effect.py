@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_DOWN, Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.data.counts import refuse
@@ -56,8 +56,6 @@ _EVENT_REACH = 0.03
 _LEVEL, _NORMAL = 0.95, 1.96
 #: What the ends of an outcome in [0, 1] may round to.
 _ROUNDED = 1e-12
-#: Keeps the parts of a budget from adding up to more than the whole by a rounding.
-_ROUND_DOWN = 1.0 - 1e-12
 #: What may be estimated.
 SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
@@ -181,7 +179,7 @@ class EffectStudy(Pipeline):
         if self.opening is None:
             return self.budget
         _, own = self.opening
-        left = (self.budget.epsilon - own.epsilon) * _ROUND_DOWN
+        left = (self.budget.epsilon - own.epsilon) * ROUND_DOWN
         return Budget(left, self.budget.delta)
 
     def after(self, released: Array) -> EffectStudy:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
@@ -180,8 +180,6 @@ class Pipeline(abc.ABC):
 
 
 S = TypeVar("S", bound=Pipeline)
-
-_ROUND_UP, _ROUND_DOWN = 1.0 + 1e-12, 1.0 - 1e-12
 
 #: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
 LARGEST_COUNTED = 500.0
@@ -411,7 +409,7 @@ class Plan(Shown, Generic[S]):
             if curve is None:
                 if spent.delta > 0.0:
                     return None
-                curve = RenyiCurve.pure(spent.epsilon * _ROUND_UP, curved.orders)
+                curve = RenyiCurve.pure(spent.epsilon * ROUND_UP, curved.orders)
             curves.append(curve)
         return reduce(RenyiCurve.plus, curves)
 
@@ -439,7 +437,7 @@ def _together(spent: Sequence[Budget]) -> Budget:
     epsilon, delta = (
         math.fsum(getattr(part, name) for part in spent) for name in ("epsilon", "delta")
     )
-    return Budget(epsilon * _ROUND_UP, delta * _ROUND_UP)
+    return Budget(epsilon * ROUND_UP, delta * ROUND_UP)
 
 
 def make_plan(study: S) -> Plan[S]:
@@ -554,8 +552,8 @@ def _composed(plan: Plan[S]) -> Plan[S]:
         step.precision.grid.epsilon for step in plan.steps if step.precision is not None
     )
     whole = plan.study.rest
-    exact = (whole.epsilon - 2.0 * hidden) * _ROUND_DOWN
-    left = Budget(exact, whole.delta * math.exp(-hidden) * _ROUND_DOWN)
+    exact = (whole.epsilon - 2.0 * hidden) * ROUND_DOWN
+    left = Budget(exact, whole.delta * math.exp(-hidden) * ROUND_DOWN)
     relief = joint_relief(laws, left)
     if relief <= 1.0:
         return plan
@@ -571,16 +569,16 @@ def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
         if step.share is not None:
             # pure noise leaves delta to the rest
             epsilon, delta = (
-                left.epsilon * _ROUND_DOWN,
+                left.epsilon * ROUND_DOWN,
                 left.delta if step.noise == Noise.GAUSSIAN else 0.0,
             )
-            part = Budget(step.share * epsilon, step.share * delta * _ROUND_DOWN)
-            left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * _ROUND_DOWN)
+            part = Budget(step.share * epsilon, step.share * delta * ROUND_DOWN)
+            left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * ROUND_DOWN)
             parts[step.name] = part
     spent = math.fsum(part.delta for part in parts.values())
     if spent > 0.0 and any(step.share is None and Noise(step.noise).pure for step in steps):
         # the last step has no use for what is left of delta
-        more = budget.delta / spent * _ROUND_DOWN
+        more = budget.delta / spent * ROUND_DOWN
         parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
         left = Budget(left.epsilon)
     return parts | {step.name: left for step in steps if step.share is None}

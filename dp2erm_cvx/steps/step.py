@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_DOWN, Array
 from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise, Perturbed
 from dp2erm_cvx.calibration.numbers import GridNoise, RangeNoise, calibrate_grid
 from dp2erm_cvx.calibration.profiles import LossLaw
@@ -136,8 +136,6 @@ RELEASED = {
     "theta": "coefficients of the second stage",
 }
 
-# keeps parts of a budget from adding up to more than the whole by a rounding
-_ROUND_DOWN = 1.0 - 1e-12
 _ULP = 2.0**-52
 
 
@@ -354,10 +352,10 @@ def reserve(budget: Budget, share: float | None) -> tuple[Budget, float | None]:
     """
     if share is None:
         return budget, None
-    epsilon = 0.5 * public_fraction("numerical_share", share) * budget.epsilon * _ROUND_DOWN
-    left = (budget.epsilon - 2.0 * epsilon) * _ROUND_DOWN
+    epsilon = 0.5 * public_fraction("numerical_share", share) * budget.epsilon * ROUND_DOWN
+    left = (budget.epsilon - 2.0 * epsilon) * ROUND_DOWN
     # the last factor also pays for Gaussian noise beyond its bound, of probability below exp(-1800)
     # where exp(-epsilon) is 0 no delta is left, and Gaussian noise is refused by name
-    delta = budget.delta * math.exp(-epsilon) * _ROUND_DOWN
+    delta = budget.delta * math.exp(-epsilon) * ROUND_DOWN
     # a subnormal number has no digits left to round down, and no noise is calibrated to one
     return Budget(left, delta if delta >= sys.float_info.min / _ULP else 0.0), epsilon

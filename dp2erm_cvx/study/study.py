@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.arrays import ROUND_DOWN
 from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.files import PLAIN, CsvLayout
@@ -41,8 +42,6 @@ from dp2erm_cvx.study.open_ranges import RANGES
 from dp2erm_cvx.study.questions import QUESTIONS, Question
 from dp2erm_cvx.study.records import StudyRecords, data_columns
 
-#: What keeps the parts of a budget from adding up to more than the whole by a rounding.
-_ROUND_DOWN = 1.0 - 1e-12
 #: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule
 #: of use that lies between.
 _TRIALS = 6
@@ -450,7 +449,7 @@ class StudyFile:
         if len(self.questions) == 1 and share == 1.0:
             return self.budget
         epsilon, delta = self.budget.epsilon * times, self.budget.delta
-        return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
+        return Budget(epsilon * share * ROUND_DOWN, delta * share * ROUND_DOWN)
 
 
 def _refuse_before_ranges() -> None:
