@@ -5,6 +5,7 @@ sees data. They bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j
 vectors that sum to ``n``, for datasets that differ in record ``j``.
 """
 
+from dp2erm_cvx.stability.arm_curves import ArmCurves, minimizer_norm, record_diameter
 from dp2erm_cvx.stability.base import (
     Bound,
     any_weights,
@@ -14,14 +15,7 @@ from dp2erm_cvx.stability.base import (
     tilt_lemma,
     uniform_weights,
 )
-from dp2erm_cvx.stability.separable import (
-    ArmCurves,
-    MarginMovement,
-    margin_movement,
-    minimizer_norm,
-    record_diameter,
-    separable,
-)
+from dp2erm_cvx.stability.separable import MarginMovement, margin_movement, separable
 
 __all__ = [
     "ArmCurves",

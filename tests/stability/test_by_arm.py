@@ -16,7 +16,8 @@ from dp2erm_cvx.curves.suprema import corners
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm
-from dp2erm_cvx.stability.separable import _paired, record_diameter, weight_diameter
+from dp2erm_cvx.stability.arm_curves import record_diameter, weight_diameter
+from dp2erm_cvx.stability.weight_sizes import pairs_of_hulls
 from tests.stability.by_arm import INF, Scheme, Search, logistic, movements, own
 
 #: Losses and log weights at the log odds u of treatment, of controls and of the treated.
@@ -288,7 +289,7 @@ def test_the_mean_weight_of_a_floor_against_linear_programs():
     hulls = [
         np.flatnonzero(arm == k)[corners(pulls[arm == k], -weights[arm == k])[::-1]] for k in (0, 1)
     ]
-    pairs = _paired(pulls, weights, hulls)
+    pairs = pairs_of_hulls(pulls, weights, hulls)
     for share in (0.1, 0.4):
         first = np.repeat([share, 1.0 - share], len(pairs))
         rows = np.concatenate([pairs, pairs])

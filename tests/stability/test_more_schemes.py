@@ -28,7 +28,7 @@ from dp2erm_cvx.program import FirstStage, Gaussian, SeparableFirstStage
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.program.registry import first_stages
 from dp2erm_cvx.stability import ArmCurves
-from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
+from dp2erm_cvx.stability.arm_curves import record_diameter, weight_diameter
 from tests.helpers import logistic_diameter, planted
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
