@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # docstrings.py
+sys.path.insert(0, str(Path(__file__).parent))  # docstrings.py, reference.py
 
 project = "dp2erm-cvx"
 author = "dp2erm-cvx developers"
@@ -11,6 +11,7 @@ copyright = "2026, dp2erm-cvx developers"
 
 extensions = [
     "docstrings",
+    "reference",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",

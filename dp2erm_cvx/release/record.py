@@ -245,7 +245,7 @@ class BaseRelease(abc.ABC, Shown, Stated):
 
     @property
     def standing(self) -> Standing:
-        """True if the guarantee holds for this release."""
+        """Whether the guarantee holds for this release, and on what condition."""
         return self.guarantee.standing
 
     def to_json(self) -> str:

@@ -18,11 +18,22 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
+import click
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, Release, paper, read_release, release
+from dp2erm_cvx import (
+    Budget,
+    Domain,
+    EffectRelease,
+    Ledger,
+    Release,
+    RuleRelease,
+    paper,
+    read_release,
+    release,
+)
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of, program_template
 from dp2erm_cvx.data.domain_file import load_domain
@@ -137,9 +148,8 @@ def test_outputs_agree_up_to_the_last_digit():
     assert not agree("1.23 1.23", "1.23")
 
 
-#: Parts of a page that are not run as they stand: an unseeded release, and a search with a test of
-#: its own.
-APART = {"index": "PrivateEffect", "tutorials/add_a_scheme": "dp2erm check-program"}
+#: Parts of a page that are not run as they stand: a search with a test of its own.
+APART = {"tutorials/add_a_scheme": "dp2erm check-program"}
 
 
 #: Pages that search or simulate for seconds.
@@ -152,12 +162,12 @@ SEARCHING = (
 
 
 @pytest.mark.parametrize(
-    "name", slow_rows(["index", *(f"tutorials/{name}" for name in TUTORIALS)], *SEARCHING)
+    "name", slow_rows(["../README", *(f"tutorials/{name}" for name in TUTORIALS)], *SEARCHING)
 )
 def test_pages_print_what_they_quote(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    run_here = ("python",) if name == "index" else ("python", "sh")
+    run_here = ("python",) if name == "../README" else ("python", "sh")
     if name == "tutorials/add_a_scheme":
         Path("matching.py").write_text(blocks(f"{name}.md", "python")[0], encoding="utf-8")
     parts = [
@@ -165,13 +175,13 @@ def test_pages_print_what_they_quote(name, tmp_path, monkeypatch):
         for one in steps(f"{name}.md")
         if one[0] in run_here and APART.get(name, "---") not in one[1]
     ]
-    assert len(parts) >= 3
+    assert len(parts) >= (1 if name == "../README" else 3)
     for (_, source, quoted), printed in zip(parts, perform(parts, monkeypatch), strict=True):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
 
 
 @pytest.mark.slow
-def test_the_figures_of_the_first_page_show_what_their_texts_say(tmp_path):
+def test_the_figures_of_the_doors_show_what_their_texts_say(tmp_path):
     pytest.importorskip("matplotlib")
     doors = runpy.run_path(str(DOCS / "experiments" / "doors.py"))
     assert doors["chain_figure"](tmp_path)["radius"] < 1e-12
@@ -180,7 +190,9 @@ def test_the_figures_of_the_first_page_show_what_their_texts_say(tmp_path):
     assert all(claimed >= true for _, true, claimed in doors["solver_figure"](tmp_path))
     drawn = {path.name for path in tmp_path.iterdir()}
     assert drawn == {path.name for path in (DOCS / "_static").glob("door_*.svg")}
-    assert all(f"(_static/{name})" in page("index.md") for name in drawn)
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    texts = "".join(one.read_text(encoding="utf-8") for one in pages)
+    assert all(texts.count(f"_static/{name})") == 1 for name in drawn)
 
 
 def seeds_a_release(source: str) -> bool:
@@ -207,8 +219,16 @@ def test_tutorials_say_what_a_seed_does():
     assert {"first_effect", "first_rule"} <= set(seeded)
 
 
-RUNNING = ["index", "quickstart", "domain", "guarantee", "ledger", "theory/calibrations", "solving"]
-RUNNING += ["after_release", "which_pipeline", "../README"]
+RUNNING = [
+    "quickstart",
+    "domain",
+    "tables",
+    "guarantee",
+    "ledger",
+    "theory/calibrations",
+    "solving",
+]
+RUNNING += ["after_release", "which_pipeline"]
 
 
 @pytest.mark.parametrize("name", slow_rows(RUNNING, "which_pipeline"))  # half a minute
@@ -249,19 +269,17 @@ def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
 
 def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    sources = blocks("../README.md", "python")
-    assert "PrivateEffect" in sources[0]
     done("demo", "--export", ".")
     study = blocks("../README.md", "toml")[0]
     Path("study.toml").write_text(study, encoding="utf-8")
     declared = [line for line in study.splitlines() if not line.startswith("#")]
     assert len(declared) == 8
-    Path("matching.py").write_text(sources[1], encoding="utf-8")
-    shown = commands("../README")
-    assert {words[0] for words in shown} <= set(main.commands)
-    for words in shown:
-        if words[0] in ("programs", "audit", "run"):
-            done(*words, *(["--solves", "3000", "--no-page"] if words[0] == "audit" else []))
+    for words in commands("../README"):
+        done(*words)
+    assert "Effect of qsmk on wt82_71" in done("show", "releases/effect.json").stdout
+    source = blocks("../README.md", "python")[0].partition("\n\ndomain =")[0]
+    Path("matching.py").write_text(source, encoding="utf-8")
+    assert "V" in done("programs", "matching.py").stdout
 
 
 def added(file: str) -> str:
@@ -328,7 +346,8 @@ def test_added_first_stage_moves_as_stated(monkeypatch):
 
 def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source, cells, chosen, files, other = blocks("study.md", "toml")
+    source, chosen, files, other = blocks("study.md", "toml")
+    cells = blocks("tables.md", "toml")[1]
     Path("cells.toml").write_text(
         cells.replace("[cells]", source[: source.index("[budget]")] + "[cells]")
     )
@@ -488,19 +507,28 @@ def test_every_program_is_shown_from_its_class_or_scheme():
 
 
 def test_every_field_is_explained():
-    fields_page, solving = page("after_release.md"), page("solving.md")
-    for field in [field.name for kind in (Release, EffectRelease) for field in fields(kind)]:
-        assert f"`{field}`" in fields_page or f"`{field}." in fields_page
-    for field in [
-        field.name for part in (release.Guarantee, release.StepStatement) for field in fields(part)
-    ]:
-        assert f".{field}`" in fields_page, field
+    made = runpy.run_path(str(DOCS / "reference.py"))["releases"]
+    text = "\n".join(made())
+    for kind in (Release, EffectRelease, RuleRelease, release.Guarantee, release.StepStatement):
+        for field in fields(kind):
+            assert f"| `{field.name}` |" in text, field.name
+    solving = page("solving.md")
     for field in [field.name for field in fields(Certificate)]:
         assert f"| `{field}` |" in solving, field
     for solver in SOLVERS:
         assert f"| `{solver}` |" in solving
     for standing in Standing:
         assert f"`{standing.value}`" in page("guarantee.md")
+
+
+def test_every_command_is_in_the_reference():
+    made = runpy.run_path(str(DOCS / "reference.py"))["commands"]
+    text = "\n".join(made())
+    for name, command in main.commands.items():
+        assert f"## `dp2erm {name}`" in text
+        for option in command.params:
+            shown = isinstance(option, click.Option) and not option.hidden
+            assert not shown or "--help-all" in option.opts or option.opts[0] in text
 
 
 #: By the word that a row begins with: the bound at its numbers.
