@@ -1,3 +1,1 @@
-"""Weights as the variable of a convex program: what is read of it, its stability and its
-solution.
-"""
+"""Weights as the variable of a convex program: its reading, stability and solution."""

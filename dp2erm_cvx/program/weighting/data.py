@@ -92,8 +92,7 @@ class FeatureTable:
         return make(self, datum)
 
     def parts_of_mean(self, datum: Datum) -> tuple[ByFeature, Array]:
-        """The mean of an arm, or of public points, as a linear function (k entries) of means of
-        features.
+        """The mean of an arm or of public points, linear (k entries) in means of features.
 
         Parameters
         ----------
@@ -156,9 +155,7 @@ class FeatureTable:
         return any(self.known[name].of is None for name in self.parts(base))
 
     def with_points(self, imbalance: Imbalance) -> Imbalance:
-        """An imbalance whose kernels have their public points, also where others have asked for
-        them.
-        """
+        """An imbalance whose kernels have its public points, also where others ask for them."""
         if not self.points:
             return imbalance
         groups = []
@@ -305,9 +302,7 @@ _LIBRARY: Mapping[str, Callable[[FeatureTable, Datum], ByFeature]] = {
 
 
 def at_features(parts: ByFeature, phi: Mapping[str, Array], a: Arms) -> Array:
-    """Values (n, K) of a linear function of features at features (n, width) by name and arms
-    (n,).
-    """
+    """Values (n, K) of a linear function at features (n, width) by name and arms (n,)."""
     total: Array | None = None
     for name, matrices in parts.items():
         of_arms = [phi[name] @ matrix.T for matrix in matrices]
@@ -361,8 +356,9 @@ def _public_set(within: Ball | Range | Vertices) -> PublicSet:
 
 
 def _columns_of(datum: Datum) -> Callable[[Records], Array]:
-    """The map to the values (n, k) of a datum, as it is when it is read: an author holds the
-    object.
+    """The map to the values (n, k) of a datum as it is now.
+
+    An author holds the object, and may change it later.
     """
     of = datum.of
 

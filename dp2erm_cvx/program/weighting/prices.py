@@ -1,6 +1,4 @@
-"""Terms of a problem in the weights as CVXPY's tree holds them: factors, and prices of affine
-expressions.
-"""
+"""Terms of a problem in the weights as CVXPY's tree holds them: factors and prices."""
 
 from __future__ import annotations
 
@@ -61,8 +59,9 @@ class ScaledNode:
 
 
 def node_kind(e: Any) -> str:
-    """Name of the class of a node; approximations of powers and norms have that of the exact
-    ones.
+    """Name of the class of a node.
+
+    Approximations of powers and norms have the names of the exact ones.
     """
     return type(e).__name__.removesuffix("Approx")
 
@@ -259,9 +258,7 @@ def exponent_of(node: Any) -> float:
 
 
 def beyond_tolerance(e: Any) -> tuple[Any, float | Array, float | Array] | None:
-    """Size, its factor and the tolerance of ``pos(factor * size - tolerance)``; None for anything
-    else.
-    """
+    """Size, factor and tolerance of ``pos(factor * size - tolerance)``, or None."""
     if node_kind(e) != "maximum" or len(e.args) != 2:
         return None
     for inner, zero in (e.args, e.args[::-1]):
@@ -271,8 +268,9 @@ def beyond_tolerance(e: Any) -> tuple[Any, float | Array, float | Array] | None:
 
 
 def size_and_limit(e: Any) -> tuple[Any, float | Array, float | Array] | None:
-    """``(size, factor, limit)`` where an expression is ``factor * size - limit`` with a public
-    limit.
+    """``(size, factor, limit)`` of an expression ``factor * size - limit``.
+
+    The limit is public.
     """
     size: ScaledNode | None = None
     limit: float | Array = 0.0
@@ -318,8 +316,9 @@ def _square(argument: Any, factor: float | Array) -> Price:
 
 
 def _entrywise(argument: Any, factor: float | Array) -> Price:
-    """A sum of squares, with a factor for all entries or one for each, by which rows are
-    multiplied.
+    """A sum of squares, with a factor for all entries or one for each.
+
+    Rows are multiplied by the latter.
     """
     if isinstance(factor, float):
         return Price(argument, ImbalancePenalty(factor))
@@ -329,9 +328,7 @@ def _entrywise(argument: Any, factor: float | Array) -> Price:
 def _beyond(
     size: Any, by: float | Array, limit: float | Array, factor: float | Array, knee: float
 ) -> Price:
-    """``factor * huber(pos(by * size - limit), knee)`` with a size that is absolute values or a
-    norm.
-    """
+    """``factor * huber(pos(by * size - limit), knee)`` of absolute values or a norm."""
     text = printed(size)
     if np.any(np.asarray(limit) < 0.0):
         raise DeclarationError(f"{text}: has a tolerance below 0: leave it out")

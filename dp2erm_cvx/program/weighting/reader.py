@@ -1,5 +1,6 @@
-"""From an author's CVXPY problem in the weights to its form, which is compared with CVXPY's own
-values.
+"""From an author's CVXPY problem in the weights to its form.
+
+The form is compared with CVXPY's own values.
 
 Coefficients of affine expressions are computed (:mod:`dp2erm_cvx.program.weighting.sums`), what
 stands above them is recognized from CVXPY's tree. Whatever was read has to have the values of the
@@ -266,8 +267,9 @@ def _with_public_numbers(
 
 
 def _refuse_infinite(problem: cp.Problem) -> None:
-    """Raise DeclarationError for public numbers that are not finite, but a bound that is not
-    set.
+    """Raise DeclarationError for public numbers that are not finite.
+
+    A bound that is not set is no such number.
     """
     parts = [problem.objective.args[0]]
     for constraint in problem.constraints:
@@ -397,9 +399,7 @@ def _within_domain(
 
 
 def _value_at(dispersion: Dispersion, weight: float) -> float:
-    """Value of the dispersion at one weight; infinite where a logarithm or a negative power has
-    none.
-    """
+    """Value of the dispersion at one weight; infinite outside of its domain."""
     for part in dispersion.parts:
         inner = part.factor * weight + part.offset
         if inner <= 0.0 and (part.atom == "log" or (part.atom == "power" and part.number < 0.0)):
@@ -471,8 +471,9 @@ def drawn_weights(form: WeightingForm, rng: np.random.Generator, *, of_mean_one:
 def _load(
     problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], drawn: Records
 ) -> None:
-    """Set data to those of drawn records. Raises DeclarationError where features say something
-    else.
+    """Set data to those of drawn records.
+
+    Raises DeclarationError where features say something else.
     """
     for datum in problem.parameters():
         of_features = _at_features(datum, table, phi, drawn.a)
@@ -524,8 +525,9 @@ def _refuse_other_objective(
 
 
 def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool) -> None:
-    """Raise DeclarationError where CVXPY has another slope, up to one number where it is
-    centered.
+    """Raise DeclarationError where CVXPY has another slope.
+
+    A centered slope may differ by one number.
     """
     known, precision = _slope_of_problem(e, w)
     if known is None or not np.all(np.isfinite(known)):
@@ -565,9 +567,7 @@ def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array | None, float]:
 def _refuse_other_constraint(
     reading: _Reading, place: int, w: cp.Variable, at: WeightingObjective, points: list[Array]
 ) -> None:
-    """Raise DeclarationError where a constraint has other values or slopes than that of the
-    form.
-    """
+    """Raise DeclarationError where a constraint of the form has other values or slopes."""
     one, order = reading.hard[place]
     imbalance = reading.form.imbalances[place]
     for point in points:
@@ -596,17 +596,13 @@ def _refuse_other_constraint(
 def _refuse_other_rows(
     one: HardSums, order: NDArray[np.int64], imbalance: Imbalance, w: cp.Variable, rows: Array
 ) -> None:
-    """Raise DeclarationError where an equation has another slope than the sum of the rows (n,
-    K).
-    """
+    """Raise DeclarationError where an equation has another slope than the rows (n, K)."""
     e = cp.sum(cp.vec(one.expressions[0], order="F")[order])
     _refuse_other_slope(e, w, np.sum(rows, axis=1), centered=False)
 
 
 def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
-    """Raise DeclarationError where weights within the box are beyond that of the problem, or the
-    reverse.
-    """
+    """Raise DeclarationError where the box of the form is not that of the problem."""
     low, cap = reading.written
     boxes = reading.constraints.boxes
     highest = np.minimum(cap, low + 3.0)
@@ -635,9 +631,7 @@ def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random
 def _refuse_other_ends(
     reading: _Reading, w: cp.Variable, phi: Mapping[str, Array], a: Arms, rng: np.random.Generator
 ) -> None:
-    """Raise DeclarationError where ends of the boxes of records are others than those of the
-    problem.
-    """
+    """Raise DeclarationError where boxes of records are not those of the problem."""
     drawn = rng.uniform(0.0, 4.0, len(a))
     w.save_value(drawn)
     expressions = list(reading.constraints.boxes_of_records)
@@ -666,9 +660,7 @@ def _within_boxes(boxes: list[tuple[Any, bool]]) -> bool:
 def _refuse_other_sums(
     reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator
 ) -> None:
-    """Raise DeclarationError where weights of the sums of the form do not have those of the
-    problem.
-    """
+    """Raise DeclarationError where sums of the form are not those of the problem."""
     equations = reading.constraints.equations
     totals = _totals(reading.form, a)
     w.save_value(_of_totals(totals, a, rng))

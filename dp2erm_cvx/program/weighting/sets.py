@@ -207,8 +207,9 @@ class ConstraintReader:
             self.hard.append(HardSums(sums.at(places), penalty, (rest,), 1.0, True, text))
 
     def _of_every_entry(self, e: Any) -> list[Any]:
-        """Entrywise expressions of weights that are at most 0 where ``e <= 0``; none for another
-        constraint.
+        """Entrywise expressions of weights that are at most 0 where ``e <= 0``.
+
+        There are none for another constraint.
 
         ``max(w) <= 3``, ``min(w) >= 0.1`` and ``norm_inf(w - 1) <= 2`` are boxes.
         """
@@ -237,9 +238,7 @@ class ConstraintReader:
         return [upper, -factor * argument + limit] if both else [upper]
 
     def _size_below(self, e: Any, constraint: Any) -> None:
-        """A size or a norm of an imbalance that is at most a public number, or the largest
-        weight.
-        """
+        """A size or a norm of an imbalance, or the largest weight, below a public number."""
         text = printed(constraint)
         boxes = self._of_every_entry(e)
         if boxes:
@@ -284,8 +283,9 @@ class ConstraintReader:
     def _two_sided(
         self, sums: SumsOverRecords, other: SumsOverRecords, expressions: tuple[Any, Any]
     ) -> None:
-        """``sums <= 0`` and ``other <= 0`` of opposite rows: the middle is the target, the half is
-        left.
+        """``sums <= 0`` and ``other <= 0`` of opposite rows.
+
+        The middle is the target, and the half is left.
         """
         text = printed(expressions[0])
         middle = (sums.shift - other.shift) / 2.0
@@ -321,8 +321,9 @@ class ConstraintReader:
         self.boxes.append((e / largest, equality))
 
     def _end_of_records(self, line: WeightLine, e: Any, text: str) -> None:
-        """``slope w + factor d <= 0`` with a number d of every record: an end of the box of its
-        weight.
+        """``slope w + factor d <= 0`` with a number d of every record.
+
+        It is an end of the box of its weight.
         """
         reason = (
             f"{text}: is a box made of data: write a public number by arm, or w <= d or w >= d for "
@@ -362,8 +363,9 @@ class ConstraintReader:
             self.low[arm] = max(self.low[arm], end)
 
     def box(self) -> tuple[Array, Array]:
-        """Ends of the box by arm, with weights not below 0. Raises DeclarationError where it is
-        empty.
+        """Ends of the box by arm, with weights not below 0.
+
+        Raises DeclarationError where it is empty.
         """
         low = np.maximum(self.low, 0.0)
         for arm in (0, 1):
@@ -426,9 +428,7 @@ class ConstraintReader:
             )
 
     def _refuse_fixed_outside(self, arms: tuple[int, ...], fixed: Array) -> None:
-        """Raise DeclarationError where the fixed weights of an arm may be outside of the box of a
-        record.
-        """
+        """Raise DeclarationError where fixed weights of an arm may be outside of a box."""
         for arm in arms:
             above = self.cap_of is not None and fixed[arm] > least_and_largest(self.cap_of)[0][arm]
             below = self.low_of is not None and fixed[arm] < least_and_largest(self.low_of)[1][arm]

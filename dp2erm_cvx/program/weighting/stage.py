@@ -74,15 +74,14 @@ class FormInUniverse:
 
     @cached_property
     def radius(self) -> float | None:
-        """Public bound of ``||w_hat - w||_1`` after public steps, of weights as they are solved
-        for.
-        """
+        """Public bound of ``||w_hat - w||_1`` after public steps, before any release."""
         by_features = all(few_of_kernel(kernel, self.universe) for kernel in kernels_of(self.form))
         return public_radius(self.form, self.steps, by_features=by_features)
 
     def certified_radius(self, V: float) -> float | None:
-        """Public bound of ``||w_hat - w||_1`` of released weights; None where it is not small
-        beside V.
+        """Public bound of ``||w_hat - w||_1`` of released weights, or None.
+
+        It is None where it is not small beside V.
 
         Parameters
         ----------

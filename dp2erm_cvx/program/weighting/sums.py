@@ -42,8 +42,9 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class SumsOverRecords:
-    """``sum_i w_i z_i - sum_i t_i - n u - shift`` of K entries, with rows and targets linear in
-    features.
+    """``sum_i w_i z_i - sum_i t_i - n u - shift`` of K entries.
+
+    Rows and targets are linear in features.
 
     Parameters
     ----------
@@ -238,8 +239,7 @@ class AffineReader:
             )
 
     def _refuse_places(self, e: Any, at: _Evaluation) -> None:
-        """Raise DeclarationError where weights of two records with the same data have other
-        coefficients.
+        """Raise DeclarationError where records with the same data have other coefficients.
 
         Sums have the coefficients that they are read with at every record: this only refuses what
         cannot be one before there are as many coefficients as it has entries.
@@ -256,9 +256,7 @@ class AffineReader:
             raise DeclarationError(_no_sum(e))
 
     def _refuse_other_records(self, e: Any, at: _Evaluation, read: _Coefficients) -> None:
-        """Raise DeclarationError where drawn weights and data give other numbers than what was
-        read.
-        """
+        """Raise DeclarationError where drawn weights and data refute what was read."""
         rng = np.random.default_rng(self.n + 1)
         for _ in range(2):
             w = rng.uniform(0.5, 1.5, self.n)
@@ -271,9 +269,7 @@ class AffineReader:
     def _is_line(
         self, at: _Evaluation, line: WeightLine, offset: Array, data: Sequence[Datum]
     ) -> bool:
-        """True if drawn weights and data give what was read, record by record, with offsets
-        (n,).
-        """
+        """True if drawn weights and data give what was read, with offsets (n,)."""
         rng = np.random.default_rng(self.n + 2)
         arms = rng.integers(0, 2, self.n)
         w = rng.uniform(0.5, 1.5, self.n)
@@ -350,8 +346,9 @@ class _Coefficients:
     means: list[Array]
 
     def at(self, w: Array, data: Sequence[Array]) -> tuple[Array, Array]:
-        """Value (K,) at weights (n,), data (n, k) and means (1, k), and the sum of the sizes of its
-        terms.
+        """Value (K,) at weights (n,), data (n, k) and means (1, k), and the sum of sizes.
+
+        The sizes are those of its terms.
         """
         value = self.constant + float(np.sum(w)) * self.of_one
         size = np.abs(self.constant) + float(np.sum(w)) * np.abs(self.of_one)
@@ -383,8 +380,9 @@ class _Coefficients:
 
 
 class _Evaluation:
-    """Evaluates an expression at weights and data; what was set before is put back by whoever
-    reads.
+    """Evaluates an expression at weights and data.
+
+    What was set before is put back by whoever reads.
     """
 
     def __init__(self, e: Any, w: cp.Variable, data: Sequence[Datum]) -> None:
@@ -408,8 +406,9 @@ class _Evaluation:
     def at_unit_datum(
         self, datum: Datum, column: int, weights: Sequence[Array | None]
     ) -> list[Array]:
-        """Numbers where the first record has 1 in a column, at several weights; None for weights
-        0.
+        """Numbers where the first record has 1 in a column, at several weights.
+
+        It is None for weights 0.
         """
         return self._changed(datum, column, slice(0, 1), weights)
 
@@ -524,8 +523,9 @@ def _coordinate(
 
 
 def _one_direction(every: Array, name: str, text: str) -> tuple[Array, Array]:
-    """A direction u (width,) and factors f (7,), the first of largest size 1, with ``every = f
-    u'``.
+    """A direction u (width,) and factors f (7,) with ``every = f u'``.
+
+    The largest entry of u has the size 1.
     """
     sizes = np.linalg.norm(every, axis=1)
     first = int(np.argmax(sizes >= sizes.max() * (1.0 - _SAME)))
@@ -601,9 +601,7 @@ def _group(block: list[_Coordinate], table: FeatureTable) -> Group:
 
 
 def is_constant(parts: ByFeature) -> bool:
-    """True if a linear function of features is the same public number for every record of an
-    arm.
-    """
+    """True if a linear function of features is one public number for all of an arm."""
     return set(parts) <= {ONE}
 
 

@@ -79,8 +79,9 @@ class TermReader:
     whole_line: list[DispersionPart] = field(default_factory=list)
 
     def read(self, term: ScaledNode) -> None:
-        """Read a term. Raises DeclarationError for one that no theorem covers, saying what to
-        write.
+        """Read a term.
+
+        Raises DeclarationError for one that no theorem covers, saying what to write.
         """
         if term.node.is_affine():
             self._linear(term)
@@ -100,8 +101,9 @@ class TermReader:
         self.whole_line += other.whole_line
 
     def refuse_no_dispersion(self) -> None:
-        """Raise DeclarationError unless the parts are strictly convex, and all or none from a
-        base.
+        """Raise DeclarationError unless the parts are strictly convex.
+
+        All parts or none have a base.
         """
         curved = [part for part in self.parts if part.atom != "line"]
         if not any(part.atom in _STRICT for part in curved):
@@ -180,9 +182,7 @@ class TermReader:
     def _refuse_entries_of_kernels(
         self, features: Features, penalty: Penalty, shift: Array, text: str
     ) -> None:
-        """Raise DeclarationError where the price of features of a kernel depends on their
-        entries.
-        """
+        """Raise DeclarationError where a price depends on entries of features of a kernel."""
         if features.kernel is None:
             return
         if np.any(shift) or not (penalty.plain or penalty.norm == 2.0):
@@ -198,8 +198,9 @@ class TermReader:
             self._add_linear(name, tensor)
 
     def _add_linear(self, name: str, tensor: Array) -> None:
-        """Add a linear function (2, 1, width) of a feature to the slopes; a public number to their
-        line.
+        """Add a linear function (2, 1, width) of a feature to the slopes.
+
+        A public number goes to their line.
         """
         if name == ONE and tensor[0, 0, 0] == tensor[1, 0, 0]:
             self.parts.append(DispersionPart("line", float(tensor[0, 0, 0])))
@@ -280,9 +281,7 @@ class TermReader:
             self.whole_line.append(part)
 
     def _divergence(self, term: ScaledNode) -> bool:
-        """Read a divergence of weights from a base, or of a base from weights; False for any other
-        term.
-        """
+        """Read a divergence from or of base weights; False for any other term."""
         node = term.node
         kind = node_kind(node)
         if kind not in ("kl_div", "rel_entr"):

@@ -55,8 +55,7 @@ _ARMS = ("control", "treated record")
 
 @dataclass(frozen=True)
 class PairBound:
-    """Bound on the movement of the weights where the replaced record has given arms before and
-    after.
+    """Bound on the movement of the weights for given arms of the replaced record.
 
     Parameters
     ----------
@@ -79,8 +78,9 @@ class PairBound:
 
 @dataclass(frozen=True)
 class WeightingConstants:
-    """Public constants of a weighting form in a universe. Rows are scaled by ``sqrt(n *
-    smoothness)``.
+    """Public constants of a weighting form in a universe.
+
+    Rows are scaled by ``sqrt(n * smoothness)``.
 
     Rows with kinks are not among the scaled ones.
 
@@ -272,9 +272,7 @@ def _prices(form: WeightingForm) -> Prices:
 
 
 def _pull_at_zero(imbalance: Imbalance) -> float:
-    """Largest difference of ``<z, P'(0)>`` of two records: a linear term of the weights (W1 and
-    W2).
-    """
+    """Largest difference of ``<z, P'(0)>`` of two records, a linear term of W1 and W2."""
     slope = imbalance.penalty.slope_at_zero(_coordinates(imbalance))
     if not np.any(slope):
         return 0.0
@@ -309,18 +307,14 @@ def _alone(rows: FeatureRows) -> ScaledImbalance:
 
 
 def _gradient_diameter(form: WeightingForm, prices: Prices) -> float:
-    """``n Gamma`` of the smooth penalties: the most that ``s = n |Delta|`` can be; infinite for
-    squares.
-    """
+    """``n Gamma`` of the smooth penalties, the largest ``s = n |Delta|``; infinite for squares."""
     return form.n * prices.diameter
 
 
 def _response(
     form: WeightingForm, sizes: ArmSizes, largest: tuple[float, float], keeps_treatment: bool
 ) -> float:
-    """R: over which weights, and at which mean, the response is meant (section "Constants" of the
-    page).
-    """
+    """R, by the weights and the mean that the section "Constants" of the page gives."""
     n = form.n
     kind = form.sums.kind
     if kind is SumKind.CONTROLS:
@@ -439,9 +433,7 @@ class _PairKind:
         return [v, -w, *self.gains(w, v)]
 
     def corners(self) -> Array:
-        """Corners (boxes, 4, 2) of the boxes of both weights: kappa is convex, so largest at one of
-        them.
-        """
+        """Corners (boxes, 4, 2) of the boxes of both weights, at one of which kappa is largest."""
         least = np.minimum(np.array(self.least), self.largest)
         before = np.stack(
             [least[:, 0], least[:, 0], self.largest[:, 0], self.largest[:, 0]], axis=1
@@ -476,9 +468,7 @@ class _PairKind:
 def _pair_kinds(
     form: WeightingForm, sizes: ArmSizes, by_size: Array, keeps_treatment: bool
 ) -> list[_PairKind]:
-    """All arms that a replaced record and the common rows may have; ``by_size`` are its largest
-    weights.
-    """
+    """All arms that a replaced record and the common rows may have, with its largest weights."""
     kinds = []
     for before, after in _arm_pairs(sizes, keeps_treatment):
         least = (_least_weight(form, before), _least_weight(form, after))
@@ -567,8 +557,9 @@ class _Spread:
         return spread_factor(self.response, self.diameter) * kappa**2
 
     def squared_within_reach(self, kappa: float, kink_kappas: Sequence[float]) -> float:
-        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``; with kinks Theorem
-        D.
+        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``.
+
+        Kinks enter by Theorem D.
 
         The second branch says that s moves rows of diameter D alone; beside kinks only the first is
         left, and each kink adds ``R n Gamma kappa``.

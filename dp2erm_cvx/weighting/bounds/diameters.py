@@ -51,8 +51,9 @@ class ScaledImbalance:
 
 @dataclass(frozen=True)
 class RecordCombinations:
-    """B sums ``sum_r rows_r z(r) + targets_r t(r) + means_r u(r) + shift * (public target)`` of m
-    records.
+    """B sums ``sum_r rows_r z(r) + targets_r t(r) + means_r u(r) + shift * target`` of m records.
+
+    The target is the public one.
 
     Where the mean of the public points of a kernel is a target, it counts as one more record, with
     the factor ``public``: it is in the hull of features of records.
@@ -79,8 +80,9 @@ class RecordCombinations:
     public: float = 0.0
 
     def of(self, part: FeatureRows) -> Array:
-        """Factors (B, m) of the features of ``part``, before its matrix; (B, m + 1) with public
-        points.
+        """Factors (B, m) of the features of ``part``, before its matrix.
+
+        With public points they are (B, m + 1).
         """
         factors = self.rows * part.weighted[self.arms] + self.targets * part.target[self.arms]
         if self.means is not None:
@@ -117,9 +119,7 @@ class _Piece:
 
 
 def largest_row(imbalance: Imbalance) -> float:
-    """An upper bound of the Euclidean norms of the rows of an imbalance, over records of both
-    arms.
-    """
+    """An upper bound of the norms of the rows of an imbalance, over records of both arms."""
     arms = np.array([[0], [1]])
     alone = RecordCombinations(np.ones((2, 1)), np.zeros((2, 1)), arms)
     squares = largest_squares([ScaledImbalance(imbalance, 1.0)], alone)
@@ -221,8 +221,9 @@ def largest_products(
 def _groups(
     imbalances: Sequence[ScaledImbalance], sums: RecordCombinations
 ) -> Iterable[tuple[ScaledImbalance, tuple[FeatureRows, ...], Array]]:
-    """Every group of coordinates with its imbalance and its share of the public target, times its
-    factor.
+    """Groups of coordinates, each with its imbalance and its share of the public target.
+
+    The share is multiplied by the factor of the group.
     """
     for part_of in imbalances:
         begin = 0
@@ -244,8 +245,7 @@ def _alone(
 def _shares(
     group: tuple[FeatureRows, ...], sums: RecordCombinations
 ) -> list[tuple[FeatureRows, Array]]:
-    """The parts of a group with factors f_p, so that its squared norm is at most ``sum_p f_p |part
-    p|^2``.
+    """The parts of a group with factors f_p: its squared norm is at most ``sum_p f_p |part p|^2``.
 
     ``(sum_p s_p)^2 <= sum_p s_p^2 / theta_p`` for shares theta of sum 1; those in proportion to the
     largest norms leave the square of the sum of the norms.
@@ -290,8 +290,9 @@ def _largest_form(features: Features, pieces: Sequence[_Piece]) -> Array:
 
 
 def _largest_product(features: Features, pieces: Sequence[_Piece]) -> Array:
-    """Upper bound (B,) of a sum of inner products over the public set; by Cauchy-Schwarz where M'M
-    mixes.
+    """Upper bound (B,) of a sum of inner products over the public set.
+
+    Where M'M mixes coordinates it is by Cauchy-Schwarz.
     """
     diagonals = _diagonals([piece.matrix for piece in pieces])
     if diagonals is not None:
@@ -302,8 +303,7 @@ def _largest_product(features: Features, pieces: Sequence[_Piece]) -> Array:
 
 
 def _over_the_set(features: Features, pieces: Sequence[_Piece], diagonals: Array) -> Array:
-    """Upper bound (B,) of ``sum_e sum_kl G^e_kl phi_ke phi_le`` over vectors phi_k of the public
-    set.
+    """Upper bound (B,) of ``sum_e sum_kl G^e_kl phi_ke phi_le`` over the public set.
 
     ``G^e`` is the sum of the products of the pieces, each times entry e of its diagonal.
     """
@@ -349,8 +349,9 @@ def _over_corners(form: Array, low: float, high: float) -> Array:
 
 
 def _over_unit_vectors(components: Sequence[Array]) -> Array:
-    """Upper bound (B,) of ``sum_e x_e' G^e x_e`` over m vectors in the unit ball, by feasible
-    duals.
+    """Upper bound (B,) of ``sum_e x_e' G^e x_e`` over m vectors in the unit ball.
+
+    It is the value of feasible duals.
 
     For every d >= 0 with ``diag(d) >= G^e`` for all e the sum of d is an upper bound. Such d come
     from an ascent for every component alone, and from the largest of them; what they lack is added.
@@ -374,8 +375,9 @@ def _missing(dual: Array, form: Array) -> Array:
 
 
 def _ascended(form: Array) -> Array:
-    """Nearly optimal d (B, m) of the dual: prices of vectors in the unit ball that ascend one at a
-    time.
+    """Nearly optimal d (B, m) of the dual, one coordinate after the other.
+
+    They are prices of vectors in the unit ball.
 
     Where the ascent has not ended after its rounds the bound is only larger. The bounds of one
     program ask for most forms several times.

@@ -120,8 +120,9 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts
 def start_squares(
     form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[ScaledImbalance]
 ) -> Array:
-    """Largest square of the imbalance, over n, of weights that are equal, or as their bases, in
-    every block.
+    """Largest square of the imbalance, over n, at the start of the steps.
+
+    There the weights of a block are equal, or as their bases.
 
     Parameters
     ----------
@@ -331,9 +332,7 @@ class _Block:
         return np.asarray(np.max(np.where(self.size > 1.0, others, -math.inf), axis=0))
 
     def admits(self, weight: Array, held: Array) -> Array:
-        """Whether weights are possible, where ``held`` says whether the inequalities hold for
-        them.
-        """
+        """Whether weights are possible; ``held`` says whether the inequalities hold for them."""
         alone = np.any(self.size <= 1.0, axis=0)
         inside = (weight <= self.left_over) & (held | alone)
         return np.asarray(inside | (weight <= self.mean))
@@ -359,8 +358,9 @@ class _Block:
         return self.by_two_slopes(highest)
 
     def base_bound(self) -> Array:
-        """W2 of weights with bases, for the program without caps; what the others leave where none
-        is proved.
+        """W2 of weights with bases and without caps.
+
+        What the others leave is the bound where none is proved.
 
         It asks that weights in proportion to their bases keep the lower bounds.
         """
@@ -462,8 +462,7 @@ class _Block:
         return RecordCombinations(factors, np.zeros_like(factors), arms)
 
     def between(self) -> Array:
-        """What an inner product of :meth:`first_bound` may gain inside a cell over the larger of
-        its ends.
+        """What an inner product of :meth:`first_bound` may exceed its ends by inside a cell.
 
         With sums by arm it is affine in the share, and nothing. With one sum it is ``<d, m>`` with
         d and m affine: inside a cell of width h it exceeds its chord by at most ``-<d', m'> h^2 /

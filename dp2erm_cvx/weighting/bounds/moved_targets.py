@@ -1,5 +1,4 @@
-"""How far the target of an imbalance moves with one record, where it is a mean of records or of an
-arm.
+"""How far a target that is a mean of records, or of an arm, moves with one record.
 
 The target of record i moves by ``tau(d') - tau(d)``. The mean of an arm moves by ``1/n_a`` of that
 where the record stays in it, and by the distance of one record from the mean of the others where it

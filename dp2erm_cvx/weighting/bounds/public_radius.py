@@ -99,8 +99,7 @@ class StepConstants:
         return cls(_response(form), 2.0 * row, row, target, linear, columns, entry_units, form.n)
 
     def sharpened(self, form: WeightingForm, bounds: WeightingConstants) -> StepConstants:
-        """These constants with the sizes of rows of the stability of the form, where those are
-        smaller.
+        """These constants with smaller sizes of rows, where the stability of the form has some.
 
         Fewer steps follow, and a smaller radius. It holds on every dataset of the universe of the
         bounds. The response is that over the whole box, as weights on the way may exceed the
@@ -401,8 +400,9 @@ class _Rounding:
 
 
 def _mass_of_points(smoothness: float, steps: int) -> float:
-    """Bound of ``|omega|_1 / n`` over accelerated steps, which are linear in the weights of all
-    steps before.
+    """Bound of ``|omega|_1 / n`` over accelerated steps.
+
+    Every step is linear in the weights of all steps before it.
 
     Every point is a combination of the even weights and of the weights found; the sizes of its
     factors are those of the answer of the steps to one of them alone.
@@ -552,9 +552,7 @@ def _drift_factor(form: WeightingForm) -> float:
 
 
 def _steepest_slope(form: WeightingForm) -> float | None:
-    """Bound of the slopes of phi at weights in the boxes that have the sums; None where there is
-    none.
-    """
+    """Bound of the slopes of phi at weights in the boxes that have the sums, or None."""
     least, largest = _bases(form)
     alike = form.alike_boxes
     equal_boxes = alike and form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
@@ -641,8 +639,7 @@ class _CurveRounding:
     largest_price: float = math.inf
 
     def price_error(self, argument: float) -> float:
-        """What a price is off in effect, for prices of at most this size; infinite where that is
-        not known.
+        """What a price of at most this size is off in effect; infinite where that is unknown.
 
         Parameters
         ----------
@@ -707,8 +704,9 @@ def _curve_rounding(form: WeightingForm) -> _CurveRounding | None:
 
 
 def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
-    """Whether the formula of a power cuts numbers ``k w + c`` off beyond those of the box, or below
-    roundoff.
+    """Whether the formula of a power cuts off numbers ``k w + c``.
+
+    It may do so beyond those of the box, or below roundoff.
 
     Parameters
     ----------
@@ -789,9 +787,7 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
 
 
 def _sizes_of_curve(form: WeightingForm) -> tuple[float, float]:
-    """Sizes of the constants in the slope of phi, in prices, and of those in its inverse, in
-    weights.
-    """
+    """Sizes of constants in the slope of phi, in prices, and in its inverse, in weights."""
     prices = 0.0
     offset = 0.0
     _, largest = _bases(form)

@@ -28,8 +28,7 @@ _EXPONENTS = {"square": 0.0, "entropy": -1.0, "log": -2.0}
 
 
 def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) -> float:
-    """Upper bound of the concave envelope of ``q = 1/phi''`` on an interval of weights, at their
-    mean.
+    """Upper bound of the concave envelope of ``q = 1/phi''`` at the mean of the weights.
 
     It is the number R of the theorems: where n weights of this mean lie in the interval, the mean
     of their q is at most R. Exact up to rounding where q is concave (squares, entropies, logit
@@ -75,8 +74,7 @@ def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) 
 
 
 def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
-    """Upper bound of ``q = 1/phi''`` on an interval of weights: R where no sum of the weights is
-    known.
+    """Upper bound of ``q = 1/phi''`` on an interval: R where no sum of the weights is known.
 
     Parameters
     ----------
@@ -153,8 +151,9 @@ def base_response(
 
 
 def controls_response(dispersion: Dispersion, high: float, share: float) -> float:
-    """R where only the controls have weights, of sum n: ``pi_0 qhat(1 / pi_0)`` at their largest
-    share.
+    """R where only the controls have weights, of sum n: ``pi_0 qhat(1 / pi_0)``.
+
+    pi_0 is their largest share.
 
     With q counted as 0 below the domain, qhat is a concave function on [0, high] that is at least
     0, so that ``e qhat(1/e)`` rises with e; a record that leaves the controls counts as one of
@@ -309,9 +308,7 @@ class _CurvatureOnCells:
 
     @classmethod
     def of(cls, part: DispersionPart, low: Array, high: Array) -> _CurvatureOnCells:
-        """The curvature of ``part`` on cells from ``low`` to ``high``, which hold no knee
-        inside.
-        """
+        """The curvature of ``part`` on cells from ``low`` to ``high`` without a knee inside."""
         scale = part.scale * part.factor**2
         middle = (low + high) / 2.0
         inner = part.factor * middle + part.offset
@@ -407,8 +404,9 @@ class _Hull:
         return _Line(top, 0.0, top, 0.0)
 
     def steepest_line(self, first: float, last: float, pole: float = 0.0) -> _Line:
-        """The largest ratio of height and distance from the pole between two places, and the line
-        there.
+        """The line of the largest ratio of height and distance from the pole.
+
+        It is sought between two places.
         """
         inside = self.x[(self.x > first) & (self.x < last)]
         lines = [self.line_at(float(place)) for place in (first, last, *inside)]

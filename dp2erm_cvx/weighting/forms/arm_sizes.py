@@ -105,8 +105,9 @@ def arm_size(n: int, arm: int, treated: Array) -> Array:
 
 
 def public_totals(form: WeightingForm) -> tuple[float, float]:
-    """The public sums of both arms. Raises DeclarationError if they are missing or do not add up to
-    n.
+    """The public sums of both arms.
+
+    Raises DeclarationError if they are missing or do not add up to n.
     """
     totals = form.sums.public
     if totals is None or min(totals) < 0.0 or abs(sum(totals) - form.n) > 1e-9 * form.n:
@@ -176,8 +177,9 @@ _NAMES = ("controls", "treated")
 
 
 def _exact_sum(counts: list[int], ends: list[float]) -> Fraction:
-    """Sum of as many ends of boxes, without rounding: a dataset whose boxes miss a sum has no
-    weights.
+    """Sum of as many ends of boxes, without rounding.
+
+    A dataset whose boxes miss a sum has no weights.
     """
     terms = [count * Fraction(end) for count, end in zip(counts, ends, strict=True) if count > 0]
     return sum(terms, Fraction(0))

@@ -26,8 +26,9 @@ class KernelOfRecords(Protocol):
         """K for p covariates, or None where features are as many as records."""
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may
-        be off.
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry may be off.
+
+        An entry may be one of a product F F'.
         """
 
 
@@ -53,8 +54,9 @@ class IntervalSet:
 
 @dataclass(frozen=True)
 class SimilaritySet:
-    """Vectors that are known by their inner products alone, such as features of a kernel or unit
-    vectors.
+    """Vectors that are known by their inner products alone.
+
+    Features of a kernel and unit vectors are examples.
 
     Parameters
     ----------

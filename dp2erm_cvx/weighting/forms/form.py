@@ -1,5 +1,4 @@
-"""What is read of a problem in the weights: their dispersion, their box, their sums and the
-imbalances.
+"""What is read of a problem in the weights: dispersion, box, sums and imbalances.
 
 Every problem of the form is::
 
@@ -102,8 +101,9 @@ class FeatureRows:
         return self.weighted[a][:, None] * (phi @ self.matrix.T)
 
     def summed_target(self, phi: Mapping[str, Array], a: Arms) -> Array:
-        """Sum (r,) of the targets of all n records, with n times the means of arms and of public
-        points.
+        """Sum (r,) of the targets of all n records.
+
+        It includes n times the means of arms and of public points.
 
         Parameters
         ----------
@@ -176,9 +176,7 @@ class ImbalancePenalty:
 
     @property
     def rough(self) -> bool:
-        """True for a curved function of a norm whose gradient jumps, and grows with the
-        imbalance.
-        """
+        """True for a curved function of a norm whose gradient jumps and grows."""
         if self.hard or self.envelope or math.isinf(self.factor) or self.norm is None:
             return False
         return self.norm < 2.0 or math.isinf(self.norm)
@@ -230,8 +228,7 @@ class ImbalancePenalty:
         return 2.0 * self.factor * self.knee
 
     def gradient_size(self, coordinates: int) -> float:
-        """Largest Euclidean norm of a subgradient less the one at 0; infinite for squares and
-        constraints.
+        """Largest norm of a subgradient less the one at 0; infinite for squares and constraints.
 
         Parameters
         ----------
@@ -506,8 +503,7 @@ class WeightingForm:
 
 
 def least_and_largest(rows: FeatureRows) -> tuple[Array, Array]:
-    """Least and largest value of rows of one coordinate of a number in an interval, by arm (2,)
-    each.
+    """Least and largest value, by arm (2,) each, of rows of one coordinate in an interval.
 
     Raises DeclarationError for features of another kind.
     """

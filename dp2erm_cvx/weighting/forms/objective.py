@@ -1,6 +1,4 @@
-"""The objective and the constraints of a form at given features: values and slopes by the
-weights.
-"""
+"""The objective and the constraints of a form at given features."""
 
 from __future__ import annotations
 

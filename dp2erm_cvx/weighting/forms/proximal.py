@@ -63,17 +63,16 @@ class PricedColumns:
         return self.shape.price(s, otherwise)
 
     def price_slack(self, s: Array) -> Array:
-        """Units of roundoff, in prices, by which the norm of a computed price may be off beside its
-        size.
+        """Units of roundoff, in prices, by which the norm of a computed price may be off.
+
+        They are beside those of its size.
 
         One number for every point: s (.., K) has the slack (..).
         """
         return self.shape.slack(s)
 
     def drift(self, s: Array, prices: Array) -> Array:
-        """How far (.., K) the imbalance that has exactly these ``prices`` (.., K) may be from s
-        (.., K).
-        """
+        """Distance (.., K) from s (.., K) of the imbalance of exactly these ``prices`` (.., K)."""
         return self.shape.drift(s, prices)
 
     def proximal_point(self, y: Array, step: float) -> Array:
@@ -85,18 +84,14 @@ class PricedColumns:
         return self.shape.prox(y, step)
 
     def width_at_kink(self, numbers: Array) -> Array:
-        """What numbers (.., K) times a difference of two slopes add up to at most (..); 0 without a
-        kink.
-        """
+        """Largest sum (..) of numbers (.., K) times a difference of slopes; 0 without a kink."""
         if not self.penalty.kinked:
             return np.zeros(numbers.shape[:-1])
         ends = 1.0 if self.penalty.sided else 2.0
         return np.asarray(ends * self.penalty.price * self.shape.size_at_kink(numbers))
 
     def support(self, prices: Array) -> float:
-        """Largest ``<prices, s>`` over the imbalances s (K,) that a constraint allows; 0 for a
-        price.
-        """
+        """Largest ``<prices, s>`` over the imbalances s (K,) that a constraint allows, or 0."""
         if not self.penalty.hard:
             return 0.0
         return self.shape.support(prices)

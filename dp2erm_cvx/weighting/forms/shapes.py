@@ -1,5 +1,4 @@
-"""Shapes of prices: value, slope at a stored point, rounding of that slope, and proximal step of
-each.
+"""Shapes of prices: the value, the slope, its rounding and the proximal step of each.
 
 Most are functions ``f(r)`` of a size r >= 0: of every entry, or of one norm of all. Their proximal
 steps are in section "Norms" of ``docs/theory/weights_as_variable.md``.
@@ -53,9 +52,7 @@ def _curvature_of_size(penalty: ImbalancePenalty, size: Array) -> Array:
 
 
 def _shrunk_size(penalty: ImbalancePenalty, size: Array, step: float) -> tuple[Array, Array]:
-    """``argmin f(r) + (r - size)^2 / (2 step)`` of sizes of any shape, and its slope by the
-    size.
-    """
+    """``argmin f(r) + (r - size)^2 / (2 step)`` of sizes of any shape, and its slope."""
     tolerance = np.broadcast_to(np.asarray(penalty.tolerance, dtype=np.float64), size.shape)
     if penalty.hard:
         return np.minimum(size, tolerance), np.where(size < tolerance, 1.0, 0.0)
@@ -74,8 +71,9 @@ def _shrunk_size(penalty: ImbalancePenalty, size: Array, step: float) -> tuple[A
 
 
 class Shape(ABC):
-    """A price of an imbalance (K,). Points have any leading axes; steps are one number for all of
-    them.
+    """A price of an imbalance (K,).
+
+    Points have any leading axes; steps are one number for all of them.
     """
 
     @abstractmethod
@@ -95,8 +93,9 @@ class Shape(ABC):
         """The proximal point (.., K) of y (.., K), and its Jacobian (.., K, K)."""
 
     def slack(self, s: Array) -> Array:
-        """Units of roundoff, in prices, by which the norm of a computed slope may be off beside its
-        entries'.
+        """Units of roundoff, in prices, by which the norm of a computed slope may be off.
+
+        They are beside those of its entries.
 
         One number (..) for every point s (.., K); an entry may be off by K + 8 units of its own
         size anyway.
@@ -104,21 +103,18 @@ class Shape(ABC):
         return np.zeros(s.shape[:-1])
 
     def drift(self, s: Array, prices: Array) -> Array:
-        """How far (.., K) the point that has exactly these ``prices`` (.., K) may be from s (..,
-        K).
-        """
+        """How far (.., K) the point of exactly these ``prices`` (.., K) may be from s (.., K)."""
         return np.zeros_like(s)
 
     def excess(self, m: Array) -> Array:
-        """Sizes of an imbalance m (K,) beyond the tolerance; a constraint holds where none is above
-        0.
+        """Sizes of an imbalance m (K,) beyond the tolerance.
+
+        A constraint holds where none is above 0.
         """
         return -np.ones(1)
 
     def support(self, prices: Array) -> float:
-        """Largest ``<prices, s>`` over what a constraint allows, of prices (K,); 0 for another
-        price.
-        """
+        """Largest ``<prices, s>`` over what a constraint allows, of prices (K,); 0 for a price."""
         return 0.0
 
     def size_at_kink(self, numbers: Array) -> Array:
@@ -357,8 +353,9 @@ class _OfLargestEntry(Shape):
 
 
 def _threshold_of_sizes(size: Array, cut_off: float, bend: float) -> Array:
-    """The t >= 0 with ``sum_k max(size_k - t, 0) = cut_off + bend t``; 0 where even t = 0 cuts off
-    less.
+    """The t >= 0 with ``sum_k max(size_k - t, 0) = cut_off + bend t``.
+
+    It is 0 where even t = 0 cuts off less.
 
     The difference of both sides is convex and piecewise linear, so that Newton's steps from 0 rise
     to it and end after as many pieces as there are.
@@ -527,9 +524,7 @@ class _OfNorm(Shape):
         return s, np.where(free, np.eye(y.shape[-1]), jacobian)
 
     def _split(self, y: Array, step: float) -> tuple[Array, Array]:
-        """The proximal point (.., K) of y (.., K), and the sizes (.., K) of what it is less than
-        y.
-        """
+        """The proximal point (.., K) of y (.., K), and the sizes (.., K) of what was taken off."""
         scale = np.maximum(np.max(np.abs(y), axis=-1, keepdims=True, initial=0.0), _TINY)
         size = np.abs(y) / scale
         guess = self._guess(size, scale, step)
@@ -566,8 +561,9 @@ class _OfNorm(Shape):
         return np.asarray(np.log(off) - self.power * np.log(shrunk))
 
     def _rooted(self, size: Array, scale: Array, step: float, guess: Array) -> tuple[Array, Array]:
-        """Sizes s and a (.., K) of sum ``size`` (.., K), in units of ``scale``, by steps in
-        brackets.
+        """Sizes s and a (.., K) of sum ``size`` (.., K), in units of ``scale``.
+
+        They are found by steps in brackets.
         """
         low = np.full(scale.shape, _LEAST_SPLIT)
         high = np.full(scale.shape, _LARGEST_SPLIT * max(self.power, 1.0))
@@ -587,8 +583,9 @@ class _OfNorm(Shape):
         return s, a
 
     def _gap(self, s: Array, a: Array, scale: Array, step: float) -> tuple[Array, Array]:
-        """What the dual norm of a exceeds ``step f'(|s|)`` by (.., 1), and Newton's step of its
-        logarithm.
+        """Excess of the dual norm of a over ``step f'(|s|)`` (.., 1), and Newton's step.
+
+        The step is that of its logarithm.
         """
         penalty = self.penalty
         size = _norm_of_order(s, self.order)
@@ -787,8 +784,9 @@ class _OfLogSumExp(Shape):
         return y - taken_off, kept[..., None] * np.eye(y.shape[-1]) + outer
 
     def _taken_off(self, y: Array, step: float) -> Array:
-        """The numbers x (.., K), by Newton's steps in the level, which rise to it as the sum is
-        convex.
+        """The numbers x (.., K), by Newton's steps in the level.
+
+        They rise to it, as the sum is convex.
         """
         weight = step * self.penalty.factor
         largest = np.max(y, axis=-1, keepdims=True)

@@ -1,5 +1,6 @@
-"""Proved distances to the exact weights, for many datasets that are solved together (Theorems 1, 2,
-4 and 6).
+"""Proved distances to the exact weights, for many datasets that are solved together.
+
+They are those of Theorems 1, 2, 4 and 6 of ``docs/theory/weights_certificate.md``.
 
 The page is ``docs/theory/weights_certificate.md``. Bounds that one number serves all datasets with
 (of the response) are the largest of the datasets that are solved together.
@@ -111,8 +112,7 @@ class NeighborClaims(Generic[Part]):
         return claims
 
     def claims_at_own_prices(self, points: NeighborPoints, part: Part) -> Array:
-        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 6; infinite where nothing is
-        proved.
+        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 6, or infinite.
 
         Parameters
         ----------
@@ -196,9 +196,7 @@ class NeighborClaims(Generic[Part]):
         return np.asarray(error)
 
     def _sums_off(self, weights: Array, radii: Array | None, part: Part) -> Array:
-        """Bounds (m, B) of the distance of the sums of weights within radii to those of the
-        blocks.
-        """
+        """Bounds (m, B) of how far weights within radii miss the sums of the blocks."""
         datasets = self.datasets
         summed = datasets.sums(weights, part)
         wide = np.zeros_like(summed)
@@ -278,9 +276,7 @@ def _moved(off: Array, response: float, missed: tuple[Array, Array], diameter: A
 
 
 def _moved_by(off: Array, spread: Array) -> Array:
-    """What sums that are off (m, B), and imbalances of this spread (m,), move the weights by
-    (m,).
-    """
+    """Movement (m,) of weights whose sums are off (m, B) and whose imbalances spread (m,)."""
     least = np.min(off, axis=1)
     if off.shape[1] == 1:
         return np.asarray(np.sqrt(least * least + spread) * OUTWARD)

@@ -1,6 +1,4 @@
-"""A weighting form at many neighbors of one dataset: what they share, and what one new record
-changes.
-"""
+"""A weighting form at many neighbors of one dataset, of which one record is new."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
 
     @property
     def tabled(self) -> bool:
-        """Whether products of rows are held in a table, by which a Jacobian of a neighbor is
-        cheap.
-        """
+        """Whether products of rows are held in a table, which makes Jacobians cheap."""
         return self._products is not None
 
     def replaced(self, index: Numbers, new_records: Records) -> ReplacedRows:
@@ -202,8 +198,6 @@ class _SharedSizes:
 
 
 def distances_of_rows(scaled: Array, middle: Array) -> Array:
-    """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with the rounding of the
-    rows.
-    """
+    """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with their rounding."""
     slack = 8.0 * UNIT * np.linalg.norm(scaled, axis=-1)
     return np.asarray(np.linalg.norm(scaled - middle, axis=-1) + slack)

@@ -1,5 +1,6 @@
-"""Steps of many datasets of one form at once, in the outer variable of the dual and the
-multipliers.
+"""Steps of many datasets of one form at once.
+
+They are in the outer variable of the dual and the multipliers.
 """
 
 from __future__ import annotations
@@ -112,8 +113,9 @@ class JointSteps(Generic[Part]):
             return np.zeros_like(right)
 
     def jacobians(self, y: Array, moments: Array) -> Array:
-        """Derivatives (m, K + B, K + B) of what is missed by the outer variable and the
-        multipliers.
+        """Derivatives (m, K + B, K + B) of what is missed.
+
+        They are by the outer variable and the multipliers.
         """
         K = self.K
         size = moments.shape[1]

@@ -1,5 +1,4 @@
-"""Weights of many datasets of few kinds of records at once, each with a proved distance to its
-exact weights.
+"""Weights of many datasets of few kinds of records, each with a proved distance.
 
 Newton's steps in the outer variable of the dual, for all datasets together and each by its own
 Jacobian; the multipliers of the sums are solved for at every point, so that no dataset needs a
@@ -231,9 +230,7 @@ class _Newton(JointSteps[KindsPart]):
         return found, multipliers, better
 
     def _multipliers(self, prices: Array, start: Array, part: KindsPart) -> Array:
-        """Multipliers (m, B) at which weights meet their sums, at prices (m, K) of the
-        imbalances.
-        """
+        """Multipliers (m, B) at which weights meet their sums, at prices (m, K)."""
         data = self.data
         curve = data.curve(part)
         price = data.arguments(prices, np.zeros_like(start), part)
@@ -268,9 +265,7 @@ class _Newton(JointSteps[KindsPart]):
         return best
 
     def _root_step(self, off: Array, summed: Array, slope: Array, totals: Array) -> Array:
-        """Newton's step; for weights that are steep in their price, that of the logarithm of the
-        sum.
-        """
+        """Newton's step, or that of the logarithm of the sum where weights are steep."""
         if self.rising:
             return np.asarray(np.log(summed / totals) * summed / slope)
         return off / slope

@@ -1,5 +1,4 @@
-"""A weighting form at many datasets of few kinds of records, each kind with the number of its
-records.
+"""A weighting form at many datasets of few kinds of records, each with its number.
 
 Records that are alike have the same exact weight: the objective is strictly convex in the weights,
 and two like records that change places leave the same dataset. So one weight for each kind is all
@@ -230,9 +229,7 @@ class KindsData(DatasetsOfRows[KindsPart]):
     def _kernel_columns(
         self, kinds: Records, arms: Arms, count: Array
     ) -> tuple[Array, Array, Array, Array, Array]:
-        """Rows (m, k, .), targets and errors (m, .), squares of rows (m, k) and errors of prices
-        (m,).
-        """
+        """Rows (m, k, .), targets and errors (m, .), squares (m, k), errors of prices (m,)."""
         m, k = count.shape
         rows = [np.zeros((m, k, 0))]
         targets = [np.zeros((m, 0))]
@@ -343,8 +340,7 @@ def _feasible(inside: Array, totals: Array, low: Array, cap: Array) -> NDArray[n
 
 
 class _FactoredKernel:
-    """Squares of the features of one kernel, as products of public factors by arm and of these
-    features.
+    """Squares of the features of one kernel, times public factors by arm.
 
     Parameters
     ----------

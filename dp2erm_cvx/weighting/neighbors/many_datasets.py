@@ -1,5 +1,6 @@
-"""Many datasets of one form that are solved together: what their steps and their claims ask of
-them.
+"""Many datasets of one form that are solved together.
+
+The classes are what their steps and their claims ask of them.
 """
 
 from __future__ import annotations
@@ -108,8 +109,9 @@ class ManyDatasets(abc.ABC, Generic[Part]):
 
     @abc.abstractmethod
     def price_errors(self, weights: Array, part: Part) -> Array | float:
-        """Bounds (m, 1) of the distance of the prices of these rows to those of the form; 0 for
-        vectors.
+        """Bounds (m, 1) of how far prices of these rows are from those of the form.
+
+        They are 0 for vectors.
         """
 
     @abc.abstractmethod
@@ -118,16 +120,16 @@ class ManyDatasets(abc.ABC, Generic[Part]):
 
     @abc.abstractmethod
     def reached(self, weights: Array, part: Part) -> tuple[Array, Array]:
-        """Imbalances (m, K) of weights (m, k), and the sums (m, K) of the sizes that they are made
-        of.
+        """Imbalances (m, K) of weights (m, k), and the sums (m, K) of the sizes of their parts.
 
         Sums are off by ``reached_units`` of roundoff of these sizes, less what targets are off.
         """
 
     @abc.abstractmethod
     def sums(self, numbers: Array, part: Part) -> Array:
-        """Sums (m, B) over blocks of numbers (m, k), off by ``summed_units`` of the sums of their
-        sizes.
+        """Sums (m, B) over blocks of numbers (m, k).
+
+        They are off by ``summed_units`` of the sums of their sizes.
         """
 
     @abc.abstractmethod
@@ -144,20 +146,17 @@ class ManyDatasets(abc.ABC, Generic[Part]):
 
     @abc.abstractmethod
     def row_sizes(self, part: Part) -> tuple[Array, Array]:
-        """Bounds (m,) of the norm of rows whose weight is free, and of the distance of two in a
-        block.
-        """
+        """Bounds (m,) of norms of rows of free weight, and of distances of two in a block."""
 
     @abc.abstractmethod
     def kink_widths(self, place: int, part: Part) -> Array:
-        """Bounds (m,) of what prices of the kink at ``place`` move the arguments of free rows
-        by.
-        """
+        """Bounds (m,) of what prices of the kink at ``place`` move arguments of free rows by."""
 
 
 class DatasetsOfRows(ManyDatasets[Part]):
-    """Datasets whose imbalances are made of rows that are at hand, as joint steps in their prices
-    ask.
+    """Datasets whose imbalances are made of rows that are at hand.
+
+    Joint steps in their prices ask for them.
 
     Parameters
     ----------
@@ -175,8 +174,9 @@ class DatasetsOfRows(ManyDatasets[Part]):
 
     @abc.abstractmethod
     def moments(self, rates: Array, part: Part) -> Array:
-        """Sums (m, K + B, K + B) of rates times products of rows, with the blocks as further
-        columns.
+        """Sums (m, K + B, K + B) of rates times products of rows.
+
+        The blocks are further columns.
         """
 
 

@@ -1,5 +1,4 @@
-"""Steps of many neighbors of one dataset at once, where rows are known by their products for all
-pairs.
+"""Steps of many neighbors of one dataset at once, by products of all pairs of rows.
 
 In the base dataset weights answer to their arguments at rates, and arguments to weights by the
 products of rows: one matrix says how arguments move where a weight is changed from outside. What a
@@ -147,9 +146,7 @@ class PairSteps:
         return weights, claims, steps
 
     def _claims(self, points: NeighborPoints, part: ReplacedPairs, goal: float) -> Array:
-        """Claims (m,) at the prices that weights have themselves, or by the radii of these
-        weights.
-        """
+        """Claims (m,) at the prices that weights have themselves, or by their radii."""
         claims = self.judge.claims_at_own_prices(points, part)
         left = ~(claims <= goal)
         if np.any(left):
@@ -160,8 +157,9 @@ class PairSteps:
 
 @dataclass(frozen=True)
 class _Changes:
-    """What m neighbors change, in numbers (m, n) where the new record has the place of the one that
-    leaves.
+    """What m neighbors change, in numbers (m, n).
+
+    The new record has the place of the one that leaves.
 
     Arguments are ``start`` less what changes from outside move them by, where all weights answer to
     them as in the base dataset. The record that leaves is taken out: its weight is 0 whatever its
@@ -235,8 +233,9 @@ class _Changes:
         return np.asarray(found + taken_out[:, None] * self.level_leaving)
 
     def among(self, response: _Response, member: Numbers, chosen: Numbers) -> Array:
-        """What changes of s records (k, s) each of neighbors (k,) lower their arguments by (k, s,
-        s).
+        """What changes of s records (k, s) of each of k neighbors lower their arguments by.
+
+        The result has the shape (k, s, s).
         """
         rows = member[:, None]
         leaving = self.leaving[rows, chosen]
@@ -329,8 +328,9 @@ class _Steps:
         self.straight = dispersion.family == "square"
 
     def run(self, changes: _Changes, goal: float) -> tuple[Array, Array, Numbers]:
-        """Weights (m, n), multipliers (m, B) and steps (m,), 0 where they do not come within the
-        goal.
+        """Weights (m, n), multipliers (m, B) and numbers of steps (m,).
+
+        They are 0 of neighbors that do not come within the goal.
         """
         m, n = changes.start.shape
         weights = np.full((m, n), np.nan)
@@ -368,8 +368,9 @@ class _Steps:
         return weights, multipliers, steps
 
     def _first(self, changes: _Changes) -> Array:
-        """Arguments (m, n) that steps begin at: without changes, and of the weight 1 for a new
-        record.
+        """Arguments (m, n) that steps begin at.
+
+        They are those without changes, and that of the weight 1 for a new record.
         """
         argument = changes.start.copy()
         places = changes.places
@@ -388,8 +389,7 @@ class _Steps:
     def _beside(
         self, here: _Changes, argument: Array, weights: Array, rates: Array
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """What weights are beside their answers in the base dataset, to a first order in the
-        arguments.
+        """Weights less their answers in the base dataset, to a first order in the arguments.
 
         Returns
         -------

@@ -1,5 +1,4 @@
-"""Squares of kernel features at many neighbors of one dataset: products of the rows of all pairs of
-records.
+"""Squares of kernel features at many neighbors of one dataset, by pairs of records.
 
 A new record adds one row to the products of the others. Its features are not in their span, and
 need not be.
@@ -169,8 +168,7 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
     def _of_mean(
         self, sums: Array, arm: int, index: Numbers, arms: Arms, change: Array
     ) -> tuple[Array, Array]:
-        """How far n times the mean of the kernel over an arm moves (m, n), and n over its new size
-        (m,).
+        """Movement (m, n) of n times the mean of the kernel over an arm, and n over its size (m,).
 
         Parameters
         ----------
@@ -210,9 +208,7 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         )
 
     def arguments(self, weights: Array, multipliers: Array, part: ReplacedPairs) -> Array:
-        """Arguments (m, n) of the inverse slopes at the prices of weights (m, n) and multipliers
-        (m, B).
-        """
+        """Arguments (m, n) of inverse slopes, at weights (m, n) and multipliers (m, B)."""
         own = weights[part.places]
         shared = weights.copy()
         shared[part.places] = 0.0

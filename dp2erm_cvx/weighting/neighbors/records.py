@@ -1,6 +1,4 @@
-"""What neighbors of one dataset share beside their rows: boxes, blocks and sums, which one record
-changes.
-"""
+"""What neighbors of one dataset share beside their rows: boxes, blocks and sums."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         return {one.name: values_of_records(one, records) for one in features}
 
     def multipliers_of(self, found: Array) -> Array:
-        """Multipliers (B,) of all blocks, from those of the dataset; 0 of a block without
-        records.
-        """
+        """Multipliers (B,) of all blocks, from those of the dataset; 0 of an empty block."""
         multipliers = np.zeros(self.n_blocks)
         for number, block in enumerate(self.data.blocks):
             members = np.arange(self.n)[block.members]
@@ -155,9 +151,7 @@ class NeighboringRecords(ManyDatasets[Replaced]):
     def _targets(
         self, index: Numbers, vectors: Mapping[str, Array], arms: Arms
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Targets (m, K) of vectors, bounds of their rounding, and whether arms have their means
-        (m,).
-        """
+        """Targets (m, K) of vectors, bounds of their rounding, and whether arms have means (m,)."""
         columns = slice(0, self.data.vector_columns)
         base = self.data.targets[columns]
         come, come_errors = targets_of_records(self.form, vectors, arms)
@@ -174,8 +168,9 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         return targets, errors, present
 
     def levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
-        """The multiplier (m, n) of the block of every record, 0 outside of blocks; (m, 1) for one
-        block.
+        """The multiplier (m, n) of the block of every record.
+
+        It is 0 outside of blocks, and (m, 1) for one block.
         """
         if self.n_blocks == 1 and self.form.sums.kind is SumKind.ALL:
             return multipliers

@@ -1,5 +1,4 @@
-"""Weights of many neighbors of one dataset at once, each with a proved distance to its exact
-weights.
+"""Weights of many neighbors of one dataset at once, each with a proved distance.
 
 All neighbors step together in the outer variable of the dual and the multipliers of the sums: first
 by the inverse Jacobian of the dataset that they are neighbors of, then each by its own. The records
@@ -142,8 +141,7 @@ class FormNeighbors:
     def together(
         self, index: Numbers, new_records: Records, tolerance: float = 1e-10
     ) -> NeighborWeights:
-        """Weights of all neighbors as they come from common steps, with infinite claims for the
-        rest.
+        """Weights of all neighbors from common steps, with infinite claims where these fail.
 
         Parameters
         ----------

@@ -105,8 +105,7 @@ class Deviations:
 
 @dataclass(frozen=True)
 class Residual:
-    """How far weights are from solving a problem with constraints of the imbalance exactly (Theorem
-    7).
+    """How far weights are from solving a problem with constraints exactly (Theorem 7).
 
     Some weights within ``moved`` of these solve a problem exactly whose targets and sums are off by
     what is stated here. Nothing follows about the distance to the exact weights of the problem
@@ -144,8 +143,9 @@ class Residual:
 
 
 def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
-    """Weights at a point of the dual of a problem with constraints, and how far they are from
-    solving it.
+    """Weights at a point of the dual, and how far they are from solving its problem.
+
+    The problem has constraints of the imbalance.
 
     Parameters
     ----------
@@ -209,8 +209,9 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
 def _claimed_by_features(
     data: WeightingData, found: Deviations, argument: Array, error: Array
 ) -> float:
-    """The bound of Theorem 6, where arguments are those at the weights' own prices of the kernel's
-    features.
+    """The bound of Theorem 6, by features of the kernel.
+
+    Arguments are those at the weights' own prices.
 
     Own prices of vectors differ from those of the point by what is missed of their imbalances.
     """
@@ -372,8 +373,7 @@ def claimed_at_own_prices(
 def claimed_by_eigenvalues(
     data: WeightingData, weights: Array, arguments_off: Array, row: float, least_eigenvalue: float
 ) -> float:
-    """The bound of Theorem 6 with the least eigenvalue of the products of the rows of all pairs of
-    records.
+    """The bound of Theorem 6 with the least eigenvalue of the products of all rows.
 
     Parameters
     ----------
@@ -406,8 +406,9 @@ def claimed_by_eigenvalues(
 
 
 def _steepest_response(data: WeightingData, total_off: float) -> float:
-    """Bound of the response of one record at any weights in its box whose sums are off by so
-    much.
+    """Bound of the response of one record whose sums are off by so much.
+
+    It holds for any weights in the box of the record.
     """
     curve = data.curve
     base = np.ones_like(curve.low) if curve.base is None else curve.base
@@ -419,9 +420,7 @@ def _steepest_response(data: WeightingData, total_off: float) -> float:
 
 
 def _has_metric(data: WeightingData, missed: Missed) -> bool:
-    """Whether all rows are vectors and all prices smooth, as Theorem 5 asks, at a point that is
-    near.
-    """
+    """Whether Theorem 5 holds: all rows are vectors, all prices smooth, the point is near."""
     scale = np.sqrt(data.smoothness[: data.vector_columns])
     with np.errstate(invalid="ignore"):
         size = float(np.linalg.norm(scale * missed.computed))
@@ -460,9 +459,7 @@ def _claimed_in_metric(
 
 
 def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float) -> float:
-    """Bound of the distance of the sum of the exact weights at a point to the sum of their
-    block.
-    """
+    """Bound of how far the exact weights at a point miss the sum of their block."""
     weights = found.weights[members]
     n = len(weights)
     summed = float(np.sum(weights))
@@ -491,9 +488,7 @@ def squared_gain(response: float, diameter: float) -> float:
 
 
 def _spread(response: float, missed: tuple[float, float], diameter: float) -> float:
-    """Square of what imbalances that are ``missed``, of smooth prices and at kinks, move the
-    weights by.
-    """
+    """Square of what ``missed`` imbalances, of smooth prices and at kinks, move weights by."""
     smooth, at_kinks = missed
     if at_kinks > 0.0:
         return response * (smooth * smooth / 4.0 + at_kinks)

@@ -188,16 +188,15 @@ class WeightingData:
 
     @property
     def by_pairs(self) -> bool:
-        """Whether features of kernels are more than the records can pay, and pairs stand in for
-        them.
+        """Whether pairs of records stand in for features of kernels.
+
+        They do where the records cannot pay for the features.
         """
         return bool(self.similarities) and self.rows.shape[1] == self.vector_columns
 
 
 def _row_bounds(data: WeightingData) -> RowSizes:
-    """Bounds of rows: of their norms, and within a block twice the largest distance to its
-    middle.
-    """
+    """Bounds of the norms of rows, and of twice the distance to the middle of a block."""
     vectors = slice(0, data.vector_columns)
     smoothness = data.smoothness[vectors]
     scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
@@ -227,9 +226,7 @@ def _row_bounds(data: WeightingData) -> RowSizes:
 
 
 def _kernel_squares(data: WeightingData) -> Array:
-    """Squares of the norms of the rows of kernel features (n,), from the diagonal of the
-    kernels.
-    """
+    """Squares of the norms of the rows of kernel features (n,), from the diagonals."""
     squares = np.zeros(len(data.arms))
     units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT
     for one in data.similarities:
@@ -238,8 +235,9 @@ def _kernel_squares(data: WeightingData) -> Array:
 
 
 def blocked_sum(weights: Array, rows: Array) -> Array:
-    """``weights' rows`` (K,) of weights (n,) and rows (n, K), off by :func:`sum_units` of
-    roundoff.
+    """``weights' rows`` (K,) of weights (n,) and rows (n, K).
+
+    It is off by :func:`sum_units` of roundoff.
     """
     n = len(weights)
     width = rows.shape[1]
@@ -551,8 +549,9 @@ def _kernel(features: Features) -> KernelOfRecords:
 
 
 def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
-    """Factors (m, 7) of all squares of one kernel, for a price ``|m|^2 / 2``: of rows by arm and of
-    targets.
+    """Factors (m, 7) of all squares of one kernel, for a price ``|m|^2 / 2``.
+
+    They are of rows by arm and of targets.
 
     Targets come in the order of :data:`TARGETS`.
 
@@ -611,8 +610,9 @@ def with_points(features: Features, X: Array) -> Array:
 
 
 def target_counts(by_arm: Array) -> Array:
-    """How often a record counts in a target (..., 4), in the order of :data:`TARGETS` but for
-    public points.
+    """How often a record counts in a target (..., 4), in the order of :data:`TARGETS`.
+
+    Public points are left out.
 
     Parameters
     ----------
@@ -633,8 +633,9 @@ def push_size(push: Array) -> float:
 
 
 def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
-    """Factors (m, 2) and (m, 5) with ``left' left = pull``, ``left' right = push``, and how far
-    they are off.
+    """Factors (m, 2) and (m, 5) with ``left' left = pull``, ``left' right = push``.
+
+    The third result is how far they are off.
 
     Directions of the rank of ``pull`` suffice, as ``push`` has its columns in the span of ``pull``.
     """
@@ -669,8 +670,9 @@ def _kernel_columns(
 
 
 def _sums_of_targets(f: Array, at_points: Array, arms: Arms) -> tuple[Array, Array, float]:
-    """Sums (5, r) of features in the order of :data:`TARGETS`, those of sizes, and units of their
-    rounding.
+    """Sums (5, r) of features in the order of :data:`TARGETS`, with those of sizes.
+
+    The last result is the units of their rounding.
 
     Parameters
     ----------

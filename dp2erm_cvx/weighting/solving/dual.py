@@ -1,5 +1,4 @@
-"""Weights of a form at a dataset, by its dual: prices of the imbalances and multipliers of the
-sums.
+"""Weights of a form at a dataset, by the dual in prices and multipliers.
 
 The dual is solved in an outer variable y (K): ``s = prox(y)`` is an imbalance and ``lambda = (y -
 s) / step`` its price, so that both belong together for squares, tolerances, Huber penalties, balls,
@@ -172,8 +171,9 @@ class DualProblem:
         return OuterPoint(reached + step * solution.prices, solution.multipliers, step)
 
     def by_public_steps(self, constants: StepConstants) -> DualSolution:
-        """Solve by a number of steps that is public, after which every dataset is within the public
-        radius.
+        """Solve by a public number of steps.
+
+        After it every dataset is within the public radius.
 
         Parameters
         ----------
@@ -375,9 +375,7 @@ class _Newton:
     def state(
         self, y: Array, multipliers: Array, step: Array | None = None
     ) -> tuple[_State, float]:
-        """The state at y after a proximal step of that length, and the negative value of the dual
-        there.
-        """
+        """The state after a proximal step from y, and the negative value of the dual there."""
         data = self.data
         step = self.step if step is None else step
         s = _prox(data, y, step)
@@ -408,8 +406,9 @@ class _Newton:
         return np.asarray(-np.linalg.lstsq(jacobian, state.missed, rcond=1e-12)[0])
 
     def covariance(self, rates: Array) -> Array:
-        """Derivative of the imbalance by minus the prices: rates times squares of rows, centered by
-        block.
+        """Derivative of the imbalance by minus the prices.
+
+        It is the sum of rates times squares of rows, centered by block.
         """
         rows = self.data.rows
         weighted = rates[:, None] * rows
@@ -470,8 +469,7 @@ class _Newton:
         return best, _MOST_STEPS
 
     def descended(self, state: _State, value: float) -> tuple[Array, _State, float] | None:
-        """The point after proximal gradient steps, each of which lowers the dual value; None if
-        none does.
+        """The point after proximal gradient steps that lower the dual, or None.
 
         They find which kinks hold a price where Newton's steps jump between them, and take prices
         far along directions that no weight answers to. A step that was good is followed by a longer
@@ -497,8 +495,9 @@ class _Newton:
     def searched(
         self, y: Array, direction: Array, state: _State, value: float, least: float
     ) -> tuple[Array, _State, float] | None:
-        """The first point of a line that lowers the dual value, or misses less than ``least``; None
-        for none.
+        """The first point of a line that is good enough, or None.
+
+        It lowers the dual value, or misses less than ``least``.
 
         The least that any step missed, as less than the last one missed would let steps go round in
         circles.
@@ -523,16 +522,18 @@ def _has_entries(data: WeightingData) -> bool:
 
 
 def _is_separated(data: WeightingData) -> bool:
-    """Whether it is proved that no weights meet the constraints: no more steps are worth their
-    time.
+    """Whether it is proved that no weights meet the constraints.
+
+    Then no more steps are worth their time.
     """
     least = least_tolerance(data)
     return least is not None and separates(data, least.direction) > 0.0
 
 
 def _sharpened(solver: _Newton) -> tuple[Array, Array]:
-    """A start for constraints of moments that depend on each other, between which Newton's steps
-    are lost.
+    """A start for constraints of moments that depend on each other.
+
+    Newton's steps alone are lost between them.
 
     The dual holds ``t |lambda_k|`` of a tolerance t, which ``t sqrt(lambda_k^2 + mu^2)`` stands
     for: a smooth function, that is minimized for smaller and smaller mu.

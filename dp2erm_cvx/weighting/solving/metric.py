@@ -22,8 +22,9 @@ _NORMS = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Metric:
-    """Bounds of what imbalances move the weights by, at most: a sum over orthonormal directions of
-    two kinds.
+    """Bounds of what imbalances move the weights by, in the metric of the Hessian.
+
+    It is a sum over orthonormal directions of two kinds.
 
     Along steep directions a vector counts in the inverse of a matrix at most ``I + C``. Where all
     prices are squares, it counts along all others by as much as weights answer to that direction at
@@ -97,9 +98,7 @@ class Metric:
         return metric
 
     def size(self, vector: Array, error: Array) -> float:
-        """Bound of the size of a vector (K,) that is off by at most ``error`` (K,) in every
-        coordinate.
-        """
+        """Bound of the size of a vector (K,) that is off by at most ``error`` (K,)."""
         sides = np.vstack([self.scale * vector, np.diag(self.scale * error)])
         return float(np.sum(self._sizes(sides))) * OUTWARD
 
@@ -114,8 +113,9 @@ class Metric:
 
 
 def _largest_along(data: WeightingData, rows: Array, directions: Array) -> Array:
-    """Bounds (K,) of ``|<z_i - c_b, v_j>|`` over scaled rows (n, K) of free records, c_b a block's
-    mean.
+    """Bounds (K,) of ``|<z_i - c_b, v_j>|`` over scaled rows (n, K) of free records.
+
+    c_b is the mean of a block.
     """
     K = len(directions)
     largest = np.zeros(K)
@@ -130,8 +130,7 @@ def _largest_along(data: WeightingData, rows: Array, directions: Array) -> Array
 
 
 def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
-    """Bounds (n,) from below of the secants of the inverse slopes, between weights within
-    ``reach``.
+    """Bounds (n,) from below of the secants of inverse slopes, for weights within ``reach``.
 
     They are 0 where an end of the box, or a kink, may be met.
 
@@ -161,8 +160,9 @@ def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
 
 
 def _covariance(data: WeightingData, rows: Array, rates: Array) -> tuple[Array, float]:
-    """Covariance (K, K) of scaled rows (n, K) under rates (n,), about the mean of every block, and
-    its error.
+    """Covariance (K, K) of scaled rows (n, K) under rates (n,), and its error.
+
+    It is about the mean of every block.
 
     The exact one is at least the computed one less its error times the identity.
     """

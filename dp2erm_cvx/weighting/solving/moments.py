@@ -14,8 +14,9 @@ _ARMS = ("control", "treated")
 
 
 def weight_by_arm(data: WeightingData) -> Array:
-    """The weight of both arms (2,) that is stated; that of all records where an arm has no sum of
-    its own.
+    """The stated weight of both arms (2,), or that of all records.
+
+    An arm without a sum of its own has the latter.
 
     Parameters
     ----------
@@ -36,8 +37,9 @@ def weight_by_arm(data: WeightingData) -> Array:
 
 
 def moment_units(data: WeightingData) -> Array:
-    """Units (K,) of all moments of vectors: that of a mean of a balanced function over an arm, in
-    sums.
+    """Units (K,) of all moments of vectors.
+
+    A unit is that of a mean of a balanced function over an arm, in sums.
 
     The moment of a function g over an arm of weight W, ``sum w_i g_i - target``, is W times what
     its mean is off; a factor of the author's is one of the unit as well.

@@ -60,8 +60,7 @@ def weights_at(data: WeightingData, price: Array, multipliers: Array) -> tuple[A
 
 
 def nearest_weights(data: WeightingData, point: Array) -> Array:
-    """Weights (n,) in their boxes, with the sums of their blocks, that are nearest to a point in
-    their boxes.
+    """Weights (n,) in their boxes, with the sums of their blocks, nearest to a point.
 
     Parameters
     ----------
@@ -157,9 +156,7 @@ class _Block:
         return best
 
     def _newton(self, off: float, summed: float, slope: float) -> float:
-        """Newton's step; for weights that are steep in their price, that of the logarithm of the
-        sum.
-        """
+        """Newton's step, or that of the logarithm of the sum where weights are steep."""
         if slope <= 0.0:
             return math.inf
         if self.rising and self.block.total > 0.0 and summed > 0.0:

@@ -1,5 +1,4 @@
-"""Squares of kernel features by all pairs of records: prices are ``Q omega - b``, with weights
-omega (n).
+"""Squares of kernel features by all pairs of records: prices are ``Q omega - b``.
 
 Every point is an element of the kernel's space, ``lambda = sum_i omega_i z_i - t``, so that what is
 missed is ``sum_i (omega_i - w_i) z_i`` and its norm the root of ``r'Qr``.
@@ -94,8 +93,9 @@ class PairsProblem:
         return -share * (self.Q @ omega - self.b) - self.data.linear
 
     def certified(self, omega: Array, multipliers: Array) -> tuple[Array, float]:
-        """Weights at a point and a bound of their distance to the exact weights (Theorems 4 and
-        6).
+        """Weights at a point and a bound of their distance to the exact weights.
+
+        The bound is that of Theorems 4 and 6.
         """
         data = self.data
         price = self.price(omega)
@@ -123,9 +123,7 @@ class PairsProblem:
         return np.asarray(8.0 * UNIT * size + pulled)
 
     def _claimed_at_own_prices(self, weights: Array, multipliers: Array, row: float) -> float:
-        """A bound of the distance of weights to the exact weights by the prices that they have
-        themselves.
-        """
+        """A bound of the distance to the exact weights, by prices of the weights themselves."""
         data = self.data
         price = self.price(weights)
         argument = price.copy()
@@ -141,9 +139,7 @@ class PairsProblem:
 
     @cached_property
     def least_eigenvalue(self) -> float:
-        """A number that no eigenvalue of the exact products of all pairs of rows of free weights is
-        below.
-        """
+        """A lower bound of the eigenvalues of the exact products of rows of free weights."""
         free = np.flatnonzero(self.data.free)
         n = len(free)
         if not n:
@@ -184,8 +180,9 @@ class PairsProblem:
     def _newton_from(
         self, omega: Array, multipliers: Array, share: float
     ) -> tuple[Array, Array, int, bool]:
-        """Newton's steps at a share of the price: a point, multipliers, steps, whether little is
-        missed.
+        """Newton's steps at a share of the price.
+
+        The results are a point, multipliers, the number of steps and whether little is missed.
         """
         weights, rates, multipliers = met_sums(self.data, self.price(omega, share), multipliers)
         rest = omega - weights
@@ -225,9 +222,7 @@ class PairsProblem:
         return math.sqrt(max(float(rest @ (self.Q @ rest)), 0.0))
 
     def _dual_value(self, omega: Array, weights: Array, multipliers: Array, share: float) -> float:
-        """The negative value of the dual at a point; its derivative is ``share Q (omega -
-        weights)``.
-        """
+        """The negative value of the dual, with the derivative ``share Q (omega - weights)``."""
         data = self.data
         base = np.ones_like(weights) if data.curve.base is None else data.curve.base
         dispersion = base * data.form.dispersion.value(weights / base)
@@ -241,8 +236,9 @@ class PairsProblem:
         return value
 
     def _direction(self, rates: Array, rest: Array, share: float) -> Array:
-        """Newton's change of the weights: ``(s Q + 1/rates) p = s Q rest``, which keeps sums of
-        blocks.
+        """Newton's change p of the weights: ``(s Q + 1/rates) p = s Q rest``.
+
+        It keeps the sums of blocks.
         """
         n = len(rates)
         inside = np.zeros((n, len(self.data.blocks)))
@@ -263,9 +259,7 @@ class PairsProblem:
         return change
 
     def accelerated(self, smoothness: float, steps: int) -> tuple[Array, Array]:
-        """Accelerated gradient steps on the dual, from the even weights; a point and its
-        multipliers.
-        """
+        """Accelerated gradient steps on the dual from even weights: a point, multipliers."""
         omega, multipliers = self.even()
         contraction = 1.0 / math.sqrt(1.0 + smoothness)
         momentum = (1.0 - contraction) / (1.0 + contraction)
@@ -280,9 +274,7 @@ class PairsProblem:
 
 
 def _push_of_records(push: Array, arms: Arms) -> Array:
-    """Factors (n, n) of the kernel of record i and record j in the targets, by the arms (n,) of
-    both.
-    """
+    """Factors (n, n) of the kernel of records i and j in the targets, by their arms (n,)."""
     by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
     counts = target_counts(by_arm)
     of_arms = push[:, :2] + push[:, 2:4] * counts[2:]

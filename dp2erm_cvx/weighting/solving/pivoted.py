@@ -1,5 +1,6 @@
-"""Few features of a kernel, with a proved bound of what they lack, and no matrix of all pairs of
-records.
+"""Few features of a kernel, with a proved bound of what they lack.
+
+No matrix of all pairs of records is formed.
 """
 
 from __future__ import annotations
@@ -82,9 +83,7 @@ def few_features(
 def _own_features(
     kernel: KernelOfRecords, X: Array, diagonal: Array, entry_units: float
 ) -> FewFeatures:
-    """The features that a kernel is defined by; an entry is off by the rounding of their
-    product.
-    """
+    """The features that define a kernel; an entry is off by the rounding of their product."""
     values = np.ascontiguousarray(kernel.features(X))
     units = entry_units + values.shape[1] + 4.0
     sizes = np.sqrt(np.maximum(diagonal, 0.0))
@@ -110,8 +109,9 @@ def _columns_of(kernel: KernelOfRecords, X: Array) -> Callable[[int], Array]:
 def _pivoted(
     kernel: KernelOfRecords, X: Array, most: int, diagonal: Array
 ) -> tuple[Array, Array, list[int]] | None:
-    """A pivoted Cholesky factor (r, n), the columns of its pivots (r, n) and the pivots; None for
-    too many.
+    """A pivoted Cholesky factor (r, n), the columns of its pivots (r, n) and the pivots.
+
+    It is None for too many.
 
     There is one row per pivot, so that records stand side by side in memory.
     """
@@ -142,8 +142,7 @@ def _pivoted(
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is measured of m records, of which the error of an entry is made; the numbers of Theorem
-    4.
+    """Measured parts of the error of an entry, of m records (Theorem 4).
 
     Parameters
     ----------
@@ -169,8 +168,7 @@ class _Parts:
 def _measured(
     factor: Array, columns: Array, pivots: list[int], diagonal: Array, entry_units: float
 ) -> FewFeatures:
-    """The features of a factor (r, n), with the error of their products measured rather than
-    estimated.
+    """The features of a factor (r, n), with the measured error of their products.
 
     Any coefficients c_i write the feature of the kernel as ``phi_i = sum_k c_ik phi_k + psi_i``
     over the pivots k. What that leaves is computed from the columns (r, n) of the pivots, and so is
@@ -211,8 +209,7 @@ def _measured(
 def _parts(
     factor: Array, columns: Array, triangle: Array, among: Array, diagonal: Array, off: float
 ) -> _Parts:
-    """The parts of m records, from their columns of the factor (r, m) and of the kernel at pivots
-    (r, m).
+    """Parts of m records, from columns (r, m) of the factor and of the kernel at pivots.
 
     ``triangle`` (r, r) are the features of the pivots and ``among`` (r, r) their kernel; ``off``
     bounds the error of an entry of the kernel in a sum of products over the pivots.
@@ -233,9 +230,7 @@ def _parts(
 
 
 def _product_units(rank: int) -> float:
-    """Units of roundoff of the sum of sizes by which a sum of products over so many pivots may be
-    off.
-    """
+    """Units of roundoff of the sum of sizes for a sum of products over so many pivots."""
     return min(rank, _BLOCK) + math.ceil(rank / _BLOCK) + 4.0
 
 

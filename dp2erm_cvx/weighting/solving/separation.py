@@ -112,8 +112,7 @@ def refuse_separated(data: WeightingData, records: Records, prices: Array) -> No
 
 
 def least_tolerance(data: WeightingData) -> LeastTolerance | None:
-    """The least tolerance of entries that a linear program finds weights for; None where it finds
-    none.
+    """The least tolerance of entries for which a linear program finds weights, or None.
 
     Parameters
     ----------
@@ -204,8 +203,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _of_constraints(data: WeightingData, direction: Array) -> Array:
-    """A direction (K,), 0 where an imbalance is priced and above 0 where one side alone is
-    constrained.
+    """A direction (K,) that uses constraints alone.
+
+    It is 0 where an imbalance is priced, and above 0 where one side alone is constrained.
     """
     found = np.zeros(data.rows.shape[1])
     for one in data.priced:
@@ -216,9 +216,7 @@ def _of_constraints(data: WeightingData, direction: Array) -> Array:
 
 
 def _entries(data: WeightingData) -> tuple[NDArray[np.intp], NDArray[np.bool_], Array]:
-    """Columns (m,) whose entries are constrained one by one, whether on one side alone, and
-    tolerances.
-    """
+    """Columns (m,) that are constrained entry by entry, their sides and tolerances."""
     columns = [np.zeros(0, dtype=np.intp)]
     sided = [np.zeros(0, dtype=bool)]
     tolerances = [np.zeros(0)]
@@ -244,8 +242,9 @@ def _caps(data: WeightingData) -> Array:
 
 
 def _best_multiplier(data: WeightingData, block: SumOfBlock, cost: Array) -> float:
-    """The multiplier of a sum that proves the most: the cheapest records take what the sum leaves
-    to give.
+    """The multiplier of a sum that proves the most.
+
+    The cheapest records take what the sum leaves to give.
     """
     low = data.curve.low[block.members]
     room = _caps(data)[block.members] - low
