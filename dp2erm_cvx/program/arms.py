@@ -1,6 +1,4 @@
-"""What balancing programs in the weights share: their settings, imbalances of both arms, and caps
-by arm.
-"""
+"""What balancing programs in the weights share: settings, imbalances and caps by arm."""
 
 from __future__ import annotations
 
@@ -59,8 +57,9 @@ def imbalance_of_arms(w: cp.Variable, records: Any, balance: Balance, constant: 
 
 
 def caps_of_arms(cap: float, treated: float) -> Array:
-    """Largest weights of controls and treated: multiples of the mean weight of an arm that weighs
-    half.
+    """Largest weights of controls and treated, from multiples of a mean weight.
+
+    The mean weight is that of an arm that weighs half.
 
     Parameters
     ----------

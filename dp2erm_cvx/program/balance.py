@@ -41,8 +41,9 @@ class Moments:
         return cls(number_or_text(text.strip().lower().removeprefix("moments:")))  # type: ignore[arg-type]
 
     def bound(self, features_bound: float) -> float:
-        """Norm bound over the ball: ``sqrt(sum_k M^(2k))``, because sum_j x_j^(2k) <=
-        ||x||^(2k).
+        """Norm bound over the ball: ``sqrt(sum_k M^(2k))``.
+
+        It holds because sum_j x_j^(2k) <= ||x||^(2k).
         """
         try:
             return math.sqrt(
@@ -77,8 +78,9 @@ class Moments:
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Gaussian kernels at public points, drawn by a public seed: ``(k(x, l_j) - 1/2) /
-    sqrt(count)``.
+    """Gaussian kernels at public points: ``(k(x, l_j) - 1/2) / sqrt(count)``.
+
+    The points are drawn by a public seed.
 
     Less a half their norm is at most 1/2, while differences of records are those of the kernels
     themselves.
@@ -180,8 +182,9 @@ def _alone(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
 
 @dataclass(frozen=True)
 class BalanceFunctions:
-    """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to
-    ``norm_bound``.
+    """The user's own ``function`` of one covariate vector (p,) -> (k,).
+
+    Values are shrunk radially to ``norm_bound``.
 
     It sees a copy of one record at a time and must depend on nothing else; the bound is enforced,
     and a record for which it fails gets zeros: a fixed rule, not a refusal. Beside its argument it
@@ -203,8 +206,9 @@ class BalanceFunctions:
         return self.norm_bound
 
     def size(self, n_features: int) -> int:
-        """k, read off at the origin and so public. Raises DeclarationError where the function
-        fails.
+        """k, read off at the origin and so public.
+
+        Raises DeclarationError where the function fails.
         """
         try:
             return len(_alone(self.function, (np.zeros(n_features),)))

@@ -1,5 +1,6 @@
-"""One CVXPY declaration per program: its data as Parameters, checked to be DPP, compiled once; its
-text.
+"""One CVXPY declaration per program, with its data as Parameters.
+
+It is checked to be DPP, compiled once, and printed as text.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ Value = Array | float
 
 @dataclass
 class Declaration:
-    """A convex program: ``minimize objective`` subject to named constraints, over named
-    variables.
+    """A convex program: minimize an objective subject to named constraints.
+
+    Its variables have names as well.
     """
 
     objective: Any
@@ -99,9 +101,7 @@ class Compiled:
 
     @staticmethod
     def cost(data: Mapping[str, Value]) -> float:
-        """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters
-        costs.
-        """
+        """``n^2 p`` summed over the matrices among the data, the cost of compiling them."""
         return float(sum(np.shape(v)[0] * np.size(v) for v in data.values() if np.ndim(v) == 2))
 
     def load(self, data: Mapping[str, Value]) -> None:
@@ -143,8 +143,9 @@ class Compiled:
 
 
 def derivative(e: Any, variable: Any) -> Array | None:
-    """Derivative (size,) of a number by a variable at its value, by CVXPY; None where it has
-    none.
+    """Derivative (size,) of a number by a variable at its value, or None.
+
+    CVXPY computes it.
     """
     try:
         grad = e.grad.get(variable)
@@ -238,8 +239,9 @@ def differing(
 
 
 def _without_copies(e: Any) -> Any:
-    """An expression without what CVXPY copies a number by into every entry, unless there is only
-    one.
+    """An expression without the copies that CVXPY makes of a number for every entry.
+
+    A copy of one entry stays.
     """
     while type(e).__name__ in ("Promote", "broadcast_to"):
         e = e.args[0]
@@ -251,8 +253,9 @@ _NORMS = ("Pnorm", "PnormApprox", "norm1", "norm_inf")
 
 
 def _are_norms_of_one_number(one: Any, other: Any) -> bool:
-    """True if two atoms are norms, one of them of a single number, of which all norms are its
-    size.
+    """True if two atoms are norms, one of them of a single number.
+
+    All norms of one number are its size.
     """
     norms = type(one).__name__ in _NORMS and type(other).__name__ in _NORMS
     return norms and 1 in (one.args[0].size, other.args[0].size)
@@ -307,8 +310,7 @@ _POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, -0.5, -1.0, -1.5, -2.0)
 
 
 def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
-    """True if public numbers are the same, or the same multiples of a power of n: of its root, or
-    of n.
+    """True if public numbers are the same multiples of 1, of the root of n, or of n.
 
     Arrays of different sizes are compared where all entries are equal, or those of the diagonal
     alone.
@@ -327,8 +329,9 @@ def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
 
 
 def _representatives(value: Any) -> tuple[float, float] | None:
-    """The entry of the diagonal and the entry beside it, of an array where these are all; None
-    elsewhere.
+    """The entry of the diagonal and the entry beside it, of an array of two values.
+
+    It is None for any other array.
     """
     array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=np.float64)
     if array.size == 0 or _all_equal(array):
@@ -353,16 +356,15 @@ _LONGEST = 160
 
 
 def printed(e: Any) -> str:
-    """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it
-    is long.
-    """
+    """Text of an expression, such as ``sum(logistic(-(signed @ v)))``, cut where long."""
     text = _Writer().text(e)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
 
 
 def refuse_no_problem(name: str, returned: Any) -> None:
-    """Raise DeclarationError where an author's function returns no problem, with what to return
-    instead.
+    """Raise DeclarationError where an author's function returns no problem.
+
+    The error says what to return instead.
 
     Parameters
     ----------
@@ -391,8 +393,9 @@ SIZES = (5, 8)
 
 
 def with_n(few: str, many: str) -> str:
-    """One formula of two texts that were written at ``SIZES`` records: ``5`` and ``8`` become
-    ``n``.
+    """One formula of two texts that were written at ``SIZES`` records.
+
+    ``5`` and ``8`` become ``n``.
     """
     parts = [re.split(r"(?<![\w.])(\d+(?:\.\d+)?)", text) for text in (few, many)]
     if len(parts[0]) != len(parts[1]):
@@ -403,8 +406,9 @@ def with_n(few: str, many: str) -> str:
 
 
 def refuse_products(problem: cp.Problem) -> None:
-    """Raise DeclarationError for products of data, which are not DPP: a re-solve could use old
-    data.
+    """Raise DeclarationError for products of data, which are not DPP.
+
+    A re-solve could use old data.
 
     Parameters
     ----------
@@ -485,8 +489,9 @@ _LISTED = 16
 
 
 def _place_in_words(place: Any) -> str:
-    """A number, a slice or a list of places as Python writes it; of many places how many there
-    are.
+    """A number, a slice or a list of places as Python writes it.
+
+    Of many places it says how many there are.
     """
     if isinstance(place, slice):
         ends = ["" if end is None else str(end) for end in (place.start, place.stop)]
@@ -566,9 +571,7 @@ class _Writer:
         return f"{_NAMES.get(name, name)}({', '.join(inner)}{held})"
 
     def part(self, e: Any) -> str:
-        """Text of a part of an expression with its places as the author wrote them, such as ``x[:,
-        1]``.
-        """
+        """Text of a part of an expression as the author wrote it, such as ``x[:, 1]``."""
         written = e.get_data()[-1]
         places = written if isinstance(written, tuple) else (written,)
         return f"{self.text(e.args[0], 4)}[{', '.join(map(_place_in_words, places))}]"
@@ -585,8 +588,9 @@ class _Writer:
         return [item for item in data if item is not None and item is not False]
 
     def item(self, item: Any) -> str:
-        """Text of something that an atom holds. Raises DeclarationError for what is not
-        understood.
+        """Text of something that an atom holds.
+
+        Raises DeclarationError for what is not understood.
         """
         if isinstance(item, cp.Expression):
             return self.text(item)
@@ -633,8 +637,9 @@ class _Writer:
 
 
 def stated(*expressions: Any) -> tuple[str, ...]:
-    """Texts of expressions and constraints with every number in full precision, and all that atoms
-    hold.
+    """Texts of expressions and constraints with every number in full precision.
+
+    They include all that atoms hold.
 
     Two that differ in one number have different texts; of many numbers the digest is stated. Raises
     DeclarationError for an atom that holds what is not understood.

@@ -138,8 +138,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return covered
 
     def called(self, *arguments: Any) -> Any:
-        """The problem at its settings, which is minimized: a function that is maximized is
-        negated.
+        """The problem at its settings, as a minimization.
+
+        A function that is maximized is negated.
         """
         problem = super().called(*arguments)
         if isinstance(problem, cp.Problem) and isinstance(problem.objective, cp.Maximize):
@@ -259,8 +260,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     @property
     def balances_arms(self) -> bool:
-        """Whether an imbalance compares the arms: rows differ by treatment, and both arms have
-        weights.
+        """Whether an imbalance compares the arms.
+
+        Its rows then differ by treatment, and both arms have weights.
         """
         form = self.reading.form
         if isinstance(form, str):
@@ -271,9 +273,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return any(part.weighted[0] != part.weighted[1] for part in parts)
 
     def strong_convexity(self, universe: MappedUniverse) -> float:
-        """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for
-        none.
-        """
+        """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, or 0."""
         return self._at(universe).curvature
 
     def declared_formula(self) -> str:
@@ -319,8 +319,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
-        """The smaller one of the bound that follows from the form and of the one that its author
-        states.
+        """The smaller one of the derived bound and of the one that its author states.
 
         Raises CalibrationError for constraints of the imbalance: no distance of computed weights to
         the exact ones is known, and what the records do not admit is said to the data holder.
@@ -389,8 +388,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             ) from None
 
     def _refuse_statement(self, bound: Bound, reading: WeightsReading) -> None:
-        """Raise CalibrationError for a stated bound of other weights, or from gradients on a set
-        that moves.
+        """Raise CalibrationError for a stated bound that does not fit.
+
+        It is one of other weights, or from gradients on a set that moves.
 
         Where the treated weigh 1 all weights are multiplied for the release, by a number that is
         data. Where kinks are smoothed the weights are those of another problem than the author
@@ -475,8 +475,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return Instance(program, lambda: data, smooth, declared, kinked)
 
     def _movement(self, universe: MappedUniverse) -> float:
-        """V of a resolved program; 0 where none is derived, so that no radius is small beside
-        it.
+        """V of a resolved program, 0 where none is derived.
+
+        No radius is small beside 0.
         """
         try:
             return self.bound(universe).V
@@ -524,9 +525,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return self._at(universe).form
 
     def unread(self, universe: MappedUniverse) -> str | None:
-        """Why nothing certifies a resolved program, with what to write; None where something
-        does.
-        """
+        """Why nothing certifies a resolved program, with what to write, or None."""
         reading = self._at(universe)
         if isinstance(reading.form, WeightingForm):
             return None
@@ -542,8 +541,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
 
 class WeightsReading:
-    """The problem in the weights as its author states it, and what is read of it, when it is asked
-    for.
+    """The problem in the weights as its author states it, and its reading on demand.
 
     Parameters
     ----------
@@ -646,8 +644,7 @@ class WeightsReading:
         )
 
     def _form_read(self) -> WeightingForm | str:
-        """What the problem is of the form of weights as the variable, or why it is not of that
-        form.
+        """The form of weights as the variable that a problem has, or why it has none.
 
         Raises DeclarationError where a smoothing is asked for that would smooth nothing.
         """
@@ -665,8 +662,9 @@ class WeightsReading:
             return str(error)
 
     def compare(self) -> None:
-        """Compare a form with values and slopes of CVXPY. Raises DeclarationError where one
-        differs.
+        """Compare a form with values and slopes of CVXPY.
+
+        Raises DeclarationError where one differs.
         """
         self._read_anew(compared=True)
 
@@ -675,8 +673,9 @@ class WeightsReading:
         return read_weighting(self.problem, self._w, self._records, smoothing, compared=compared)
 
     def _refuse_outside(self, reason: str) -> None:
-        """Raise DeclarationError for what no solver is given outside of the form, with what the
-        reader says.
+        """Raise DeclarationError for what no solver is given outside of the form.
+
+        The error holds what the reader says.
 
         These are constraints that hold data, features of a kernel, means of arms, and other
         variables.
@@ -732,8 +731,9 @@ class WeightsReading:
     def kinked(
         self, data: dict[str, Value], feasible: Simplices, convexity: float
     ) -> KinkedProblem:
-        """The problem at data as a duality gap judges it. Raises CertificateError where it does
-        not.
+        """The problem at data as a duality gap judges it.
+
+        Raises CertificateError where it does not.
         """
         function, limits = self.supported
         _clip(data, function.parameters)
@@ -756,8 +756,7 @@ class WeightsReading:
 def _stated_problem(
     program: WeightsProgram, universe: MappedUniverse
 ) -> tuple[cp.Problem, DeclaredRecords, cp.Variable]:
-    """The problem that the function of a program states in a universe, with its records and
-    weights.
+    """The problem that a program's function states in a universe, its records and weights.
 
     Raises DeclarationError for what is no problem.
     """
@@ -803,8 +802,9 @@ def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:
 
 
 def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
-    """The number that a constraint bounds every weight by, and whether from above; None for any
-    other.
+    """The number that a constraint bounds every weight by, and whether from above.
+
+    It is None for any other constraint.
     """
     if not isinstance(constraint, cp.constraints.Inequality):
         return None

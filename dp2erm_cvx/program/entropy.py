@@ -1,6 +1,4 @@
-"""Entropy balancing in its dual: rows b_i and targets t of its programs, and the model that finds
-weights.
-"""
+"""Entropy balancing in its dual: rows b_i, targets t and the model that finds weights."""
 
 from __future__ import annotations
 
@@ -58,8 +56,9 @@ class EntropyFirstStage(BalancedStage):
         """
 
     def moments(self, records: Records) -> tuple[Array, Array]:
-        """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is
-        exact.
+        """Rows B (n, 2k) and targets t (2k,).
+
+        Weights meet ``B.T @ w / n = t`` where balance is exact.
         """
         rows, target = self.balanced(records)
         return np.concatenate(rows.each()), target
@@ -188,8 +187,9 @@ class ExponentialModel(MarginModel):
 
 
 def _ratio_error(error: float, size: float, share: float) -> float:
-    """Bound on the error of a sum M over the sum T of exponentials, ``size`` the norm of the
-    computed ratio.
+    """Bound on the error of a sum M over the sum T of exponentials.
+
+    ``size`` is the norm of the computed ratio.
 
     M and T are off by at most ``error`` and ``share`` times the computed T': ``|M'/T' - M/T| <=
     error + |M/T| share``, and ``|M/T|`` is at most ``size`` plus what is sought.

@@ -25,9 +25,7 @@ _FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
 
 
 def file_of(text: str) -> tuple[str, str | None] | None:
-    """The path and the chosen name of ``FILE.py`` or ``FILE.py:NAME``; None where ``text`` names no
-    file.
-    """
+    """The path and the name of ``FILE.py`` or ``FILE.py:NAME``, or None."""
     match = _FILE.fullmatch(text)
     if match is None:
         return None
@@ -102,8 +100,9 @@ def programs_of_file(path: str | Path) -> list[Registered]:
 
 
 def callable_of(text: str) -> Callable[..., Any]:
-    """Object named by ``FILE.py:NAME`` or ``package.module:NAME``; a file is executed, a module
-    imported.
+    """Object named by ``FILE.py:NAME`` or ``package.module:NAME``.
+
+    A file is executed, a module imported.
 
     Raises ProgramError where there is no such file, module or name, or what it names cannot be
     called.

@@ -39,8 +39,9 @@ class FirstStage(Program):
 
     @property
     def mu(self) -> float:
-        """The ridge of a program with one. Raises ProgramError where it is still left to the
-        domain.
+        """The ridge of a program with one.
+
+        Raises ProgramError where it is still left to the domain.
         """
         return self.number("ridge")
 
@@ -53,8 +54,9 @@ class FirstStage(Program):
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
     def problem(self, records: Records) -> cp.Problem:
-        """The declared problem with the data of records in it, for another solver, its options or
-        its duals.
+        """The declared problem with the data of records in it.
+
+        It is meant for another solver, its options or its duals.
 
         It is private: it holds the records. Data are parameters with values, or constants where
         they would be too large to compile; variables are named as in the declaration, ``weights``
@@ -99,8 +101,7 @@ class FirstStage(Program):
         return Instance(program, lambda: program.data(records), program.model(records))
 
     def certified_error(self, universe: MappedUniverse) -> float | None:
-        """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is
-        certified to.
+        """Public bound on ``||w_hat - w||_1 / n`` that every solve is certified to.
 
         ``inf`` where floating point is not sure of anything, None where nothing is known, as by
         default.
@@ -108,9 +109,7 @@ class FirstStage(Program):
         return None
 
     def unused_bound(self, universe: MappedUniverse) -> str | None:
-        """That a bound which an author states is not used, and why; None where there is none, or it
-        is.
-        """
+        """Why a bound that an author states is not used, or None."""
         return None
 
     def cost(self, universe: MappedUniverse) -> str | None:
@@ -118,8 +117,7 @@ class FirstStage(Program):
         return None
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        """For a resolved program whose model has one row per record: the rows of the models of
-        neighbors.
+        """Rows of the models of neighbors, of a resolved program with one row per record.
 
         None where a replaced record changes more than its row and the target: neighbors are then
         solved alone.
@@ -162,8 +160,9 @@ class BalancedStage(FirstStage):
         return np.column_stack([np.full(len(g), self.bounds(records.space)[1]), g])
 
     def in_arm(self, records: Records, arm: NDArray[np.int64], scale: Array) -> Array:
-        """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in the columns of that arm,
-        else 0.
+        """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in its own columns.
+
+        The other columns are 0.
         """
         g = self.functions(records)
         return np.hstack(
@@ -232,8 +231,9 @@ class ClosedFormWeights(FirstStage):
 
 
 class _ScaleModel(Composite):
-    """Dual of the closed-form program in its one multiplier nu: f(nu) = nu^2 sum(f)/4 - n nu, w =
-    nu f/2.
+    """Dual of the closed-form program in its multiplier nu.
+
+    It is f(nu) = nu^2 sum(f)/4 - n nu, with w = nu f/2.
     """
 
     dimension = 1

@@ -34,8 +34,9 @@ _KNOWN = (
 
 @dataclass(frozen=True, eq=False)
 class MarginTerm:
-    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o,
-    c, t.
+    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``.
+
+    It has rows z, a curve phi, and multiples of numbers o, c and t.
     """
 
     rows: Datum
@@ -81,8 +82,7 @@ class MarginTerm:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A sum over records: its one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1`` and the set of
-    v.
+    """A sum over records: one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1``, a set of v.
 
     ``is_mean`` says that the declared objective is a mean over records, not a sum; ``own`` are the
     names of data that maps of the author make; ``public`` are other terms of v that hold no data.
@@ -98,8 +98,9 @@ class Form:
 
     @staticmethod
     def of(problem: cp.Problem, v: cp.Variable) -> Form:
-        """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read,
-        and why.
+        """Form of a declared problem in v (p,).
+
+        Raises DeclarationError naming what is not read, and why.
         """
         objective = _objective(problem)
         for variable in problem.variables():
@@ -133,8 +134,9 @@ class Form:
         return Form(margins[0], ridge, l1, _set(problem.constraints, v), public=penalty)
 
     def differs(self, other: Form, *, one_column: bool = False) -> str:
-        """What another form of one record has otherwise, in words; empty where it is the same, to
-        rounding.
+        """How another form of one record differs, in words; empty where it does not.
+
+        Both are compared up to rounding.
 
         Over ``one_column`` a ball, an l1 ball and a box are one and the same set.
         """
@@ -153,8 +155,7 @@ class Form:
         return ""
 
     def refuse_other_set(self, problem: cp.Problem, v: cp.Variable) -> None:
-        """Raise DeclarationError where the set that was read is not that of the declared
-        constraints.
+        """Raise DeclarationError where the set that was read is not the declared one.
 
         Seen from outside, its nearest point obeys them, and a point beyond that does not.
         """
@@ -209,8 +210,9 @@ def _close(numbers: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def _objective(problem: cp.Problem) -> Any:
-    """Objective of a declared problem. Raises DeclarationError for what is not convex or has no
-    set.
+    """Objective of a declared problem.
+
+    Raises DeclarationError for what is not convex or has no set.
     """
     refuse_no_problem("the function", problem)
     if not isinstance(problem.objective, cp.Minimize):
@@ -227,9 +229,7 @@ def _objective(problem: cp.Problem) -> Any:
 
 
 def _refuse_nonconvex(*expressions: Any) -> None:
-    """Raise DeclarationError naming the first expression or constraint that is not convex by
-    DCP.
-    """
+    """Raise DeclarationError naming the first part that is not convex by DCP."""
     for node in expressions:
         if node.is_dcp():
             continue
@@ -258,8 +258,9 @@ def states_sum(constraint: Any, w: cp.Variable, total: float | None = None) -> b
 
 
 def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
-    """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in
-    weights w.
+    """Largest m known such that the objective less ``m/2 ||w||^2`` is convex.
+
+    The problem is one in weights w.
 
     Squares of the weights themselves count, less constants; 0 where there are none. Raises
     DeclarationError where the problem is not convex, and where its constraints hold data.
@@ -465,8 +466,9 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
 
 
 def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
-    """Terms of one margin added up; a line joins the term of its rows, as a tilt where it has a
-    factor.
+    """Terms of one margin added up.
+
+    A line joins the term of its rows, as a tilt where it has a factor.
     """
     by_margin: dict[tuple[Any, ...], MarginTerm] = {}
     for term in terms:
@@ -491,8 +493,9 @@ def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
 
 
 def _one_square(terms: list[MarginTerm]) -> list[MarginTerm]:
-    """Squares of the same rows and factor as one, where they differ in multiples of the same
-    numbers.
+    """Squares of the same rows and factor as one square.
+
+    They may differ in multiples of the same numbers.
 
     ``sum_k a_k (s + o_k)^2`` is ``a (s + sum_k a_k o_k / a)^2`` with ``a = sum_k a_k``, up to a
     number of the record that moves no minimizer.
@@ -626,8 +629,9 @@ def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:
 
 
 def _multiple(e: Any) -> int | None:
-    """Place of the argument that is one public number and multiplies the other; a matrix never
-    is.
+    """Place of the argument that is one public number and multiplies the other.
+
+    A matrix never is one.
     """
     if _name(e) not in ("multiply", "MulExpression"):
         return None
@@ -642,8 +646,9 @@ def _scalar(e: Any) -> bool:
 
 
 def _equal_entries(e: Any) -> bool:
-    """True if an expression is a public vector of equal entries: its product with losses is their
-    sum.
+    """True if an expression is a public vector of equal entries.
+
+    Its product with losses is their sum.
     """
     return e.is_constant() and not e.parameters() and e.ndim == 1 and bool(np.ptp(e.value) == 0)
 

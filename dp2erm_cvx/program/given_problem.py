@@ -1,5 +1,6 @@
-"""Problems of CVXPY that stand already, as schemes of weights: their variable, data and settings
-are named.
+"""Problems of CVXPY that stand already, as schemes of weights.
+
+Their variable, data and settings are named.
 
 A function of the number of records makes the problem, with named parameters in the place of data.
 Its leaves are exchanged for the weights, the data of records and the numbers of the settings; what
@@ -149,8 +150,9 @@ class _GivenProblem:
         return problem
 
     def _variable(self, problem: cp.Problem, n: int) -> cp.Variable:
-        """The variable of the weights. Raises DeclarationError for others, and for another
-        shape.
+        """The variable of the weights.
+
+        Raises DeclarationError for others, and for another shape.
         """
         variables = problem.variables()
         others = [one.name() for one in variables if one.name() != self.weights]
@@ -167,9 +169,7 @@ class _GivenProblem:
         return variables[0]
 
     def refuse_other_parameters(self, problem: cp.Problem, settings: Mapping[str, float]) -> None:
-        """Raise DeclarationError for parameters that nothing is said of, and for names that are
-        none.
-        """
+        """Raise DeclarationError for parameters without a role, and for unknown names."""
         parameters = [one.name() for one in problem.parameters()]
         for name in parameters:
             if name in self.data and name in settings:
@@ -185,8 +185,7 @@ class _GivenProblem:
                 )
 
     def refuse_what_is_added(self, problem: cp.Problem, scheme: Scheme) -> None:
-        """Raise DeclarationError where the weights of a scheme have a sum or a sign that the
-        problem has not.
+        """Raise DeclarationError where a problem lacks the sum or the sign of its weights.
 
         Parameters
         ----------
@@ -213,9 +212,7 @@ class _GivenProblem:
             )
 
     def columns(self, problem: cp.Problem) -> int | None:
-        """Number of columns of the parameters that have one for every covariate; None without
-        any.
-        """
+        """Number of columns of parameters with one for every covariate, or None."""
         for parameter in problem.parameters():
             if self.data.get(parameter.name()) in _COVARIATES and len(parameter.shape) == 2:
                 return int(parameter.shape[1])
@@ -242,8 +239,9 @@ class _GivenProblem:
         return declared
 
     def _refuse_old_data(self, problem: cp.Problem) -> None:
-        """Raise DeclarationError for a problem that is not DPP in its data, of which old ones could
-        stay.
+        """Raise DeclarationError for a problem that is not DPP in its data.
+
+        Old data could stay in it.
         """
         if problem.is_dcp(dpp=True):
             return

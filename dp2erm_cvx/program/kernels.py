@@ -31,8 +31,9 @@ ENTRY_ERROR = 256.0
 
 
 class Kernel(Written, abc.ABC):
-    """A positive semidefinite kernel on the scaled covariates, given by ``cross`` or by few
-    ``features``.
+    """A positive semidefinite kernel on the scaled covariates.
+
+    It is given by ``cross`` or by few ``features``.
     """
 
     #: Whether K(x, x') may be negative somewhere.
@@ -46,8 +47,9 @@ class Kernel(Written, abc.ABC):
         return np.asarray(self.features(X) @ self.features(Y).T)
 
     def features(self, X: Array) -> Array:
-        """F (n, k) with ``K = F F'`` for the rows of X (n, p); by default a factor of the Gram
-        matrix.
+        """F (n, k) with ``K = F F'`` for the rows of X (n, p).
+
+        The default is a factor of the Gram matrix.
 
         Raises DeclarationError where that does not fit into memory.
         """
@@ -68,14 +70,16 @@ class Kernel(Written, abc.ABC):
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
 
     def negative_within(self, features_bound: float) -> bool:
-        """True if K may be negative over those covariates, which costs a factor in the stability
-        bounds.
+        """True if K may be negative over those covariates.
+
+        That costs a factor in the stability bounds.
         """
         return self.signed
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may
-        be off.
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry may be off.
+
+        An entry may be one of a product F F'.
         """
         return ENTRY_ERROR
 
@@ -141,8 +145,9 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class RandomFourier(_BandwidthKernel):
-    """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I /
-    bandwidth^2).
+    """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies.
+
+    They are drawn from N(0, I / bandwidth^2).
 
     Its mean over seeds is the Gaussian kernel (Rahimi & Recht 2007), but bounds hold for it, not
     for that. The 2 D features are pairs of a cosine and a sine, so K(x, x) = 1; other entries may
@@ -176,8 +181,9 @@ class RandomFourier(_BandwidthKernel):
 
 @dataclass(frozen=True)
 class Energy(Kernel):
-    """``||x|| + ||x'|| - ||x - x'||``, the energy distance's kernel centered at the origin; C = 2
-    M.
+    """``||x|| + ||x'|| - ||x - x'||``, the centered kernel of the energy distance.
+
+    It is centered at the origin, and C = 2 M.
 
     Positive semidefinite (Schoenberg 1938), and not negative by the triangle inequality. Over laws
     of equal mass its discrepancy is the energy distance ``2 E||X - Y|| - E||X - X'|| - E||Y -
@@ -216,8 +222,9 @@ def refuse_matrix(n_samples: int) -> None:
 
 
 class PublicSample:
-    """Raw covariates (m, k) that are public: published microdata, or a population that was
-    simulated.
+    """Raw covariates (m, k) that are public.
+
+    They are published microdata, or a simulated population.
 
     No guarantee covers them. Raises DeclarationError unless they are a finite matrix with a row.
     """

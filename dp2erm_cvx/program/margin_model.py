@@ -34,8 +34,7 @@ _KEPT = 4
 
 
 class _Moments(NamedTuple):
-    """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they
-    round.
+    """Sums over records of ``m phi(s - top)`` and its derivatives, with their rounding.
 
     ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi
     ||z||``.
@@ -176,9 +175,7 @@ class MarginModel(Composite):
         return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
 
     def declared_in(self, unit: float, objective: float) -> dict[str, Value]:
-        """The same of a squared loss for the variable ``v / unit``, the objective over
-        ``objective``.
-        """
+        """The same squared loss for the variable ``v / unit``, the objective over ``objective``."""
         data = self.declared()
         scaled: dict[str, Value] = {
             "curvature": self.ridge * unit * unit / objective,
@@ -297,8 +294,9 @@ class MarginModel(Composite):
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def _divisors(self, tilt: Array, top: float) -> Array:
-        """What weights are divided by, (n,): the sum over the own arm, or the least total where
-        that is more.
+        """What weights are divided by, (n,).
+
+        It is the sum over the own arm, or the least total where that is more.
 
         Parameters
         ----------
@@ -352,9 +350,7 @@ class MarginModel(Composite):
 
 @dataclass(frozen=True)
 class _Errors:
-    """Relative errors of a margin's product and of its offset, of a gradient's term, of a
-    Hessian's.
-    """
+    """Relative errors of margins, offsets, terms of gradients and of Hessians."""
 
     product: float
     offset: float
@@ -533,9 +529,7 @@ def _base_of(rows: MarginRows) -> Array | None:
 def _steepness(
     rows: MarginRows, *, weight: LogOfWeight, v: Array, reach: float
 ) -> tuple[float, float]:
-    """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds
-    up.
-    """
+    """Largest ``|h'|`` near the margins of weights, and the largest sum of sizes in h."""
     s, own = rows.read_margins(v), weight.along(rows.arm)
     steep = own.lipschitz
     if not steep <= 1.0:

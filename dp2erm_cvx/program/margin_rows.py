@@ -157,8 +157,9 @@ class MarginRows:
 def _declared_sum(
     data: Params, arm: str, loss: Curve, variables: dict[str, Any], constraints: dict[str, Any]
 ) -> Any:
-    """The sum of a loss over the records of an arm, or over all; variables and constraints are
-    added to.
+    """The sum of a loss over the records of an arm, or over all.
+
+    Variables and constraints are added to.
 
     Parameters
     ----------
@@ -212,9 +213,7 @@ class RowBounds:
         return max(map(abs, self.offset)) + (self.norm * size if self.norm else 0.0)
 
     def constants(self, curve: Curve, size: float) -> tuple[float, float]:
-        """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of
-        them.
-        """
+        """Half the diameter of a record's gradients over ``||theta|| <= size``, and their bound."""
         reach = self.norm * size if self.norm else 0.0
         numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
         if (
@@ -246,8 +245,9 @@ class RowBounds:
 
 @dataclass(frozen=True)
 class MarginSum:
-    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v> + q(v)`` over a set, known by
-    its bounds.
+    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v> + q(v)`` over a set.
+
+    It is known by its bounds.
 
     Parameters
     ----------
@@ -346,8 +346,9 @@ class MarginSum:
         )
 
     def _least_squares(self) -> Sizes:
-        """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum
-        n.
+        """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
+
+        They hold for all w >= 0 of sum n.
 
         Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and ``s_i
         = <x_i, t>`` at the minimizer t, and the curvature m and the linear term l of the ridge, b
@@ -381,8 +382,7 @@ class MarginSum:
         )
 
     def weights(self, weight: LogOfWeight, *, by_arm: bool = False) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none
-        is sure.
+        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows, or ``inf``.
 
         Weights that are normalized ``by_arm`` are divided by sums that err as much as they do.
         """

@@ -1,5 +1,6 @@
-"""Public penalties of theta beside a loss: linear and quadratic terms, and convex functions with
-kinks.
+"""Public penalties of theta beside a loss.
+
+They are linear and quadratic terms, and convex functions with kinks.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ class PublicPenalty:
 
     @staticmethod
     def of(terms: Sequence[tuple[float, Any]], theta: cp.Variable) -> PublicPenalty:
-        """What is read of terms without data. Raises DeclarationError for a term that is not
-        read.
+        """Reading of terms without data.
+
+        Raises DeclarationError for a term that is not read.
         """
         p = theta.size
         quadratic = Quadratic(np.zeros(p), np.zeros((p, p)))
@@ -70,9 +72,7 @@ class PublicPenalty:
         return penalty
 
     def refuse_unread(self) -> None:
-        """Raise DeclarationError naming a term that has kinks which are not read, or other
-        values.
-        """
+        """Raise DeclarationError naming a term with unread kinks or other values."""
         points = [np.cos(np.arange(self.theta.size) + 3.0 * k) for k in range(3)]
         for _, node in self.kinks:
             try:
@@ -86,8 +86,9 @@ class PublicPenalty:
 
     @property
     def strong_convexity(self) -> float:
-        """Lower bound on mu_R: the least eigenvalue of the quadratic terms; 0 where it is within
-        rounding.
+        """Lower bound on mu_R, the least eigenvalue of the quadratic terms.
+
+        It is 0 where it is within rounding.
         """
         return self.factor * self.quadratic.strong_convexity * (1 - 4 * UNIT)
 
@@ -148,8 +149,9 @@ class PublicPenalty:
         return self.factor * total
 
     def near(self, other: PublicPenalty | None) -> bool:
-        """True if another penalty has the same values, or is of other columns, of which nothing is
-        said.
+        """True if another penalty has the same values, or is of other columns.
+
+        Nothing is said of other columns.
         """
         if other is None:
             return False
@@ -235,9 +237,7 @@ def _semidefinite(node: Any) -> Array:
 
 
 def _affine(e: Any, theta: cp.Variable) -> tuple[Array, Array, Array, Array, float]:
-    """A (k, p) and b (k,) of an affine expression, majorants of both, and their relative error by
-    these.
-    """
+    """A (k, p) and b (k,) of an affine expression, with majorants and relative error."""
     function = SupportedFunction(e, theta, {}).at({})
     outer = function.outer
     return outer.A.toarray(), outer.b, outer.M.toarray(), outer.c, gamma(outer.count)

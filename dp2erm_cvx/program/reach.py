@@ -1,5 +1,6 @@
-"""What an author's function reaches beside its arguments: numbers, texts and pure functions, or a
-refusal.
+"""What an author's function reaches beside its arguments.
+
+It may be numbers, texts and pure functions; anything else is refused.
 
 A function that is called for one record at a time is never read, so that nothing derives what it
 depends on. It may therefore reach only what cannot hold data: what is listed in ``MODULES`` and
@@ -167,9 +168,7 @@ ATTRIBUTES = _attributes(*_VALUES) | {"from_l2", "from_gradient", "outer", "redu
 
 @functools.cache
 def declared_attributes() -> frozenset[str]:
-    """The same of a function that is read, of expressions and of records as a declaration sees
-    them.
-    """
+    """The attributes of a function that is read, of expressions and of declared records."""
     of_records = {
         "M",
         "n",
@@ -307,8 +306,9 @@ def reached(name: str, function: object) -> Reach:
 
 
 def reached_by_declaration(function: object) -> Reach | None:
-    """What a function that is read reaches beside its arguments; None where that is more than
-    numbers.
+    """What a function that is read reaches beside its arguments, or None.
+
+    It is None where that is more than numbers.
 
     It may take of CVXPY and of this package what it likes: what counts is the expression that comes
     out.
@@ -376,8 +376,9 @@ class Called:
         )
 
     def unchanged(self) -> Callable[..., Any]:
-        """The function. Raises DeclarationError where it now reaches other numbers than when
-        declared.
+        """The function.
+
+        Raises DeclarationError where it now reaches other numbers than when declared.
         """
         now = reached(self.name, self.function).values
         for label, value in self.reach.values:
@@ -466,9 +467,7 @@ class _Walk:
     def code(
         self, code: types.CodeType, function: types.FunctionType, cells: Mapping[str, Any]
     ) -> None:
-        """Take up the code of a function, or code inside of it; ``cells`` are what it closes
-        over.
-        """
+        """Take up the code of a function or inside of it; ``cells`` are what it closes over."""
         if code.co_flags & _ASYNCHRONOUS:
             self.refuse("is asynchronous", "write a plain function")
         steps = [
@@ -539,8 +538,9 @@ class _Walk:
             )
 
     def taken(self, name: str, value: object, following: Sequence[dis.Instruction]) -> int:
-        """Take up a value by its name, or what the code takes of a module; the number of attributes
-        used.
+        """Take up a value by its name, or what the code takes of a module.
+
+        Returns the number of attributes used.
         """
         used = 0
         while isinstance(value, types.ModuleType):

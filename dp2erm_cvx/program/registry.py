@@ -1,5 +1,6 @@
-"""Programs by name: this package's own, those of other distributions, and for a time those of a
-file.
+"""Programs by name: this package's, those of other distributions, those of a file.
+
+The last are known for a time only.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def programs() -> Found:
 
 
 def available() -> Found:
-    """Every program that can be used by name; entry points that are broken are left out with a
-    warning.
+    """Every program that can be used by name.
+
+    Entry points that are broken are left out with a warning.
     """
     return {**_sound()[0], **{made.name: made for made in _ADDED}}
 
@@ -130,8 +132,9 @@ def _sound() -> tuple[Found, tuple[str, ...]]:
 
 
 def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
-    """Schemes and classes of programs by name, sorted, and what is wrong with entry points that are
-    left out.
+    """Schemes and classes of programs by name, sorted, and faults of entry points.
+
+    Entry points with a fault are left out.
 
     An entry point is taken as a whole or not at all. Of two programs of one name that of this
     library stays, and where neither is the library's both entry points are left out: which one is
@@ -187,9 +190,7 @@ def _offered(entry: EntryPoint) -> Found:
 
 
 def _written(entry: EntryPoint) -> list[Registered]:
-    """The programs that are written in the module of an entry point, or in every module of its
-    package.
-    """
+    """The programs of an entry point's module, or of every module of its package."""
     try:
         loaded = entry.load()
         if not isinstance(loaded, ModuleType):
@@ -210,9 +211,7 @@ def _written(entry: EntryPoint) -> list[Registered]:
 
 
 def programs_in(module: ModuleType) -> list[Registered]:
-    """The schemes and classes of programs that are written in a module, in the order of their
-    names.
-    """
+    """The schemes and classes of programs of a module, in the order of their names."""
     found: list[Registered] = []
     for _, made in sorted(vars(module).items()):
         if isinstance(made, Scheme):

@@ -34,8 +34,9 @@ RecordMap = Callable[[Records], Array]
 
 @dataclass(frozen=True)
 class Ball:
-    """Rows z with ``||z|| <= radius``. Raises DeclarationError unless the radius is a positive
-    size.
+    """Rows z with ``||z|| <= radius``.
+
+    Raises DeclarationError unless the radius is a positive size.
     """
 
     radius: float = setting(check=public_size)
@@ -154,8 +155,9 @@ class _Map:
     width: float | None = None
 
     def is_that_of(self, other: _Map) -> bool:
-        """True for the very same function into the same set; two functions of equal text are
-        two.
+        """True for the very same function into the same set.
+
+        Two functions of equal text are two.
         """
         return self.function is other.function and (self.within, self.width) == (
             other.within,
@@ -235,8 +237,9 @@ class DeclaredRecords:
         return self._datum(name, Range(low * unit, high * unit), make)
 
     def by_arm(self, constant: float | None = None) -> Datum:
-        """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the
-        covariates.
+        """Rows ``e_a (x) (constant, covariates)``.
+
+        The constant defaults to the bound of the covariates.
         """
         bound, intercept = self.space.features_bound, bool(self.space.intercept)
         value = bound if constant is None else public_size("constant", constant, zero=True)
@@ -253,8 +256,9 @@ class DeclaredRecords:
     def rows(
         self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None
     ) -> Datum:
-        """Rows of an author's own, ``make(x, a, y)`` of one record: x (p,), a in {0, 1}, y
-        centered.
+        """Rows of an author's own, ``make(x, a, y)`` of one record.
+
+        x is (p,), a in {0, 1} and y centered.
 
         They are shrunk into ``within``, so that its bound need not be believed; where ``make``
         fails a row is
@@ -275,8 +279,9 @@ class DeclaredRecords:
         return self._own(name, Vertices(size), make, 0, 1)
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
-        """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low,
-        high]``.
+        """Numbers of an author's own, ``make(x, a, y)`` of one record, in ``[low, high]``.
+
+        They are clipped to that interval.
         """
         return self._own(name, Range(low, high), make, 0, 1)
 
@@ -284,8 +289,9 @@ class DeclaredRecords:
     def at_zeros(
         name: str, make: Callable[..., Any], n_columns: int, k: int, *, of_width: bool = False
     ) -> Array:
-        """Values (2, k) at public records of zeros in both arms. Raises DeclarationError for
-        others.
+        """Values (2, k) at public records of zeros in both arms.
+
+        Raises DeclarationError for others.
 
         ``of_width`` says that k may be declared, as ``width``.
         """
@@ -306,8 +312,9 @@ class DeclaredRecords:
         return np.array(rows)
 
     def used(self, problem: Any) -> Any:
-        """The declared problem. Raises DeclarationError where it leaves out data that it asked
-        for.
+        """The declared problem.
+
+        Raises DeclarationError where it leaves out data that it asked for.
         """
         inside = list(self._data)
         if isinstance(problem, cp.Problem):
@@ -322,8 +329,9 @@ class DeclaredRecords:
         return problem
 
     def features(self, source: Kernel | Balance, of: str = "all") -> Datum:
-        """Features of a kernel, in a number of entries that stands for any; or values of balance
-        functions.
+        """Features of a kernel, or values of balance functions.
+
+        A kernel has a number of entries that stands for any.
 
         Parameters
         ----------
@@ -471,9 +479,7 @@ class DeclaredRecords:
         return self._data[name]
 
     def refuse_other_datum(self, datum: Datum) -> None:
-        """Raise DeclarationError for a parameter that these records did not make, or that was
-        changed.
-        """
+        """Raise DeclarationError for a parameter that is not of these records, or was changed."""
         if self.parameter is not None:
             return
         name = datum.name()
@@ -511,9 +517,7 @@ class DeclaredRecords:
         return self._datum(name, within, made, k, make)
 
     def _refuse_other_map(self, name: str, new: _Map) -> None:
-        """Raise DeclarationError where another map, or one into another set, has this name
-        already.
-        """
+        """Raise DeclarationError where another map, or another set, has this name already."""
         known = self._maps.setdefault(name, new)
         if not known.is_that_of(new):
             raise DeclarationError(
@@ -645,8 +649,9 @@ def same_data(one: Datum, other: Datum) -> bool:
 
 
 def _same(one: Any, other: Any, inside: tuple[object, ...] = ()) -> bool:
-    """True if objects of two calls of a function are the same: functions by their code and what
-    they hold.
+    """True if objects of two calls of a function are the same.
+
+    Functions are compared by their code and what they hold.
 
     ``inside`` are the functions that hold them: a function may hold itself.
     """
@@ -746,8 +751,9 @@ def _mean_at(kernel: Kernel, points: Array, records: Records) -> Array:
 
 
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:
-    """A map that sees one record at a time; 0 for the width of a number, None for that of the
-    covariates.
+    """A map that sees one record at a time.
+
+    Its width is 0 for a number, None for that of the covariates.
     """
 
     def made(records: Records) -> Array:

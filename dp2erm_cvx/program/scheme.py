@@ -1,5 +1,6 @@
-"""A scheme: a function that declares a program, with its settings; it makes programs that hold what
-was read.
+"""A scheme: a function that declares a program, with its settings.
+
+It makes programs that hold what was read.
 
 What sets noise follows from what is read of the function, by classes of the library alone: a scheme
 is no class, so that nothing can be based on it that states other constants than those of what it
@@ -44,8 +45,9 @@ HELD = ("scheme", "own", "reading", "place")
 
 
 def refuse_no_function(function: object) -> None:
-    """Raise DeclarationError for what a decorator cannot read: anything but a function with a
-    name.
+    """Raise DeclarationError for what a decorator cannot read.
+
+    It reads nothing but a function with a name.
     """
     if isinstance(function, types.FunctionType):
         return
@@ -142,8 +144,9 @@ class Scheme:
         hidden: tuple[str, ...] = (),
         **options: Any,
     ) -> Scheme:
-        """Scheme of a decorated function; one of an author's is read at once, and refused where it
-        stands.
+        """Scheme of a decorated function.
+
+        One of an author's is read at once, and refused where it stands.
 
         Parameters
         ----------
@@ -189,8 +192,9 @@ class Scheme:
         return self.family(scheme=self, own=own, **shared)
 
     def bound(self, function: Function) -> Function:
-        """Decorator of a function that states the bound of weights: its author's word, as a release
-        says.
+        """Decorator of a function that states the bound of weights.
+
+        A release says that it is its author's word.
         """
         if not hasattr(self.family, "stated_bound"):
             raise DeclarationError(f"{self.name}: its bound is derived: leave out what states one")
@@ -212,8 +216,9 @@ class Scheme:
 
     @property
     def of_library(self) -> bool:
-        """True if this very object is found in a module of the package, where its function is
-        written.
+        """True if this very object is found in the module where its function is written.
+
+        That has to be one of the package.
         """
         module = sys.modules.get(self.__module__)
         found = getattr(module, self.__qualname__, None) is self
@@ -252,8 +257,9 @@ class Scheme:
         return f"<scheme {self.__module__}.{self.__qualname__}>"
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
-        """Refuse ``class Mine(scheme)``: a class could state other constants than those of what it
-        solves.
+        """Refuse ``class Mine(scheme)``.
+
+        A class could state other constants than those of what it solves.
         """
         raise DeclarationError(f"a class based on {self.name}: {REMEDY}")
 
@@ -340,8 +346,9 @@ def _left_open(declared: dataclasses.Field[Any]) -> Any:
 
 
 def _setting_of(default: Any) -> Any:
-    """The field of a setting, with the check of what its default is: a kernel, balance functions or
-    a number.
+    """The field of a setting, with the check that its default asks for.
+
+    A default is a kernel, balance functions or a number.
 
     Parameters
     ----------
@@ -438,8 +445,9 @@ def _signature(settings: Mapping[str, Any]) -> inspect.Signature:
 
 
 def _in_library(function: Function) -> bool:
-    """True if a function is written in a module of the package, whatever module it says it is
-    of.
+    """True if a function is written in a module of the package.
+
+    Which module it says it is of does not count.
     """
     module = sys.modules.get(function.__module__)
     written = module is not None and getattr(function, "__globals__", None) is vars(module)

@@ -85,8 +85,7 @@ class LossReading:
 
 @dataclass(frozen=True, repr=False)
 class SecondStage(DeclaredProgram):
-    """Weighted minimization of a declared loss of one margin per record, with objective
-    perturbation.
+    """Weighted minimization of a declared loss of one margin, with objective perturbation.
 
     ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b,
     theta>/n`` (equation weighted_convex_opt_DP); n times this is
@@ -128,8 +127,9 @@ class SecondStage(DeclaredProgram):
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:
-        """Names of the entries of theta where rows are no covariates; None: the columns of the
-        design.
+        """Names of the entries of theta where rows are no covariates, or None.
+
+        None stands for the columns of the design.
         """
         names: tuple[str, ...] | None = self.scheme.options["coordinates"]
         return names
@@ -204,9 +204,7 @@ class SecondStage(DeclaredProgram):
     def _refuse_other(
         self, declared: LossReading, known: Form, read: LossReading, space: Space, n: int, p: int
     ) -> None:
-        """Raise DeclarationError where what is read of n records of p columns is not the known
-        form.
-        """
+        """Raise DeclarationError where n records of p columns do not have the known form."""
         form = at_size(read.form, n, known.is_mean)
         one_column = self._columns(space, p) == 1
         part = known.differs(form, one_column=one_column)
@@ -218,9 +216,7 @@ class SecondStage(DeclaredProgram):
             )
 
     def _read_once(self, space: Space, n: int, p: int) -> LossReading:
-        """What the function returns for n records of p columns, its penalties as they are
-        stated.
-        """
+        """What the function returns for n records of p columns, with its penalties."""
         columns = self._columns(space, p)
         if self.own_columns not in (None, columns):
             raise DeclarationError(
@@ -359,9 +355,7 @@ class SecondStage(DeclaredProgram):
         return DeclaredExpressions.of_problem(problem, records)
 
     def declared_problem(self, space: Space, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
-        """Records of p columns as the function sees them, the variable theta, and the problem it
-        returns.
-        """
+        """Records of p columns as the function sees them, theta, and the problem it returns."""
         records = self._records(space, n, p)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
         return records, theta, records.used(self.called(theta, records))
@@ -381,8 +375,9 @@ class SecondStage(DeclaredProgram):
         return super().public_numbers(space) | {"M": bound}
 
     def columns(self, space: Space, n_features: int) -> list[int]:
-        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated
-        one.
+        """Column numbers of the chosen features.
+
+        Raises DeclarationError on an unknown or repeated one.
         """
         if self.features is None:
             return list(range(n_features))
@@ -443,8 +438,9 @@ class SecondStage(DeclaredProgram):
         return self.loss == SQUARE
 
     def choices(self, theta: Array, space: Space, X: ArrayLike) -> NDArray[np.int64]:
-        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is
-        positive.
+        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k).
+
+        It is 1 where the effect is positive.
 
         A rule of the author's own is asked about one record at a time, so that no record moves the
         choice of another.
@@ -619,8 +615,9 @@ class SecondStage(DeclaredProgram):
         return Instance(self, load, model, model.ridge, lambda: problem)
 
     def _units(self, records: Records, ridge: float, noise: Array | None) -> tuple[float, float]:
-        """Sizes of theta and of the objective by public bounds and the noise, in whose units
-        solvers work.
+        """Sizes of theta and of the objective, in whose units solvers work.
+
+        They follow from public bounds and the noise.
 
         Theta is of the size of a gradient step from 0 at the largest public gradient and curvature,
         or of the set. Nothing is claimed by them.

@@ -68,8 +68,9 @@ _ARMS = ("controls", "treated")
 
 @dataclass(frozen=True)
 class MarginReading:
-    """What was read of a declared loss of margins and of its log weight, for all records or for an
-    arm.
+    """What was read of a declared loss of margins and of its log weight.
+
+    It holds for all records or for an arm.
 
     Parameters
     ----------
@@ -260,8 +261,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     @classmethod
     def leading(cls, function: Function) -> int:
-        """Number of arguments of a function before its settings: the margin, and the arm where it
-        asks.
+        """Number of arguments of a function before its settings.
+
+        They are the margin, and the arm where it asks for it.
         """
         names = _parameter_names(function)
         if not names or names[0] not in MARGINS:
@@ -285,8 +287,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     @property
     def declared_margins(self) -> SchemeReading:
-        """What was read of the declaration. Raises ProgramError where a setting of its own is still
-        open.
+        """What was read of the declaration.
+
+        Raises ProgramError where a setting of its own is still open.
         """
         self.own_settings()
         held: SchemeReading = self.reading
@@ -367,9 +370,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         self._refuse_two_sets()
 
     def _refuse_two_sets(self) -> None:
-        """Raise DeclarationError for a box beside a radius, or beside a loss that needs a
-        radius.
-        """
+        """Raise DeclarationError for a box beside a radius, or beside a loss that needs one."""
         if math.isinf(self.number("box")):
             return
         if self.radius is None or math.isfinite(self.radius):
@@ -444,8 +445,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return abs(self.declared_margins.beside) * self.row_bound(space)
 
     def varying(self, space: Space) -> float | None:
-        """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x)
-        g``.
+        """Bound on all of g but a constant, in units of the row bound.
+
+        Rows are ``e_a (x) g``.
 
         The linear terms are then multiples of the same g in the other arm. None for other rows.
         """
@@ -455,8 +457,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return super().public_numbers(space) | {"G": self.row_bound(space)}
 
     def ball(self, space: Space) -> float:
-        """The radius, or that which no minimizer without noise exceeds; exponentials need a small
-        one.
+        """The radius, or that which no minimizer without noise exceeds.
+
+        Exponentials need a small one.
         """
         r, G = self.number("radius"), self.row_bound(space)
         if math.isfinite(self.loss.largest_curvature(math.inf)):
@@ -526,8 +529,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return MarginRows(self.rows(records), offset=offset, factor=factor, arm=arm, base=base)
 
     def mean_target(self, space: Space, columns: int) -> Array | None:
-        """The mean t of the target on the scale of the rows, (k,), the intercept first; None
-        without.
+        """The mean t of the target on the scale of the rows, (k,), or None.
+
+        The intercept comes first.
         """
         if self.target is None:
             return None
@@ -569,8 +573,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def movement(self, universe: MappedUniverse) -> MarginMovement:
-        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log
-        weights.
+        """Numbers of Theorems 3, 22 and 23, derived from losses and log weights.
+
+        They are those of a resolved program.
         """
         space, Z = universe.space, self.row_bound(universe.space)
         box = self.number("box")
@@ -604,8 +609,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     @property
     def curves(self) -> tuple[ArmCurves, ...]:
-        """Loss and log weight, for all records or for each arm, with the intervals of offsets and
-        factors.
+        """Loss and log weight, for all records or by arm, with offsets and factors.
+
+        The latter two are intervals.
         """
         more: dict[str, Any] = {
             "offset": self._offsets,
@@ -657,8 +663,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
 @dataclass(frozen=True, repr=False)
 class PrivateFirstStage(SeparableFirstStage):
-    """Weights read from a coefficient that is itself private: noise b is one more linear term of
-    its model.
+    """Weights read from a coefficient that is itself private.
+
+    Its noise b is one more linear term of its model.
 
     A ``share`` of the budget buys it. Theorems 1 and 2 calibrate b at uniform weights from the
     constants of one record; given lam each weight depends on its own record and the normalization
@@ -689,8 +696,7 @@ class PrivateFirstStage(SeparableFirstStage):
     def certified_radius(
         self, universe: MappedUniverse, gamma: float, noise_bound: float
     ) -> float | None:
-        """Public bound on the radius that the coefficient is sure to be certified to, on every
-        dataset.
+        """Public bound on the radius that the coefficient is certified to on every dataset.
 
         For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
         """
@@ -749,8 +755,9 @@ class PrivateFirstStage(SeparableFirstStage):
 
 @dataclass(frozen=True, repr=False)
 class BalancedProgram(BalancedStage, SeparableFirstStage):
-    """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the
-    other one.
+    """A separable scheme at margins of ``g = (constant, balance(x))``.
+
+    They are s in the own arm, and t in the other one.
 
     ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter
     the loss linearly.
@@ -793,9 +800,7 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
 
 @dataclass(frozen=True, repr=False)
 class PrivateBalancedProgram(PrivateFirstStage, BalancedProgram):
-    """A separable scheme at margins of balance functions, whose coefficient is private itself
-    (Theorem 9).
-    """
+    """A separable scheme of balance functions with a private coefficient (Theorem 9)."""
 
 
 @lru_cache(maxsize=256)

@@ -1,5 +1,4 @@
-"""Base of both kinds of programs: settings, a program bound to its data, and a record replaced in
-it.
+"""Base of both kinds of programs: settings, bound data and a replaced record.
 
 A program is of a class of the library; those of a scheme hold what was read of its function. A
 setting is a number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
@@ -74,8 +73,9 @@ RowNeighbors = Callable[[Records, Records], tuple[Array, Array | None]]
 
 
 class Program(abc.ABC):
-    """A convex program, declared once. Concrete programs are frozen dataclasses of
-    hyper-parameters.
+    """A convex program, declared once.
+
+    Concrete programs are frozen dataclasses of hyper-parameters.
 
     Classes are the library's; a program of one's own is a function under one of the decorators, so
     that what sets noise is derived from what was read of it. Raises DeclarationError for an object
@@ -183,8 +183,9 @@ class Program(abc.ABC):
         return changed
 
     def number(self, name: str) -> float:
-        """A setting whose default may depend on the domain. Raises ProgramError where it is still
-        open.
+        """A setting whose default may depend on the domain.
+
+        Raises ProgramError where it is still open.
         """
         value = self.value(name)
         if value is None and name in self.formulas:
@@ -197,9 +198,7 @@ class Program(abc.ABC):
         return {"M": space.covariate_bound, "outcome_bound": space.outcome_bound}
 
     def takes_blocks(self, universe: MappedUniverse) -> bool:
-        """True if the resolved program can be fitted to records that are never in memory
-        together.
-        """
+        """True if the resolved program can be fitted to records that are never all in memory."""
         return self.by_blocks
 
     def own_data(self) -> tuple[str, ...]:
@@ -207,8 +206,7 @@ class Program(abc.ABC):
         return ()
 
     def uses_stated_bound(self, universe: MappedUniverse) -> bool:
-        """True where what a release guarantees rests on a bound that the author states, which
-        nothing proves.
+        """True where a guarantee rests on a bound that the author states, without a proof.
 
         Parameters
         ----------
@@ -223,9 +221,7 @@ class Program(abc.ABC):
         return None
 
     def own_calls(self) -> dict[str, Called]:
-        """Functions of an author that it calls for one record, or for a bound that they state, by
-        name.
-        """
+        """Functions of an author that it calls for one record or for a bound, by name."""
         return {}
 
     def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
@@ -238,8 +234,9 @@ class Program(abc.ABC):
 
 
 class OfScheme:
-    """What a program takes from its scheme: of the class itself nothing is known, or
-    ``otherwise``.
+    """What a program takes from its scheme.
+
+    Of the class itself nothing is known, or ``otherwise``.
     """
 
     def __init__(self, otherwise: Any = "") -> None:
@@ -254,8 +251,9 @@ class OfScheme:
 
 @dataclass(frozen=True, repr=False)
 class DeclaredProgram(Program):
-    """A program of a scheme: its settings, and what was read of its function. A mixin of the
-    programs below.
+    """A program of a scheme: its settings, and what was read of its function.
+
+    It is a mixin of the programs below.
 
     Parameters
     ----------
@@ -313,8 +311,9 @@ class DeclaredProgram(Program):
 
     @classmethod
     def leading(cls, function: Function) -> int:
-        """Number of arguments of a function before its settings. Raises DeclarationError for other
-        names.
+        """Number of arguments of a function before its settings.
+
+        Raises DeclarationError for other names.
         """
         return cls.first
 
@@ -347,8 +346,9 @@ class DeclaredProgram(Program):
         return self.scheme
 
     def changed(self, **values: Any) -> Self:
-        """The program with another reading, or settings that none depends on: nothing is read
-        anew.
+        """The program with another reading, or with settings that none depends on.
+
+        Nothing is read anew.
         """
         program = object.__new__(type(self))
         vars(program).update(vars(self) | values)
@@ -370,8 +370,9 @@ class DeclaredProgram(Program):
 
     @abc.abstractmethod
     def refuse_misread(self) -> None:
-        """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not
-        read.
+        """Read the declaration and compare it with CVXPY.
+
+        Raises DeclarationError for what is not read.
         """
 
     def setting_fields(self) -> Mapping[str, dataclasses.Field[Any]]:
@@ -390,8 +391,9 @@ class DeclaredProgram(Program):
         return asked(self.scheme.function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, Any], ...]:
-        """Settings that the function itself asks for. Raises ProgramError where a number is still
-        open.
+        """Settings that the function itself asks for.
+
+        Raises ProgramError where a number is still open.
         """
         wanted = inspect.signature(self.scheme.function).parameters
         return tuple((name, self.number(name)) for name in self.setting_fields() if name in wanted)

@@ -1,6 +1,4 @@
-"""What is known in advance of a release by a program: private, conditional, or whatever its weights
-are.
-"""
+"""What is known in advance of a release: private, conditional, or neither."""
 
 from __future__ import annotations
 
@@ -44,8 +42,9 @@ def public_error(program: Program, universe: MappedUniverse) -> float | None:
 
 
 def standing_of_program(program: Program, universe: MappedUniverse) -> str:
-    """What a release by a resolved program will be, as far as the program alone decides; no full
-    stop.
+    """What a release by a resolved program will be, as far as the program decides.
+
+    The text has no full stop.
 
     Parameters
     ----------

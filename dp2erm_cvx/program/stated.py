@@ -1,6 +1,4 @@
-"""What a release states of a program of an author's own: its files, what was read of it, and its
-numbers.
-"""
+"""What a release states of an author's own program: files, reading and numbers."""
 
 from __future__ import annotations
 
@@ -80,8 +78,9 @@ class DeclaredExpressions:
 
 
 def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
-    """What a release states of a program beside its name and settings; nothing of one of the
-    library's.
+    """What a release states of a program beside its name and settings.
+
+    It is nothing of one of the library's.
 
     Parameters
     ----------
@@ -105,16 +104,16 @@ def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
 
 
 def program_source(program: Any) -> dict[str, str]:
-    """SHA-256 of the files of a program of an author's own, by name; none of one of the
-    library's.
+    """SHA-256 of the files of an author's own program, by name.
+
+    There are none of one of the library's.
     """
     functions = _functions(program)
     return source_of(*functions) if functions else {}
 
 
 def assumed_public(program: Any, universe: MappedUniverse) -> tuple[str, ...]:
-    """Numbers of a program that are neither settings nor the library's, each in a sentence for a
-    release.
+    """Numbers that are neither settings nor the library's, each in a sentence.
 
     Where a function is known to reach numbers, texts and pure functions alone, these are the
     numbers that it reaches and those that stand in its code; elsewhere every number that was read.
@@ -281,8 +280,9 @@ def _functions(program: Any) -> list[Callable[..., Any]]:
 
 
 def _declared(program: Any, universe: MappedUniverse) -> DeclaredExpressions:
-    """What the functions of a program return and are called for, its settings' functions
-    included.
+    """What the functions of a program return and are called for.
+
+    Functions that are settings are included.
     """
     read = (
         DeclaredExpressions() if program.own_function() is None else program.declared_at(universe)
@@ -305,8 +305,9 @@ def _known(program: Any, universe: MappedUniverse) -> dict[str, str]:
 
 
 def _files(functions: tuple[Callable[..., Any], ...]) -> list[Path]:
-    """Files of functions, and of what they reach of the same author's, each once and in a fixed
-    order.
+    """Files of functions, and of what they reach of the same author's.
+
+    Each stands once, in a fixed order.
     """
     found: dict[str, Path] = {}
     seen: set[int] = set()
@@ -342,8 +343,9 @@ def _path(name: str | None) -> Path | None:
 
 
 def _of_others(value: Any, path: Path, home: set[str]) -> bool:
-    """True for a file of Python, of this package or of another distribution than that of the
-    functions.
+    """True for a file of Python, of this package or of another distribution.
+
+    The distribution is another one than that of the functions.
     """
     module = (
         value.__name__

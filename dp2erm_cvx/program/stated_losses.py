@@ -1,5 +1,4 @@
-"""Losses of the library's programs as data: what is read of their functions, which takes CVXPY to
-read.
+"""Losses of the library's programs as data, which CVXPY would take time to read.
 
 The file ``stated_losses.json`` holds the form of every second stage of the library, and losses and
 weights of its separable schemes but one, with the digest of the file that a function is written in.

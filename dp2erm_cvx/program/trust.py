@@ -1,6 +1,4 @@
-"""Programs whose bounds are proved: those of the library's own classes, with nothing put on
-them.
-"""
+"""Programs whose bounds are proved: the library's own classes as they are."""
 
 from __future__ import annotations
 
@@ -59,8 +57,7 @@ def refuse_own_class(kind: type[Any]) -> None:
 
 
 def refuse_patched(program: Any) -> None:
-    """Raise DeclarationError where a program, or one of its settings, was changed after it was
-    made.
+    """Raise DeclarationError where a program or a setting was changed after it was made.
 
     A method or a number of an instance would take the place of what is derived.
     """
@@ -84,8 +81,9 @@ def refuse_patched(program: Any) -> None:
 
 
 def refuse_other_scheme(program: Any) -> None:
-    """Raise DeclarationError where a declared program has no scheme of its class, or other
-    settings.
+    """Raise DeclarationError where a declared program lacks the scheme of its class.
+
+    So it does where settings are other ones.
     """
     scheme = program.scheme
     if type(scheme) is not Scheme or scheme.family is not type(program):
@@ -100,8 +98,9 @@ def refuse_other_scheme(program: Any) -> None:
 
 
 def checked_setting(name: str, field: Any, value: Any) -> Any:
-    """What the check of a setting makes of its value. Raises DeclarationError for what it
-    refuses.
+    """What the check of a setting makes of its value.
+
+    Raises DeclarationError for what it refuses.
     """
     if "check" not in field.metadata or (value is None and field.metadata["optional"]):
         return value

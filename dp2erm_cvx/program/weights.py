@@ -40,8 +40,7 @@ from dp2erm_cvx.weighting.forms.form import WeightingForm
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class KnownWeights(DeclaredProgram, ClosedFormWeights):
-    """Weights proportional to a public function of one record at a time, cut off at a public
-    interval.
+    """Weights proportional to a public function of one record, cut to a public interval.
 
     Parameters
     ----------
@@ -102,8 +101,9 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 
 
 class Decorators:
-    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of
-    margins.
+    """Decorators of first stages.
+
+    ``scheme`` itself is of weights, ``scheme.separable`` of a loss of margins.
 
     ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for
     a ridged balance of functions of the covariates. ``scheme.from_problem`` takes a problem of
@@ -173,8 +173,9 @@ class Decorators:
         base: tuple[Function, float, float] | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar
-        margin.
+        """Decorator of ``function(s, **settings) -> (loss, log weight)``.
+
+        Both are expressions of one scalar margin.
 
         The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``;
         then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n. The
@@ -246,8 +247,9 @@ class Decorators:
         most: Setting | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x, a, **settings) -> float``, the weight of a record before
-        normalization.
+        """Decorator of ``function(x, a, **settings) -> float``, a weight of one record.
+
+        It is the weight before normalization.
 
         x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and
         cut off at ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
@@ -269,8 +271,9 @@ class Decorators:
         ridge: float | None = None,
         alpha: float = 1.0,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be
-        balanced.
+        """Decorator of ``function(x) -> values`` (k,), which are balanced.
+
+        x (p,) are the scaled covariates of one record.
 
         Values are shrunk to ``norm_bound``. The weights are those of ``stable_balancing`` with
         these functions: they minimize the squared imbalance of the arms with the sample (alpha = 1)
@@ -286,8 +289,9 @@ class Decorators:
 
 
 def _refuse_bare(call: str, function: Function | None, *needed: object) -> None:
-    """Raise DeclarationError where a decorator that needs settings has none, with a call that
-    works.
+    """Raise DeclarationError where a decorator that needs settings has none.
+
+    The error shows a call that works.
     """
     if function is not None or None in needed:
         raise DeclarationError(
@@ -309,8 +313,9 @@ def second_stage(
     columns: int | None = None,
     **settings: Setting,
 ) -> Callable[[Function], Any]:
-    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over
-    records.
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``.
+
+    The problem is the sum of a loss over records.
 
     Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin
     per record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a
@@ -352,8 +357,9 @@ def second_stage(
 
 
 def describe(program: Program, universe: MappedUniverse) -> tuple[tuple[str, str], ...]:
-    """Rows (label, text) about a program in a universe: settings, formula, data, constants,
-    theorem, V.
+    """Rows (label, text) about a program in a universe.
+
+    They are its settings, formula, data, constants, theorem and V.
 
     All of them are public numbers. A theorem that does not cover the program is a row with its
     reason.
