@@ -121,8 +121,9 @@ def entropy_balancing(
 
 @scheme(balance=Moments(), kinks=False)
 def entropy_balancing_hard(w: cp.Variable, records: Any, balance: Balance) -> cp.Problem:
-    """Exact balance (Hainmueller 2012; Lee & Chen 2026, eq. entropy_weight_primal); without privacy
-    alone.
+    """Exact balance, without privacy alone (Hainmueller 2012).
+
+    Lee & Chen (2026) state it in eq. entropy_weight_primal.
 
     Arms that weigh as many as they have records, in place of n/2 each, have these weights times 2
     n_a / n.

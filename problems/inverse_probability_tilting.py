@@ -1,5 +1,4 @@
-"""Inverse probability tilting: propensities calibrated so that each arm balances to the whole
-sample.
+"""Inverse probability tilting: propensities that balance each arm to the whole sample.
 
 minimize    sum_i exp(-s_i) + t_i  +  n ridge/2 ||v||^2,   s_i = <g_i, v_a>,  t_i = <g_i, v_(1-a)>,
 a = a_i subject to  ||v|| <= radius

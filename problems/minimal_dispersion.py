@@ -1,5 +1,4 @@
-"""Weights of least dispersion whose imbalance is within a tolerance, or whose largest imbalance is
-priced.
+"""Weights of least dispersion, with a tolerance or with a price on the largest imbalance.
 
 minimize    sum_i (w_i - 1)^2 / 2 + price(m)
 subject to  sum_i w_i = n,  0 <= w_i <= cap of the arm of i
@@ -42,8 +41,9 @@ def minimal_dispersion(
     treated: float,
     tolerance: float,
 ) -> cp.Problem:
-    """Minimal dispersion, where imbalance within a tolerance costs nothing (Wang & Zubizarreta
-    2020).
+    """Minimal dispersion, where imbalance within a tolerance is free.
+
+    It is that of Wang & Zubizarreta (2020).
 
     Parameters
     ----------
@@ -81,8 +81,9 @@ def residual_balancing(
     cap: float,
     treated: float,
 ) -> cp.Problem:
-    """Weights of approximate residual balancing, for which the largest imbalance counts (Athey et
-    al. 2018).
+    """Weights of approximate residual balancing, by the largest imbalance.
+
+    They are those of Athey et al. (2018).
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""Three-way maximum-mean-discrepancy weights, with half of the weight per arm or one sum; energy
-balancing.
+"""Maximum-mean-discrepancy weights by arm or with one sum, and energy balancing.
 
 minimize    alpha ( ||F_0'w - t||^2 + ||F_1'w - t||^2 ) + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge
 ||w||^2 subject to  sum over arm a of w_i = n/2 for a = 0, 1,  0 <= w <= cap
@@ -99,8 +98,9 @@ def mmd_pooled(
     alpha=setting(0.5, at_least=0, at_most=1), ridge=setting("2 * M_x", public_size), kinks=False
 )
 def energy_balancing(w: cp.Variable, records: Any, alpha: float, ridge: float) -> cp.Problem:
-    """Balance of whole distributions within each arm, without a bandwidth to choose (Huling & Mak
-    2024).
+    """Balance of whole distributions within each arm, without a bandwidth to choose.
+
+    It is that of Huling & Mak (2024).
 
     It needs a declared arm floor.
 

@@ -1,5 +1,4 @@
-"""Overlap weights from a regularized logistic regression, and their variant with a private
-coefficient.
+"""Overlap weights from a regularized logistic regression, also by a private coefficient.
 
 minimize    sum_i log(1 + exp(-s_i)) + n ridge/2 ||v||^2,   s_i = (2 a_i - 1) <x_i, v>
 subject to  ||v|| <= radius

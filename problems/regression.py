@@ -1,5 +1,6 @@
-"""Weighted linear regression of the outcome: by a squared loss, or by one without curvature at full
-slope.
+"""Weighted linear regression of the outcome.
+
+Its loss is squared, or one without curvature at full slope.
 
 minimize    sum_i w_i phi(z_i - <x_i, theta>) + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
 subject to  theta in Theta

@@ -1,5 +1,6 @@
-"""Calibration of survey sampling as weights of two arms: logit distance, empirical likelihood,
-raking.
+"""Calibration of survey sampling as weights of two arms.
+
+Distances are logit, empirical likelihood and raking.
 
 minimize    sum_i d(w_i) + ||m||^2 / (2 n ridge)
 subject to  sum_i w_i = n,  low <= w_i <= cap of the arm of i
