@@ -48,6 +48,11 @@ def markdown(text: str) -> str:
     return text.replace("``", "`").replace("|", r"\|")
 
 
+def prose(text: str) -> str:
+    """A text of the help as Markdown: options are code, and nothing is a tag."""
+    return re.sub(r"(?<![\w`-])(--[a-z][\w-]*)", r"`\1`", markdown(text)).replace("<", r"\<")
+
+
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
     """Lines of a table in Markdown."""
     yield ""
@@ -67,9 +72,11 @@ def options_of(command: click.Command) -> list[tuple[str, ...]]:
     context = click.Context(command, show_default=True)
     rows = []
     for option in command.params:
+        if isinstance(option, click.Argument) or "--help-all" in option.opts:
+            continue
         record = option.get_help_record(context)
-        if record is not None and "--help-all" not in option.opts:
-            rows.append((f"`{record[0]}`", markdown(record[1]).replace("<", r"\<")))
+        if record is not None:
+            rows.append((markdown(f"`{record[0]}`"), prose(record[1])))
     return rows
 
 
@@ -81,7 +88,7 @@ def commands() -> Iterator[str]:
             if paragraph.startswith("\b"):
                 yield from ("```text", *paragraph.splitlines()[1:], "```", "")
             else:
-                yield from (markdown(paragraph).replace("<", r"\<"), "")
+                yield from (prose(paragraph), "")
         rows = options_of(command)
         if rows:
             yield from table(("option", "meaning"), rows)
