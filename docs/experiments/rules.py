@@ -403,7 +403,10 @@ class Trial:
                 "scale": calibration.scale,
             }
             facts |= {"theorem": plan.theorem, "note": ", ".join(step.name for step in plan.steps)}
-            facts |= {"certified": result.certified, "predicted_flips": rule_noise(plan, theta)[2]}
+            facts |= {
+                "certified": result.certified,
+                "predicted_flips": rule_noise(plan, theta).flipped_share,
+            }
             yield head | {"status": "done"} | judged(self.test, (rows @ theta > 0)[None]) | facts
 
     def constant_rows(self) -> Iterator[Row]:

@@ -265,7 +265,7 @@ def _expected(result: DesignResult, n: int) -> bool:
     if isinstance(plan.study, RuleStudy):
         spread, noise = (
             request.filled.effect_spread,
-            rule_noise(plan, np.zeros(request.n_features + 1))[1],
+            rule_noise(plan, np.zeros(request.n_features + 1)).effect,
         )
         # of two normals, the effect and the same with noise, so often the signs differ
         flipped = math.atan2(noise, spread or 0.0) / math.pi

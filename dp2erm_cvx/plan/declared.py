@@ -58,9 +58,7 @@ class DeclaredEffect(DeclaredQuestion, Protocol):
 
     @property
     def scale(self) -> float:
-        """Standard deviation of residuals in units of the outcome: declared, released before, or a
-        guess.
-        """
+        """Standard deviation of residuals, in units of the outcome; a guess where none is known."""
 
     @property
     def declares_scale(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -52,8 +52,10 @@ from dp2erm_cvx.steps.weighted_residuals import WEIGHTED_SUM, ResidualSquares
 #: them: such residuals are longer on one side, so that what is cut is a bias, and noise soon hides
 #: none of it.
 _EVENT_REACH = 0.03
-#: Level of the interval that an error is predicted from, and the normal quantile of that level.
-_LEVEL, _NORMAL = 0.95, 1.96
+#: Level of the interval that an error is predicted from.
+_LEVEL = 0.95
+#: Normal quantile of that level.
+_NORMAL = 1.96
 #: What the ends of an outcome in [0, 1] may round to.
 _ROUNDED = 1e-12
 #: What may be estimated.
@@ -93,7 +95,10 @@ class EffectStudy(Pipeline):
     released_scale
         The scale of the outcome, once it is released; None before.
 
-    Raises DeclarationError for an invalid argument.
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
     """
 
     main: ClassVar[str] = "score"
@@ -143,14 +148,14 @@ class EffectStudy(Pipeline):
 
         It is declared, or it is that of the outcome, which is released first; a guess before.
         """
-        values, bound = self.two_values, self.universe.domain.outcome_bound
         if self.released_scale is not None:
             return self.released_scale.value
+        values = self.two_values
         if self.residual_scale is None:
-            return defaults.default_scale(bound, values)
-        return (
-            self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
-        )
+            return defaults.default_scale(self.universe.domain.outcome_bound, values)
+        if values is None:
+            return self.residual_scale
+        return min(self.residual_scale, 0.5 * values.width)
 
     @property
     def declares_scale(self) -> bool:
@@ -164,7 +169,9 @@ class EffectStudy(Pipeline):
             return None
         total = self.universe.mass * self.universe.n_samples * self.budget.epsilon
         declared = self.declared.get("scale_share", defaults.scale_share(total))
-        return None if declared is None else public_fraction("scale_share", declared)
+        if declared is None:
+            return None
+        return public_fraction("scale_share", declared)
 
     @cached_property
     def opening(self) -> tuple[OutcomeScale, Budget] | None:
@@ -198,7 +205,8 @@ class EffectStudy(Pipeline):
         domain = self.universe.domain
         if self.estimand != RiskScores.estimand and not domain.binary_outcome:
             return None
-        return TwoValues(-domain.outcome_bound, 2.0 * domain.outcome_bound, domain.outcome_bound)
+        bound = domain.outcome_bound
+        return TwoValues(low=-bound, width=2.0 * bound, slope=bound)
 
     @property
     def residuals(self) -> Residuals:
@@ -213,30 +221,60 @@ class EffectStudy(Pipeline):
         return self.error_at(0.5)
 
     def error_at(self, treated: float) -> float:
-        """Predicted mean squared error where so large a share is treated; arms are at most as is
-        guessed.
+        """Predicted mean squared error where the share ``treated`` of the records is treated.
 
-        By weights of a scheme it is that of a normal estimate whose interval is as wide as the one
-        expected.
+        No arm is taken to be larger than the settings guess. By the weights of a scheme it is that
+        of a normal estimate whose interval is as wide as the one expected.
+
+        Parameters
+        ----------
+        treated
+            Share of the records, in (0, 1).
+
+        Returns
+        -------
+        float
+            In squared units of the outcome.
         """
         if self.weights is not None:
             return (self._expected_half_width(treated) / _NORMAL) ** 2
-        universe, settings, values = self.universe, self.settings, self.two_values
+        settings = self.settings
         if self._several:
             return arms_error(self, settings, self.rest.epsilon)
         spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
-        spent += settings.rate_share if settings.known is None else 0.0
-        n, epsilon = universe.mass * universe.n_samples, self.rest.epsilon
-        guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
-        apart = self.assumed if settings.known is None else Confounding(0.0)
-        values = values and replace(values, slope=settings.slope)
-        groups = max(len(universe.domain.groups), 1)
-        rate = min(treated, 1.0 - treated, defaults.smaller_arm(settings.known))
-        rows = settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None
-        kind, k = SCORES[self.estimand], universe.n_features
-        request = defaults.Request(kind, n, k, epsilon, *guesses, apart, values, groups, rate, rows)
-        logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0
-        return defaults.effect_error(request, 1.0 - spent, settings.center_share, logistic)
+        if settings.known is None:
+            spent += settings.rate_share
+        logistic_share = 0.0
+        if settings.propensity == "logistic":
+            logistic_share = settings.propensity_share
+        return defaults.effect_error(
+            self._request(treated), 1.0 - spent, settings.center_share, logistic_share
+        )
+
+    def _request(self, treated: float) -> defaults.Request:
+        """What the predicted error of a score of two arms depends on, at this treated share."""
+        settings = self.settings
+        universe = self.universe
+        values = self.two_values
+        if values is not None:
+            values = replace(values, slope=settings.slope)
+        declared_rows = settings.rows in (Rows.COMMON, Rows.ARMS)
+        return defaults.Request(
+            kind=SCORES[self.estimand],
+            n_samples=universe.mass * universe.n_samples,
+            n_features=universe.n_features,
+            epsilon=self.rest.epsilon,
+            deviation=self.scale,
+            slope=settings.slope,
+            law=self.law,
+            norm_bound=settings.norm_bound,
+            residual_bound=settings.residual_bound,
+            confounding=self.assumed if settings.known is None else Confounding(0.0),
+            two_values=values,
+            groups=max(len(universe.domain.groups), 1),
+            rate=min(treated, 1.0 - treated, defaults.smaller_arm(settings.known)),
+            rows=settings.rows if declared_rows else None,
+        )
 
     def _expected_half_width(self, treated: float) -> float:
         """Half width of the 95 % interval by weights, at what is expected to be released."""
@@ -253,15 +291,17 @@ class EffectStudy(Pipeline):
 
     @property
     def predicts_bias(self) -> bool:
-        """True if the confounding that nuisances leave is predicted: an interval then allows for
-        it.
-        """
-        settings, kind = self.settings, SCORES[self.estimand]
+        """True if an interval allows for the confounding that nuisances leave."""
+        settings = self.settings
+        kind = SCORES[self.estimand]
         if kind is RiskScores:
             return False
-        exact = kind is not OverlapScore or settings.arms is Arms.MATCHED
-        by_arm = settings.rows is Rows.ARMS
-        return settings.known is not None or by_arm or (exact and settings.rows is not Rows.POOLED)
+        if settings.known is not None or settings.rows is Rows.ARMS:
+            return True
+        wants_matched_arms = kind is OverlapScore
+        if wants_matched_arms and settings.arms is not Arms.MATCHED:
+            return False
+        return settings.rows is not Rows.POOLED
 
     @cached_property
     def settings(self) -> EffectSettings:
@@ -270,36 +310,55 @@ class EffectStudy(Pipeline):
         for name, members in (("rows", Rows), ("arms", Arms)):
             if declared.get(name) is not None:
                 declared[name] = one_of(name, declared[name], members)
-        epsilon = self.rest.epsilon
-        planned = None if self.released_scale is None else self.released_scale.planned
         declared["scale_share"] = self.scale_share
         if self.weights is not None:
             declared = {**weighting_settings(self), **declared}
-        known = declared.get("propensity")
-        kind = self.kind
-        if kind is ArmScores:
-            return replace(arms_rule(self, epsilon, planned), **declared)
-        # where it is public, it is that of everybody: nothing confounds, and no factor is beyond
-        # its inverse
-        public = (
-            None
-            if known is None or isinstance(known, str)
-            else public_fraction("propensity", known)
-        )
+        if self.kind is ArmScores:
+            public_rule = arms_rule(self, self.rest.epsilon, self._planned_before)
+        else:
+            public_rule = self._public_rule(declared)
+        return replace(public_rule, **declared)
+
+    @property
+    def _planned_before(self) -> EffectSettings | None:
+        """The settings before the scale of the outcome was released, if it was."""
+        if self.released_scale is None:
+            return None
+        return self.released_scale.planned
+
+    def _public_rule(self, declared: Mapping[str, Any]) -> EffectSettings:
+        """The default settings of two arms for what is ``declared`` of propensity, cap and rows."""
+        propensity = declared.get("propensity")
+        # A public propensity is that of everybody: nothing confounds, and no factor is beyond its
+        # inverse.
+        public = None
+        if propensity is not None and not isinstance(propensity, str):
+            public = public_fraction("propensity", propensity)
         rate = defaults.smaller_arm(public)
-        rule = defaults.effect_rule(self, epsilon, rate, known=public is not None, planned=planned)
-        cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
-        total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
-        reach = _reach(kind, known, cap, rule) * rule.residual_bound
-        weighted = issubclass(kind, AverageScore | RiskScores) or (
-            kind is TreatedScore and public is None
+        rule = defaults.effect_rule(
+            self,
+            self.rest.epsilon,
+            rate,
+            known=public is not None,
+            planned=self._planned_before,
         )
-        if self.two_values is not None and weighted:
-            reach = self._event_reach(declared.get("propensity", rule.propensity), total)
-        rule = replace(rule, cap=cap, score_bound=reach)
+        cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
+        if self._weights_residuals_of_events(public):
+            score_bound = self._event_bound(declared.get("propensity", rule.propensity))
+        else:
+            score_bound = _reach(self.kind, propensity, cap, rule) * rule.residual_bound
+        rule = replace(rule, cap=cap, score_bound=score_bound)
         if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) is not Rows.COMMON:
             rule = replace(rule, arms=Arms.ALIKE)
-        return replace(rule, **declared)
+        return rule
+
+    def _weights_residuals_of_events(self, public: float | None) -> bool:
+        """True if residuals of an outcome of two values are multiplied by more than constants."""
+        if self.two_values is None:
+            return False
+        if self.kind is TreatedScore:
+            return public is None
+        return issubclass(self.kind, AverageScore | RiskScores)
 
     def steps(self) -> Iterator[Step]:
         """Rate, mean and spread, center and propensity; then the score."""
@@ -314,68 +373,112 @@ class EffectStudy(Pipeline):
         yield replace(self._score(nuisances, settings), noise=Noise.GAMMA)
 
     def _lines(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
-        rows, n_arms = settings.rows, len(self.universe.domain.arms)
-        rate: str | float = "rate" if settings.known is None else settings.known
-        steps: list[Step] = [TreatmentRate(share=settings.rate_share)] if rate == "rate" else []
+        """The steps before the score, and the nuisances that they release.
+
+        A propensity is released before the outcome regression where that is weighted by it, else
+        after it.
+        """
+        steps: list[Step] = []
+        if settings.known is None:
+            steps.append(TreatmentRate(share=settings.rate_share))
         placed = self._placing()[1]
-        steps += placed if self._several else defaults.with_difference(placed)
-        fitted, log_odds = list[Step](), None
+        if not self._several:
+            placed = defaults.with_difference(placed)
+        steps += placed
+        propensity = self._propensity_step(steps, settings)
+        log_odds = self._log_odds(settings)
+        center_is_weighted = settings.arms is Arms.MATCHED
+        if propensity is not None and center_is_weighted:
+            steps.append(propensity)
+        steps.append(self._center_step(settings, log_odds if center_is_weighted else None))
+        if propensity is not None and not center_is_weighted:
+            steps.append(propensity)
+        if self._several:
+            steps.append(self._average_step(settings))
+        return steps, self._nuisances(settings, log_odds)
+
+    def _propensity_step(self, before: Sequence[Step], settings: EffectSettings) -> Step | None:
+        """The regression of the treatment on what the steps ``before`` map covariates to."""
         if settings.propensity == "logistic":
-            fitted, log_odds = (
-                [self.logistic(self.handed(steps), settings)],
-                Term(Rows.POOLED, "propensity"),
-            )
-        elif settings.propensity == "multinomial":
-            multinomial = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
-            fitted = [ArmPropensity(program=multinomial, share=settings.propensity_share)]
-            log_odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
-        # what the outcome regression is weighted by is released before it
-        own = log_odds if settings.arms is Arms.MATCHED else None
-        steps += fitted if own is not None else []
-        program = self.saturating("saturating_regression", settings.slope)
-        mapped = OutcomeRows(
-            rows,
+            return self.logistic(self.handed(before), settings)
+        if settings.propensity == "multinomial":
+            n_arms = len(self.universe.domain.arms)
+            program = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
+            return ArmPropensity(program=program, share=settings.propensity_share)
+        return None
+
+    def _log_odds(self, settings: EffectSettings) -> Term | None:
+        """The released linear predictor of the treatment; None where no regression gives one."""
+        if settings.propensity == "logistic":
+            return Term(Rows.POOLED, "propensity")
+        if settings.propensity == "multinomial":
+            return Term(Rows.ARMS, "propensity", n_arms=len(self.universe.domain.arms))
+        return None
+
+    def _center_step(self, settings: EffectSettings, log_odds: Term | None) -> Step:
+        """The outcome regression (center), perhaps weighted by the propensity of ``log_odds``."""
+        rows = OutcomeRows(
+            settings.rows,
             scale=defaults.NORM / settings.norm_bound,
             arms=settings.arms,
-            rate=rate,
-            log_odds=own,
+            rate=_rate(settings),
+            log_odds=log_odds,
             noise_ratio=settings.noise_ratio,
-            n_arms=n_arms,
+            n_arms=len(self.universe.domain.arms),
         )
-        steps.append(self.regression("center", program, mapped, share=settings.center_share))
-        steps += fitted if own is None else []
-        # where no mean square is released, what the bound leaves of the squares that were guessed
-        spreads, values = self.law.within(settings.norm_bound), self.two_values
-        center = Term(rows, "center", n_arms=n_arms)
-        declared = center, rate, log_odds, spreads, self.scale, self.assumed
-        if not self._several:
-            values = values and replace(values, slope=settings.slope)
-            return steps, LinearNuisances(*declared, two_values=values)
-        # the mean of the covariates that the regressions see, which are averaged there: lines are
-        # not bent
-        plain, left = (0.0,) * self.universe.n_features, AVERAGE_SHARE * (1.0 - settings.spent)
-        law = replace(self.law, shares=plain, zeros=plain)
-        how: Any = {"law": law, "norm": settings.norm_bound, "subtracted": False}
-        steps.append(CovariateMean(name=AVERAGE, share=left, **how))
-        public = settings.propensity if isinstance(settings.propensity, tuple) else ()
-        return steps, ArmNuisances(*declared, shares=public)
+        program = self.saturating("saturating_regression", settings.slope)
+        return self.regression("center", program, rows, share=settings.center_share)
+
+    def _average_step(self, settings: EffectSettings) -> Step:
+        """The mean of the covariates that regressions of several arms are averaged at.
+
+        Those lines are not bent, so that their average is their value there.
+        """
+        plain = (0.0,) * self.universe.n_features
+        return CovariateMean(
+            name=AVERAGE,
+            share=AVERAGE_SHARE * (1.0 - settings.spent),
+            law=replace(self.law, shares=plain, zeros=plain),
+            norm=settings.norm_bound,
+            subtracted=False,
+        )
+
+    def _nuisances(self, settings: EffectSettings, log_odds: Term | None) -> Nuisances:
+        """What the steps before the score release, as the score reads it."""
+        common: dict[str, Any] = {
+            "term": Term(settings.rows, "center", n_arms=len(self.universe.domain.arms)),
+            "rate": _rate(settings),
+            "log_odds": log_odds,
+            # Where no mean square is released: what the bound leaves of the squares guessed.
+            "spreads": self.law.within(settings.norm_bound),
+            "deviation": self.scale,
+            "declared": self.assumed,
+        }
+        if self._several:
+            public = settings.propensity if isinstance(settings.propensity, tuple) else ()
+            return ArmNuisances(**common, shares=public)
+        values = self.two_values
+        if values is not None:
+            values = replace(values, slope=settings.slope)
+        return LinearNuisances(**common, two_values=values)
 
     @property
     def start(self) -> Universe:
-        """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted
-        first.
-        """
+        """Records with covariates at most so long; unshrunk where a mean is subtracted first."""
         return self._placing()[0]
 
     def _whole(self, step: str) -> float:
-        """Epsilon that the share of a step is of: that of the question that released it before, if
-        any.
+        """Epsilon that the share of a step is of.
+
+        A step that another question released before took its share of the budget of that one.
         """
-        return float(self.before[step]["budget"]) if step in self.before else self.rest.epsilon
+        if step in self.before:
+            return float(self.before[step]["budget"])
+        return self.rest.epsilon
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        # a scheme's interval follows from a rehearsal at the declared distance, before anything is
-        # released
+        # The interval of a scheme follows from a rehearsal at the declared distance, before
+        # anything is released: it has no use for means by arm.
         by_arm = self.weights is None
         return defaults.placing(
             self, self.settings.norm_bound, self._whole("spread"), by_arm=by_arm
@@ -386,25 +489,30 @@ class EffectStudy(Pipeline):
         return len(self.universe.domain.arms) > 2
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
-        clips, domain = (
-            (settings.cap, settings.residual_bound, settings.score_bound),
-            self.universe.domain,
+        """The score at these ``nuisances``, with its public clips (Theorem 12)."""
+        domain = self.universe.domain
+        is_ratio = domain.uneven and not self._several
+        if domain.units is not None:
+            # Of the records of a person a part may be treated, or in a group.
+            is_ratio = is_ratio or self.kind in (TreatedScore, GroupScore)
+        score = self.kind(
+            nuisances=nuisances,
+            cap=settings.cap,
+            residual_bound=settings.residual_bound,
+            score_bound=settings.score_bound,
+            center=self.effect_center,
+            sampled=is_ratio,
+            missing=domain.weighted and not is_ratio,
         )
-        sampled = domain.uneven and not self._several
-        if domain.units is not None:  # of whom a part may be treated, or in a group
-            sampled = sampled or self.kind in (TreatedScore, GroupScore)
-        missing = domain.weighted and not sampled
-        score = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
         if self.kind is RiskScores:
             score = replace(score, other_bound=domain.outcome_bound)
-        total = (
-            self.universe.mass * self.universe.n_samples * self._whole("rate") * settings.rate_share
-        )
-        total /= max(len(domain.groups), 1)
-        if total < STEADY:  # the released rate is noise: no bound may follow it far
-            score = replace(
-                score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0)
-            )
+        n_counting = self.universe.mass * self.universe.n_samples
+        rate_total = n_counting * self._whole("rate") * settings.rate_share
+        rate_total /= max(len(domain.groups), 1)
+        if rate_total < STEADY:
+            # The released rate is noise: no bound may follow it far.
+            widest = 4.0 * domain.outcome_bound / settings.score_bound
+            score = replace(score, widest=max(widest, 1.0))
         return score
 
     @property
@@ -414,30 +522,36 @@ class EffectStudy(Pipeline):
             return ArmScores
         return GroupScore if self.universe.domain.groups else SCORES[self.estimand]
 
-    def _event_reach(self, propensity: str | float, total: float) -> float:
-        """How far the score of an outcome of two values reaches at this propensity, at a rate of
-        one half.
+    def _event_bound(self, propensity: str | float) -> float:
+        """B of the score of an outcome of two values at this propensity, at a rate of one half.
 
-        That of a risk is measured from the middle of the outcome, in which it lies; for the treated
-        residuals are weighted by odds. ``total`` is sqrt(n) epsilon.
+        The score of a risk is measured from the middle of the outcome, in which it lies; for the
+        treated residuals are weighted by odds.
+
+        Parameters
+        ----------
+        propensity
+            "constant", "logistic", or the public probability of treatment.
+
+        Returns
+        -------
+        float
+            In units of the outcome.
         """
-        fitted, equal = (
-            min(max(4.0, _EVENT_REACH * total), defaults.CAP),
-            2.0 - (self.kind is TreatedScore),
-        )
-        inverse = (
-            {"constant": equal}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
-        )
-        if not isinstance(propensity, str):
-            inverse = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
         assert self.two_values is not None
-        less = 0.5 if self.estimand == RiskScores.estimand else 0.0
-        return self.two_values.width * (inverse - less)
+        if not isinstance(propensity, str):
+            factor = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
+        elif propensity == "constant":
+            factor = 1.0 if self.kind is TreatedScore else 2.0
+        else:
+            total = math.sqrt(self.universe.mass * self.universe.n_samples) * self.rest.epsilon
+            factor = min(max(4.0, _EVENT_REACH * total), defaults.CAP)
+        if self.estimand == RiskScores.estimand:
+            factor -= 0.5
+        return self.two_values.width * factor
 
     def _check_scale(self) -> None:
-        """Raise DeclarationError for a share of a scale that is not released, and for what is no
-        release.
-        """
+        """Raise DeclarationError for a share of a scale that is not released."""
         if not isinstance(self.released_scale, ReleasedScale | None):
             raise DeclarationError("released_scale: is released, and cannot be declared")
         share = self.declared.get("scale_share")
@@ -452,44 +566,58 @@ class EffectStudy(Pipeline):
 
     def _check_estimand(self) -> None:
         """Raise DeclarationError where what is declared is for another estimand."""
-        domain, declared = self.universe.domain, self.declared
-        fitted = declared.get("propensity") == "logistic"
-        low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
-        risks, grouped = self.estimand == RiskScores.estimand, bool(domain.groups)
-        reaches = (
-            f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an event, 0 "
-            "or 1"
-        )
-        for wrong, text in (
-            (self.estimand not in SCORES, f"must be one of {', '.join(SCORES)}"),
-            (
-                risks and max(abs(low), abs(high - 1.0)) > _ROUNDED,
-                f"{reaches}: declare outcome_center = outcome_bound = 0.5, or estimand = 'ate'",
-            ),
-            (
-                risks and (domain.treatment_cost or self.effect_center is not None),
-                "takes no treatment cost, which is in no risk, and no effect_center",
-            ),
-            (
-                grouped and self.estimand != AverageScore.estimand,
-                "by: only 'ate' is released by group",
-            ),
-            (grouped and fitted, "by: the propensity is that of every group, or a public one"),
-        ):
-            if wrong:
-                raise DeclarationError(f"estimand = {brief(self.estimand)}: {text}")
+        for fault in self._faults_of_estimand():
+            raise DeclarationError(f"estimand = {brief(self.estimand)}: {fault}")
+
+    def _faults_of_estimand(self) -> Iterator[str]:
+        """What is wrong with the estimand for these records, the name itself first."""
+        domain = self.universe.domain
+        if self.estimand not in SCORES:
+            yield f"must be one of {', '.join(SCORES)}"
+        if self.estimand == RiskScores.estimand:
+            low = domain.outcome_center - domain.outcome_bound
+            high = domain.outcome_center + domain.outcome_bound
+            if max(abs(low), abs(high - 1.0)) > _ROUNDED:
+                yield (
+                    f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an "
+                    "event, 0 or 1: declare outcome_center = outcome_bound = 0.5, or estimand = "
+                    "'ate'"
+                )
+            if domain.treatment_cost or self.effect_center is not None:
+                yield "takes no treatment cost, which is in no risk, and no effect_center"
+        if domain.groups:
+            if self.estimand != AverageScore.estimand:
+                yield "by: only 'ate' is released by group"
+            if self.declared.get("propensity") == "logistic":
+                yield "by: the propensity is that of every group, or a public one"
 
 
-def _reach(kind: type[EffectScore], known: Any, cap: float, rule: EffectSettings) -> float:
-    """B over M_r with the declared propensity ``known``, that of the settings ``rule`` where none
-    is.
+def _rate(settings: EffectSettings) -> str | float:
+    """The public probability of treatment, or the step that releases the rate of treatment."""
+    return "rate" if settings.known is None else settings.known
+
+
+def _reach(kind: type[EffectScore], propensity: Any, cap: float, rule: EffectSettings) -> float:
+    """B over M_r of a score.
+
+    Parameters
+    ----------
+    kind
+        Class of the score.
+    propensity
+        What is declared of it; None for that of ``rule``.
+    cap
+        F, at least 2.
+    rule
+        The settings where nothing is declared.
     """
-    if known == "logistic":
+    if propensity == "logistic":
         return kind.reach[1]
-    if known is None or isinstance(known, str) or kind is OverlapScore:
+    if propensity is None or isinstance(propensity, str) or kind is OverlapScore:
         return rule.score_bound / rule.residual_bound
-    rate = public_number("propensity", known)
-    if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
+    rate = public_number("propensity", propensity)
+    if kind is TreatedScore:
+        # Residuals of controls are weighted by the odds of treatment.
         return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
     return 1.0 / defaults.smaller_arm(rate)
 
@@ -497,7 +625,9 @@ def _reach(kind: type[EffectScore], known: Any, cap: float, rule: EffectSettings
 def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
     """What errors of the nuisances of a planned effect follow from, beside what is released."""
     study = plan.study
-    rate, mean, spread = plan.step("rate"), plan.step("mean"), plan.step("spread")
+    rate = plan.step("rate")
+    mean = plan.step("mean")
+    spread = plan.step("spread")
     along = plan.step("along")
     return EffectFacts(
         universe=study.universe,
@@ -519,9 +649,7 @@ def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
 
 
 def weighted_facts(plan: Plan[EffectStudy]) -> WeightedFacts:
-    """What the interval of an effect by the weights of a scheme follows from, beside what is
-    released.
-    """
+    """What the interval of an effect by weights follows from, beside what is released."""
     squares = plan.step("squares")
     assert isinstance(squares, ResidualSquares)
     return WeightedFacts(effect_facts(plan), squares)

@@ -1,6 +1,4 @@
-"""From what is declared to its plan: steps calibrated to their parts of the budget, and their
-composition.
-"""
+"""From what is declared to its plan: calibrated steps, and what they guarantee together."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ class Pipeline(abc.ABC):
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it
-        knows two.
-        """
+        """Raise DeclarationError for too many covariates, and for arms where it knows only two."""
         if not self.several_arms:
             refuse(self.universe.domain.codebook, "a rule, or a fit with weights,", "arms")
         check_settings(self)
@@ -119,16 +115,14 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def steps(self) -> Iterator[Step]:
-        """The steps in their order, as for exact arithmetic; without the first one that is paid
-        apart.
-        """
+        """The steps in their order, as for exact arithmetic, without one that is paid apart."""
 
     @property
     def opening(self) -> tuple[Step, Budget] | None:
-        """A step before all others, which settings of theirs follow from, and its budget; mostly
-        none.
+        """A step before all others and its budget; None where there is none.
 
-        Both budgets are fixed in advance, so that they add up whatever it releases (Theorem 31).
+        Settings of the others follow from what it releases. Both budgets are fixed in advance, so
+        that they add up whatever that is (Theorem 31).
         """
         return None
 
@@ -154,8 +148,8 @@ class Pipeline(abc.ABC):
         return CovariateLaw.of(self.universe.domain, self.universe.n_features)
 
     def saturating(self, name: str, slope: float) -> SecondStage:
-        """A second stage whose loss saturates."""
-        # no theorem needs this ball; within it every solve is certified to a public radius
+        """A second stage of this ``name`` whose loss saturates, with this ``slope``."""
+        # No theorem needs this ball: within it every solve is certified to a public radius.
         ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
         program: SecondStage = registry.build(
             registry.second_stages(), name, slope=slope, theta_set=ball
@@ -163,20 +157,29 @@ class Pipeline(abc.ABC):
         return program
 
     def regression(self, name: str, program: Any, rows: OutcomeRows, **how: Any) -> Fit:
-        """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit`
-        takes.
-        """
+        """A regression on mapped ``rows``; ``how`` is what else a Fit takes."""
         return Fit(name=name, noise=self.noise, program=program, map=rows, either=True, **how)
 
     def logistic(self, universe: MappedUniverse, settings: CausalSettings) -> Fit:
-        """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a
-        ``universe``.
+        """The logistic regression of the treatment on (1, x) in a ball, at weights 1.
+
+        ``universe`` is that of the records that it is fitted to.
         """
         bound = WithConstant().universe(universe).space.covariate_bound
-        how = {"ridge": 0.0, "radius": settings.radius / bound, "trim": settings.cap}
-        program: Any = registry.build(registry.first_stages(), "ipw_private", **how)
-        shares = {"share": settings.propensity_share, "split": settings.split}
-        return self.regression("propensity", program, WithConstant(), **shares)
+        program: Any = registry.build(
+            registry.first_stages(),
+            "ipw_private",
+            ridge=0.0,
+            radius=settings.radius / bound,
+            trim=settings.cap,
+        )
+        return self.regression(
+            "propensity",
+            program,
+            WithConstant(),
+            share=settings.propensity_share,
+            split=settings.split,
+        )
 
 
 S = TypeVar("S", bound=Pipeline)
@@ -189,7 +192,14 @@ LARGEST_COUNTED = 500.0
 class PlanResult:
     """Result of a run: what was ``released``, by step, and what must stay with the data holder.
 
-    ``plan`` is what was run: that at what the first step released, where others follow from it.
+    Parameters
+    ----------
+    inputs
+        Dataset, mapped records and weights. Private.
+    steps
+        What every step released, by its name, and how it was certified.
+    plan
+        What was run: the plan at what the first step released, where others follow from it.
     """
 
     inputs: Inputs
@@ -209,23 +219,18 @@ class PlanResult:
 
     @property
     def certified(self) -> bool:
-        """True if every exact minimizer that the theorems speak of is within its tolerance, or not
-        needed.
-        """
+        """True if every exact minimizer that a theorem needs is within its tolerance."""
         return all(result.certified for result in self.steps.values())
 
     @property
     def by_gap(self) -> bool:
-        """True if one of those needed rests on its duality gap alone, which no public number
-        bounds.
-        """
+        """True if a needed minimizer rests on its duality gap, which no public number bounds."""
         return any(result.by_gap for result in self.steps.values())
 
 
 @dataclass(frozen=True)
 class Plan(Shown, Generic[S]):
-    """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee
-    together.
+    """What is declared, its calibrated steps in their order, and what they guarantee together.
 
     Parameters
     ----------
@@ -255,47 +260,60 @@ class Plan(Shown, Generic[S]):
         """Report: what is spent, step by step, and what is predicted."""
         return report_of(self)
 
-    @np.errstate(
-        over="ignore", invalid="ignore", divide="ignore"
-    )  # certificates judge what comes of it
+    # Certificates judge what comes of an overflow.
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def run(
         self,
         dataset: Dataset | BlockedDataset,
         execution: Execution,
         earlier: Mapping[str, StepResult] = MappingProxyType({}),
     ) -> PlanResult:
-        """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector
-        stays.
+        """Run the steps in their order, each on the records that the ones before it hand on.
 
-        Where a step is paid apart, all others are planned once more at what it released.
+        No noise is ever drawn anew: whatever solver has to solve it, a vector stays. Where a step
+        is paid apart, all others are planned once more at what it released.
 
-        ``earlier`` are the results of the steps that were released before.
+        Parameters
+        ----------
+        dataset
+            The raw records.
+        execution
+            Solver, workers and source of the noise.
+        earlier
+            Results of the steps that an earlier question released, by name.
 
-        Raises DataError or DeclarationError where the dataset is not of the declared domain, and
-        CalibrationError where no plan follows from what the first step released, which is then
-        spent.
+        Raises
+        ------
+        DataError, DeclarationError
+            Where the dataset is not of the declared domain.
+        CalibrationError
+            Where no plan follows from what the first step released, which is then spent.
         """
         domain = self.study.start.domain
         refuse_undeclared(domain, dataset)
         records = dataset.records(partial(_inside, domain=domain), domain)
-        inputs, results, released = (
-            Inputs(dataset, records),
-            dict[str, StepResult](),
-            dict[str, Array](),
-        )
-        plan, steps = self, self.steps
+        inputs = Inputs(dataset, records)
+        results: dict[str, StepResult] = {}
+        released: dict[str, Array] = {}
+        plan = self
+        steps = self.steps
         if self.study.opening is not None:
-            first, *_ = self.steps
-            results[first.name] = first.run(inputs, released, execution)
-            released[first.name] = results[first.name].released
-            plan = self.after(released[first.name])
+            opening = self.steps[0]
+            results[opening.name] = opening.run(inputs, released, execution)
+            released = {opening.name: results[opening.name].released}
+            plan = self.after(released[opening.name])
             steps = plan.steps[1:]
         for step in steps:
             if step.weighted and inputs.weights is None:
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
-            known = step.name in self.study.before  # never again: nobody paid for a second time
-            output = earlier[step.name] if known else step.run(inputs, released, execution)
-            results[step.name], released = output, released | {step.name: output.released}
+            if step.name in self.study.before:
+                # Never released again: nobody paid for a second time.
+                result = earlier[step.name]
+            else:
+                result = step.run(inputs, released, execution)
+            results[step.name] = result
+            # A new mapping, as steps may keep the one that they were given.
+            released = released | {step.name: result.released}
             inputs = step.hand_on(inputs, released)
         return PlanResult(inputs, results, plan)
 
@@ -340,16 +358,12 @@ class Plan(Shown, Generic[S]):
 
     @property
     def certified_by_design(self) -> bool:
-        """True if public bounds say what every step is certified to on every dataset of the
-        universe.
-        """
+        """True if public bounds say what every step is certified to, whatever the records are."""
         return all(step.certified_by_design for step in self.steps)
 
     @property
     def standing(self) -> Standing:
-        """What a release by this plan will be at best, by what is declared and whatever the records
-        are.
-        """
+        """What a release by this plan will be at best, whatever the records are."""
         released = self.study.universe.domain.released
         if self.seeded or (released is not None and not released.private):
             return Standing.NOT_PRIVATE
@@ -361,10 +375,10 @@ class Plan(Shown, Generic[S]):
 
     @property
     def guarantee(self) -> Budget:
-        """Guaranteed budget, which may be less than the declared one: gamma and Laplace noise spend
-        no delta.
+        """Guaranteed budget, which may be less than the declared one.
 
-        Basic composition: the parts that the budget was divided into add up to at most the budget.
+        By basic composition the parts that the budget was divided into add up to at most the
+        budget. Gamma and Laplace noise spend no delta.
         """
         spent = [step.guarantee for step in self.steps]
         if len(spent) == 1 and self.steps[0].precision is None:
@@ -372,55 +386,58 @@ class Plan(Shown, Generic[S]):
         if self.study.before:
             return _together(spent)
         budget = self.study.budget
-        delta = any(part.delta for part in spent)
-        if (
-            self.study.opening is not None
-        ):  # by which law later steps err less follows from what it releases
-            delta = delta or not Noise(self.study.noise).pure
-        return Budget(budget.epsilon, budget.delta if delta else 0.0)
+        spends_delta = any(part.delta for part in spent)
+        if self.study.opening is not None and not Noise(self.study.noise).pure:
+            # By which law later steps err less follows from what the first one releases.
+            spends_delta = True
+        return Budget(budget.epsilon, budget.delta if spends_delta else 0.0)
 
     @property
     def own(self) -> Budget:
         """Budget that is spent beside the steps that were released before, whose noise is pure."""
-        if not self.study.before:
+        before = self.study.before
+        if not before:
             return self.guarantee
-        return _together(
-            [step.guarantee for step in self.steps if step.name not in self.study.before]
-        )
+        return _together([step.guarantee for step in self.steps if step.name not in before])
 
     @property
     def curve(self) -> RenyiCurve | None:
-        """Renyi divergences of the whole release, for a ledger that adds them up; None if none is
-        proven.
+        """Renyi divergences of the whole release, which a ledger adds up; None if none is proven.
 
         A pure step has a curve as well; where all of them are pure, epsilon says it all. Where
         arithmetic is counted, the curve holds up to the event that some noise is longer than its
         public reach, of probability below ``exp(-1500)`` in each step. The conversion of a ledger
         pays for it out of delta.
         """
-        curved = next((step.curve for step in self.steps if step.curve is not None), None)
-        if (
-            curved is None or self.study.opening is not None
-        ):  # by what law later steps draw is not known yet
+        if self.study.opening is not None:
+            # By what law later steps draw is not known yet.
+            return None
+        stated = [step.curve for step in self.steps]
+        orders = next((curve.orders for curve in stated if curve is not None), None)
+        if orders is None:
             return None
         curves = []
-        for step in self.steps:
-            curve, spent = step.curve, step.guarantee
-            if curve is None:
-                if spent.delta > 0.0:
-                    return None
-                curve = RenyiCurve.pure(spent.epsilon * ROUND_UP, curved.orders)
-            curves.append(curve)
+        for step, curve in zip(self.steps, stated, strict=True):
+            if curve is not None:
+                curves.append(curve)
+            elif step.guarantee.delta > 0.0:
+                return None
+            else:
+                curves.append(RenyiCurve.pure(step.guarantee.epsilon * ROUND_UP, orders))
         return reduce(RenyiCurve.plus, curves)
 
     @property
     def theorem(self) -> str:
         """The privacy theorems in force."""
+        theorems = [step.theorem for step in self.steps]
         if self.main.weighted:
-            joined = " and ".join(step.theorem for step in self.steps)
-            return joined if len(self.steps) == 1 else f"Theorem 9 (composition) of {joined}"
-        maps = "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)
-        return f"{maps}; one delta for all (Theorem 16)" if self.joint else maps
+            if len(theorems) == 1:
+                return theorems[0]
+            return f"Theorem 9 (composition) of {' and '.join(theorems)}"
+        maps = f"Theorem 10 (record maps) of {', '.join(theorems)}"
+        if self.joint:
+            return f"{maps}; one delta for all (Theorem 16)"
+        return maps
 
     @property
     def joint(self) -> bool:
@@ -429,22 +446,26 @@ class Plan(Shown, Generic[S]):
 
 
 def _inside(data: Dataset, *, domain: Domain) -> Records:
+    """Raw records of a dataset, mapped into the space of the ``domain``."""
     return domain.records(data.X, data.a, data.y, data.sampling, data.person, data.repeats)
 
 
 def _together(spent: Sequence[Budget]) -> Budget:
     """The sum of what steps spend, rounded up."""
-    epsilon, delta = (
-        math.fsum(getattr(part, name) for part in spent) for name in ("epsilon", "delta")
-    )
+    epsilon = math.fsum(part.epsilon for part in spent)
+    delta = math.fsum(part.delta for part in spent)
     return Budget(epsilon * ROUND_UP, delta * ROUND_UP)
 
 
 def make_plan(study: S) -> Plan[S]:
     """Calibrate a release from public quantities alone.
 
-    Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is
-    declared.
+    Raises
+    ------
+    DeclarationError
+        For an invalid share.
+    CalibrationError
+        Where no theorem covers what is declared.
     """
     if _counts(study):
         plan = _planned(study, study.numerical_share)
@@ -463,27 +484,21 @@ def plan_as_declared(study: S) -> Plan[S]:
 
     Raises as :func:`make_plan` does.
     """
-    return _planned(
-        study, study.numerical_share if study.arithmetic is Arithmetic.COUNTED else None
-    )
+    is_counted = study.arithmetic is Arithmetic.COUNTED
+    return _planned(study, study.numerical_share if is_counted else None)
 
 
 def _counts(study: Pipeline) -> bool:
-    """True if the arithmetic is counted. Raises DeclarationError or CalibrationError where it
-    cannot be.
+    """True if the arithmetic is counted.
+
+    Raises
+    ------
+    DeclarationError, CalibrationError
+        Where it is declared to be counted and cannot be.
     """
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
-    missing = None
-    universe: MappedUniverse = study.start
-    epsilon = study.budget.epsilon
-    for step in study.steps():  # what the step that takes the rest lacks is told first
-        missing = step.uncountable(universe) or missing
-        universe = step.hands(universe)
-    if epsilon > LARGEST_COUNTED:
-        missing = (
-            f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
-        )
+    missing = _uncountable(study)
     if study.arithmetic is Arithmetic.AUTO:
         return missing is None and secure_available()
     if missing is not None:
@@ -495,42 +510,54 @@ def _counts(study: Pipeline) -> bool:
     return True
 
 
+def _uncountable(study: Pipeline) -> str | None:
+    """What counted arithmetic lacks, of the last step that lacks anything; None for nothing."""
+    epsilon = study.budget.epsilon
+    if epsilon > LARGEST_COUNTED:
+        return f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
+    missing = None
+    universe: MappedUniverse = study.start
+    for step in study.steps():
+        missing = step.uncountable(universe) or missing
+        universe = step.hands(universe)
+    return missing
+
+
 def _planned(study: S, numerical_share: float | None) -> Plan[S]:
-    """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by
-    that.
+    """Every step by the law that errs less.
+
+    All of them are Gaussian, at one delta, where no step errs more by that.
     """
     steps = [replace(step, numerical_share=numerical_share) for step in study.steps()]
     plan = _calibrated(study, steps)
-    alike = [
-        replace(step, either=False, split=None) if isinstance(step, Fit) and step.either else step
-        for step in steps
-    ]
-    if alike == steps or any(Noise(step.noise).pure for step in steps):
+    gaussian = [_gaussian_alone(step) for step in steps]
+    if gaussian == steps or any(Noise(step.noise).pure for step in steps):
         return plan
-    shared = _calibrated(study, alike)
-    pairs = zip(shared.steps, plan.steps, strict=True)
-    better = all(mine.predicted_error <= other.predicted_error for mine, other in pairs)
-    return shared if shared.joint and better else plan
+    shared = _calibrated(study, gaussian)
+    if not shared.joint:
+        return plan
+    for one, other in zip(shared.steps, plan.steps, strict=True):
+        if one.predicted_error > other.predicted_error:
+            return plan
+    return shared
+
+
+def _gaussian_alone(step: Step) -> Step:
+    """A step by the declared law alone, where it might choose the one that errs less."""
+    if isinstance(step, Fit) and step.either:
+        return replace(step, either=False, split=None)
+    return step
 
 
 def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
-    budgets = divided(study.rest, steps)
-    for name, entry in study.before.items():
-        known = name in budgets and study.main == "score"  # effects alone share steps
-        if not known or set(entry) != {"of", "epsilon", "budget"}:
-            raise DeclarationError(
-                f"before: {brief(name)} is no step of this release, of a question"
-            )
-        one_line(f"before.{name}", entry["of"])
-        budgets[name] = Budget(entry["epsilon"])
-        public_number(f"before.{name}.budget", entry["budget"], above=0.0)
+    """The plan of these ``steps``, each calibrated to its part of the budget."""
+    budgets = divided(study.rest, steps) | _budgets_before(study, steps)
     planned: dict[str, Step] = {}
     universe: MappedUniverse = study.start
     if study.opening is not None:
-        first, own = study.opening
-        planned[first.name] = replace(first, numerical_share=steps[0].numerical_share).plan(
-            universe, own, {}
-        )
+        opening, own = study.opening
+        counted = replace(opening, numerical_share=steps[0].numerical_share)
+        planned[opening.name] = counted.plan(universe, own, {})
     for step in steps:
         if step.name in study.before and not enters_no_outcome(step):
             raise DeclarationError(
@@ -541,13 +568,36 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     return _composed(Plan(study, tuple(planned.values())))
 
 
+def _budgets_before(study: Pipeline, steps: Sequence[Step]) -> dict[str, Budget]:
+    """Budgets of the steps that an earlier question released, which effects alone share.
+
+    Raises
+    ------
+    DeclarationError
+        For a step that this release does not have, and for what is no such entry.
+    """
+    names = {step.name for step in steps}
+    budgets: dict[str, Budget] = {}
+    for name, entry in study.before.items():
+        is_shared = name in names and study.main == "score"
+        if not is_shared or set(entry) != {"of", "epsilon", "budget"}:
+            raise DeclarationError(
+                f"before: {brief(name)} is no step of this release, of a question"
+            )
+        one_line(f"before.{name}", entry["of"])
+        budgets[name] = Budget(entry["epsilon"])
+        public_number(f"before.{name}.budget", entry["budget"], above=0.0)
+    return budgets
+
+
 def _composed(plan: Plan[S]) -> Plan[S]:
     """Less noise in Gaussian steps, where one delta covers the sum of their losses (Theorem 16)."""
-    apart = 0 if plan.study.opening is None else 1  # which is paid on its own
-    laws = [step.loss_law for step in plan.steps[apart:] if step.loss_law is not None]
-    if len(laws) < max(2, len(plan.steps) - apart):
+    # A step that opens the release is paid on its own.
+    joint_steps = plan.steps if plan.study.opening is None else plan.steps[1:]
+    laws = [step.loss_law for step in joint_steps if step.loss_law is not None]
+    if len(laws) < max(2, len(joint_steps)):
         return plan
-    # that of the exact mechanisms together: each pays for its grid once
+    # What is left for the exact mechanisms together, of which each pays for its grid once.
     hidden = math.fsum(
         step.precision.grid.epsilon for step in plan.steps if step.precision is not None
     )
@@ -559,25 +609,30 @@ def _composed(plan: Plan[S]) -> Plan[S]:
         return plan
     composed = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
     laws = [step.loss_law for step in composed.steps if step.loss_law is not None]
-    return composed if joint_delta(laws, left.epsilon) <= left.delta else plan
+    if joint_delta(laws, left.epsilon) > left.delta:
+        return plan
+    return composed
 
 
 def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
-    """The budget of each step: a later one takes its share first, and one step takes the rest."""
-    parts, left = {}, budget
+    """The budget of each step by its name.
+
+    A later step takes its share first, and the one step without a share takes the rest.
+    """
+    parts: dict[str, Budget] = {}
+    left = budget
     for step in reversed(steps):
-        if step.share is not None:
-            # pure noise leaves delta to the rest
-            epsilon, delta = (
-                left.epsilon * ROUND_DOWN,
-                left.delta if step.noise == Noise.GAUSSIAN else 0.0,
-            )
-            part = Budget(step.share * epsilon, step.share * delta * ROUND_DOWN)
-            left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * ROUND_DOWN)
-            parts[step.name] = part
+        if step.share is None:
+            continue
+        epsilon = left.epsilon * ROUND_DOWN
+        # Pure noise leaves delta to the rest.
+        delta = left.delta if step.noise == Noise.GAUSSIAN else 0.0
+        part = Budget(step.share * epsilon, step.share * delta * ROUND_DOWN)
+        left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * ROUND_DOWN)
+        parts[step.name] = part
     spent = math.fsum(part.delta for part in parts.values())
     if spent > 0.0 and any(step.share is None and Noise(step.noise).pure for step in steps):
-        # the last step has no use for what is left of delta
+        # The last step has no use for what is left of delta.
         more = budget.delta / spent * ROUND_DOWN
         parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
         left = Budget(left.epsilon)

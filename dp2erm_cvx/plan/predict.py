@@ -36,26 +36,44 @@ from dp2erm_cvx.steps.step import Step
 SHARE = 0.5
 #: Difference of the arms' means of one covariate that is declared, in its standard deviations.
 DIFFERENCE = 0.5
-_RECORDS, _DRAWS, _NOISES = 200, 8, 20_000
+#: Synthetic records that weights are solved on.
+_RECORDS = 200
+#: Draws of the noise of a private coefficient.
+_DRAWS = 8
+#: Draws of the noise of theta.
+_NOISES = 20_000
 #: What a prediction on synthetic records may fail by, singular matrices included: it is then not
 #: known.
 UNPREDICTED = (Dp2ermError, ArithmeticError, ValueError)
+#: Fewest draws of covariates of a synthetic confounded population.
 _LEAST = 50
-#: Draws of the noise, as many as bring the standard error of the share below this.
-_FEWEST, _AT_MOST, _ERROR = 4, 32, 0.03
+#: Fewest and most draws of the noise of a share of bias.
+_FEWEST = 4
+_AT_MOST = 32
+#: Standard error of that share below which no more noise is drawn.
+_ERROR = 0.03
 #: Covariates beyond which nothing is solved for a prediction.
 _MOST = 100
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseRange:
-    """The 2.5-97.5 % range of the noise in theta: plus or minus ``half_width`` (p,), before Theta
-    cuts in.
+    """The 2.5-97.5 % range of the noise in theta, before Theta cuts in.
 
-    Where the program has one effect ``<coefficients, theta>`` for everybody, ``effect`` is the half
-    width of its noise; else both are None. ``bound`` is the largest value of one coordinate of
-    theta over Theta (``inf`` where unbounded); ``shrinkage`` is the mean share by which gamma pulls
-    theta toward 0. All but the last are in the units of theta.
+    Parameters
+    ----------
+    half_width
+        (p,) half width of the range of every coordinate, in units of theta.
+    effect
+        Half width of the noise of the effect, in units of the outcome, where the program has one
+        effect ``<coefficients, theta>`` for everybody; None elsewhere.
+    coefficients
+        (p,) what that effect multiplies theta by; None where ``effect`` is.
+    bound
+        Largest value of one coordinate of theta over Theta, in units of theta; ``inf`` where
+        unbounded.
+    shrinkage
+        Mean share by which gamma pulls theta toward 0.
     """
 
     half_width: Array
@@ -66,10 +84,10 @@ class NoiseRange:
 
     @property
     def dominates(self) -> bool:
-        """True if the effect, or half of the coordinates, moves by more than ``SHARE`` of
-        ``bound``.
+        """True if the effect, or half of the coordinates, moves by more than a share of its bound.
 
-        Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
+        The share is ``SHARE`` of what gamma leaves of ``bound``, as it shrinks noise and signal
+        alike.
         """
         moved = np.median(self.half_width) if self.effect is None else self.effect
         return bool(moved > SHARE * (1.0 - self.shrinkage) * self.bound)
@@ -78,41 +96,51 @@ class NoiseRange:
 def noise_range(
     second: SecondStage, universe: Universe, calibration: Calibration, *, grid_scale: float = 0.0
 ) -> NoiseRange:
-    """Simulate ``theta = -H^(-1) b / n``, b the noise and H the Hessian at public records with arms
-    of n/2.
+    """Simulate the noise of theta by that of ``-H^(-1) b / n``.
 
-    The true Hessian is private: smaller arms and covariates that vary less make noise larger.
-    ``grid_scale`` is that of the Laplace noise that covers the arithmetic of a perturbed objective.
+    b is the noise of the objective, and H its Hessian at public records with arms of n/2. The true
+    Hessian is private: smaller arms and covariates that vary less make noise larger.
+
+    Parameters
+    ----------
+    second
+        A second stage of squared loss.
+    universe
+        The datasets that theta is released from.
+    calibration
+        Of its noise.
+    grid_scale
+        Scale of the Laplace noise that covers the arithmetic of a perturbed objective, in units of
+        theta.
     """
-    rng, domain = (
-        np.random.default_rng(0),
-        universe.domain,
-    )  # public: nothing drawn here is ever released
+    # The seed is public: nothing that is drawn here is ever released.
+    rng = np.random.default_rng(0)
+    domain = universe.domain
     X = public_covariates(domain, universe.n_features, 4096, rng)
     arm = np.arange(len(X)) % 2
     design = second.rows(domain.records(X, arm, np.zeros(len(X)))).Z
     p = design.shape[1]
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
+    drawn = simulate_noise(calibration, _NOISES, rng)
     if calibration.perturbed is Perturbed.OUTPUT:
-        gamma, hessian = 0.0, curvature
-        theta = simulate_noise(
-            calibration, _NOISES, rng
-        )  # its one draw covers the arithmetic as well
+        # One draw covers the arithmetic as well.
+        gamma = 0.0
+        hessian = curvature
+        theta = drawn
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
-        theta = (
-            -np.linalg.solve(hessian, simulate_noise(calibration, _NOISES, rng).T).T
-            / universe.n_samples
-        )
+        theta = -np.linalg.solve(hessian, drawn.T).T / universe.n_samples
         theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
     effects = np.array([second.effect(unit, domain.space, X[:64]) for unit in np.eye(p)])
-    coefficients = effects[:, 0] if np.all(effects == effects[:, :1]) else None
+    coefficients = None
+    effect = None
+    if np.all(effects == effects[:, :1]):
+        coefficients = effects[:, 0]
+        effect = float(np.quantile(np.abs(theta @ coefficients), 0.95))
     return NoiseRange(
         half_width=np.quantile(np.abs(theta), 0.95, axis=0),
-        effect=None
-        if coefficients is None
-        else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
+        effect=effect,
         coefficients=coefficients,
         bound=second.feasible(domain.space).norm_bound(1),
         shrinkage=gamma * float(np.trace(np.linalg.inv(hessian))) / p,
@@ -142,7 +170,9 @@ def public_covariates(
         return cube
     low, high = np.array(domain.range_pairs).T
     spread: Array = np.array(domain.middles(n_features)) + (high / 2 - low / 2) * drawn
-    return spread if domain.codebook is None else _coded(spread, domain, domain.codebook, rng)
+    if domain.codebook is None:
+        return spread
+    return _coded(spread, domain, domain.codebook, rng)
 
 
 def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -> Array:
@@ -161,22 +191,28 @@ def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -
 
 
 def residual_imbalance(plan: Plan[Study]) -> float | None:
-    """The share of a difference of ``DIFFERENCE`` in the first covariate that varies which the
-    weights leave.
+    """The share of a difference between the arms that weights leave, on synthetic records.
 
-    Solved on synthetic records: covariates as the domain makes one expect, arms of one size. At a
-    private coefficient it is averaged over draws of its noise, sizes of the difference without
-    their signs. A prediction, without any data: stronger or other imbalance leaves other shares.
-    None where the weights are not for balancing arms, or cannot be had on these records. A release
-    that is paid for never fails by it.
+    The first covariate that varies differs by ``DIFFERENCE`` between arms of one size; covariates
+    are as the domain makes one expect. At a private coefficient the share is averaged over draws of
+    its noise, sizes of the difference without their signs. This is a prediction without any data:
+    stronger or other imbalance leaves other shares.
+
+    Returns
+    -------
+    float or None
+        None where the weights are not for balancing arms, or cannot be had on these records. A
+        release that is paid for never fails by it.
     """
-    first, universe, step = plan.study.first, plan.study.universe, plan.step("propensity")
+    first = plan.study.first
     if not first.balances_arms:
         return None
+    universe = plan.study.universe
+    step = plan.step("propensity")
     noise = None
     if isinstance(first, PrivateFirstStage) and step is not None:
         noise = step.calibration, universe.n_samples
-    # the same at every epsilon, unless the coefficient is private
+    # The share is the same at every epsilon, unless the coefficient is private.
     return _simulated(_residual_share, first, universe.domain, universe.n_features, noise)
 
 
@@ -195,6 +231,7 @@ def _simulated(share: Any, *declared: Any) -> float | None:
 def _residual_share(
     first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
 ) -> float:
+    """The share that :func:`residual_imbalance` predicts, at ``noise`` calibrated for n records."""
     rng = np.random.default_rng(n_features)
     arm = np.arange(_RECORDS) % 2
     X = public_covariates(domain, n_features, _RECORDS, rng)
@@ -202,105 +239,153 @@ def _residual_share(
     x = records.covariates[:, varying(X)]
 
     def difference(weights: Array) -> float:
-        treated, untreated = (np.average(x[arm == a], weights=weights[arm == a]) for a in (1, 0))
-        return float(treated - untreated)
+        treated_mean = np.average(x[arm == 1], weights=weights[arm == 1])
+        control_mean = np.average(x[arm == 0], weights=weights[arm == 0])
+        return float(treated_mean - control_mean)
 
     if noise is None:
-        weights = [solve(first.instance(records), tolerance=1e-4).value]
+        solutions = [solve(first.instance(records), tolerance=1e-4)]
     else:
         assert isinstance(first, PrivateFirstStage)
         calibration, n_samples = noise
-        # noise is divided by n
+        # Noise is divided by n, of which these records are a part.
         drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
-        made = (first.perturbed(records, calibration.gamma, b) for b in drawn)
-        weights = [solve(instance, solver="newton", tolerance=1e-4).value for instance in made]
-    left = np.mean(np.abs([difference(each) for each in weights]))
+        solutions = []
+        for noise_vector in drawn:
+            instance = first.perturbed(records, calibration.gamma, noise_vector)
+            solutions.append(solve(instance, solver="newton", tolerance=1e-4))
+    left = np.mean(np.abs([difference(solution.value) for solution in solutions]))
     return float(left) / abs(difference(np.ones(_RECORDS)))
 
 
 def varying(X: Array) -> int:
-    """The first of the covariates (n, k) that varies: a level may be that of all records, or of
-    none.
-    """
+    """The first of the covariates (n, k) that varies between records; 0 where none does."""
     return int(np.argmax(np.any(X != X[0], axis=0)))
 
 
 def shifted(X: Array, arm: NDArray[np.int64]) -> Array:
-    """Covariates (n, k) of which the first that varies differs between arms (n,) in {0, 1}, in
-    public.
-    """
-    moved, column = X.copy(), varying(X)
+    """Covariates (n, k) whose first varying one differs by ``DIFFERENCE`` between the arms (n,)."""
+    column = varying(X)
+    moved = X.copy()
     moved[:, column] += DIFFERENCE * (arm - 0.5) * X[:, column].std()
     return moved
 
 
-#: Records of a public covariate spread, and draws of the noise of a rule, that predictions are
-#: averaged over.
-_POINTS, _RULES = 512, 512
+#: Records of a public covariate spread that predictions about a rule are averaged over.
+_POINTS = 512
+#: Draws of the noise of a rule.
+_RULES = 512
+
+
+@dataclass(frozen=True, eq=False)
+class RuleNoise:
+    """Predicted noise of a rule: no bounds, and without that of a center or a propensity.
+
+    Parameters
+    ----------
+    half_width
+        (p,) half width of the 2.5-97.5 % range of the noise in every coefficient.
+    effect
+        Root mean square of what noise does to the effect of one record, in units of the outcome.
+    flipped_share
+        Share of the decisions of the released rule that noise flips.
+    """
+
+    half_width: Array
+    effect: float
+    flipped_share: float
 
 
 def rule_noise(
     plan: Plan[RuleStudy], theta: ArrayLike, released: Mapping[str, Array] = MappingProxyType({})
-) -> tuple[Array, float, float]:
-    """Predicted noise of a rule: no bounds, and without that of a center or a propensity.
+) -> RuleNoise:
+    """Predict the noise of a rule from what was released and from public guesses.
 
-    The half width (p,) of the 2.5-97.5 % range of the noise in every coefficient; the root mean
-    square of what it does to the effect of one record, in units of the outcome; and the share of
-    the decisions of a released ``theta`` (p,) that it flips. For covariates that spread by their
-    ``released`` mean square, or a public guess, residuals of the public guess ``outcome_scale``,
-    and the public guess of the mass of the factors. The effects without noise are guessed to be
-    those of theta, less the size that the noise gives them: 1/2 of the decisions are flipped where
-    noise explains all of them.
+    Covariates spread by their released mean square, or by a public guess; residuals by the public
+    guess ``outcome_scale``; factors have the mass that is guessed. The effects without noise are
+    guessed to be those of theta, less the size that the noise gives them: half of the decisions
+    are flipped where noise explains all of them.
+
+    Parameters
+    ----------
+    plan
+        Plan of the rule.
+    theta
+        (p,) the released rule.
+    released
+        What else was released, by step.
     """
-    made, spread, k = plan.main.map, plan.step("spread"), plan.study.universe.n_features
+    rule_map = plan.main.map
+    spread = plan.step("spread")
     spreads = np.array(plan.study.law.within(plan.study.norm_bound))
     if isinstance(spread, MeanSquare) and spread.name in released:
         spreads = spread.spreads(released)
-    scaled, rows, coded = (
-        _rule_rows(plan, spreads, *how)
-        for how in ((made.scale, False), (1.0, False), (made.scale, True))
-    )
-    moved, each = _moved(plan, scaled, scaled), _moved(plan, np.eye(coded.shape[1]), coded)
-    effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
-    size, noise, flipped = float(np.mean(effects**2)), float(np.mean(moved**2)), 0.5
+    coded = _rule_rows(plan, spreads, rule_map.scale, coded=True)
+    of_coefficients = _moved(plan, np.eye(coded.shape[1]), coded)
+    half_width = np.quantile(np.abs(of_coefficients), 0.95, axis=0)
+    scaled = _rule_rows(plan, spreads, rule_map.scale)
+    moved = _moved(plan, scaled, scaled)
+    noise = float(np.mean(moved**2))
+    effects = np.sum(_rule_rows(plan, spreads) * np.asarray(theta, dtype=np.float64), axis=1)
+    size = float(np.mean(effects**2))
+    flipped_share = 0.5
     if size > noise:
-        true = effects * math.sqrt(1.0 - noise / size)
-        # on either side of the boundary records are flipped as often
-        flipped = float(np.mean((true + moved > 0) != (true > 0)))
-    return made.unscaled(np.quantile(np.abs(each), 0.95, axis=0), k), math.sqrt(noise), flipped
+        without_noise = effects * math.sqrt(1.0 - noise / size)
+        # On either side of the boundary records are flipped as often.
+        flipped = (without_noise + moved > 0) != (without_noise > 0)
+        flipped_share = float(np.mean(flipped))
+    return RuleNoise(
+        half_width=rule_map.unscaled(half_width, plan.study.universe.n_features),
+        effect=math.sqrt(noise),
+        flipped_share=flipped_share,
+    )
 
 
 def _rule_rows(
-    plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded: bool = False
+    plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, *, coded: bool = False
 ) -> Array:
-    """Rows (m, p) of public covariates of these ``spreads`` (k,), ``scale`` times those of the
-    domain.
+    """Rows (m, p) of public normal covariates of these ``spreads`` (k,), multiplied by ``scale``.
 
     Where they are ``coded``, levels of one column add up to the same for everybody.
     """
-    k, domain = plan.study.universe.n_features, plan.study.universe.domain
-    x = spreads * np.random.default_rng(k).standard_normal((_POINTS, k))
-    book, names = domain.codebook or Codebook(), domain.columns or ()
-    for column in book.covariate_levels if coded else ():
-        own = [place for place, name in enumerate(names) if book.origin(name)[0] == column]
-        total = 0.0 if plan.step("mean") is not None else 1.0
-        x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
-    rows: Array = plan.main.map.rows.of(
-        scale * clip_norm(x, plan.study.norm_bound), np.zeros(_POINTS)
-    )
+    n_features = plan.study.universe.n_features
+    x = spreads * np.random.default_rng(n_features).standard_normal((_POINTS, n_features))
+    if coded:
+        _make_levels_add_up(plan, x)
+    clipped = clip_norm(x, plan.study.norm_bound)
+    rows: Array = plan.main.map.rows.of(scale * clipped, np.zeros(_POINTS))
     return rows
 
 
-def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
-    """Changes (draws, m) of the effect ``at`` (m, p) by draws of the noise, for records of these
-    rows.
+def _make_levels_add_up(plan: Plan[RuleStudy], x: Array) -> None:
+    """Move covariates x (m, k) of levels so that those of one column add up to 1, in place.
+
+    They add up to 0 where their mean is subtracted.
     """
-    calibration, study = plan.main.calibration, plan.study
-    # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be
-    # normal
-    left = study.scale * (1.0 if plan.main.map.after is None else math.sqrt(0.5))
-    squared, slope = study.settings.response_bound is not None, study.settings.slope
-    bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
+    domain = plan.study.universe.domain
+    codebook = domain.codebook or Codebook()
+    names = domain.columns or ()
+    total = 1.0 if plan.step("mean") is None else 0.0
+    for column in codebook.covariate_levels:
+        own = [place for place, name in enumerate(names) if codebook.origin(name)[0] == column]
+        x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
+
+
+def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
+    """Changes (draws, m) of the effect ``at`` rows (m, p) by draws of the noise.
+
+    The Hessian is that of records of these ``rows`` (n, p).
+    """
+    calibration = plan.main.calibration
+    study = plan.study
+    if study.settings.response_bound is not None:
+        bend = 2.0
+    else:
+        # A center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be
+        # normal.
+        has_center = plan.main.map.after is not None
+        deviation = study.scale * (math.sqrt(0.5) if has_center else 1.0)
+        bend = float(erfcx(math.sqrt(2.0) * deviation / study.settings.slope))
     p = rows.shape[1]
     hessian = bend * study.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
     drawn = simulate_noise(calibration, _RULES, np.random.default_rng(p))
@@ -314,9 +399,14 @@ def residual_bias(plan: Plan[RuleStudy]) -> float | None:
     effect, an outcome that this covariate moves as far as its residuals spread, the public guess of
     the plan. The steps before the rule are solved at their gamma, clips and draws of their noise;
     the rule, at its gamma, has no noise of its own. Biases are taken without signs, relative to
-    those of the same rule without center and factors. A prediction, without any data. None where
-    the propensity is public (nothing is confounded in a trial), for more than a hundred covariates,
-    and where synthetic records do not vary. A release that is paid for never fails by it.
+    those of the same rule without center and factors. This is a prediction without any data.
+
+    Returns
+    -------
+    float or None
+        None where the propensity is public (nothing is confounded in a trial), for more than a
+        hundred covariates, and where synthetic records do not vary. A release that is paid for
+        never fails by it.
     """
     public = plan.study.settings.propensity
     if not isinstance(public, str | None) or plan.study.universe.n_features > _MOST:
@@ -326,58 +416,75 @@ def residual_bias(plan: Plan[RuleStudy]) -> float | None:
 
 @lru_cache(maxsize=256)
 def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> float:
+    """The share that :func:`residual_bias` predicts, for residuals of the deviation ``scale``."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)
-    last = next(step for step in steps if step.name == "rule")
-    before = steps[: steps.index(last)]
-    # noise is divided by n
-    less = records.n_samples / universe.n_samples
+    rule = next(step for step in steps if step.name == "rule")
+    assert isinstance(rule, Fit)
+    before = steps[: steps.index(rule)]
+    # Noise is divided by n, of which these records are a part.
+    part = records.n_samples / universe.n_samples
     placed: dict[str, Array] = {}
     for step in before:
         if isinstance(step, CovariateMean | MeanSquare):
-            placed[step.name] = np.array(step.exact_sums(records, placed)) / less
+            placed[step.name] = np.array(step.exact_sums(records, placed)) / part
             records = step.mapped(records, placed)
-    before = tuple(step for step in before if step.name not in placed)
-    assert isinstance(last, Fit)
-    assert isinstance(last.map, RuleRows)
-    # the same rule without a center, at the factors of a propensity of one half
-    even = last.map.balance
-    even = even and replace(even, log_odds=Term(Rows.POOLED, (0.0,) * (universe.n_features + 1)))
-    uncorrected = replace(last, map=replace(last.map, after=None, balance=even))
-    naive = _mean_effect(uncorrected, records, {})
-    parts: list[float] = []
-    while len(parts) < _FEWEST or (
-        len(parts) < _AT_MOST and np.std(parts) > _ERROR * np.sqrt(len(parts))
-    ):
+    regressions = [step for step in before if step.name not in placed]
+    uncorrected_effect = _mean_effect(_uncorrected(rule, universe.n_features), records, {})
+    shares: list[float] = []
+    while _more_draws_are_needed(shares):
         released = dict(placed)
-        for step in before:
-            drawn = simulate_noise(step.calibration, 1, rng)[
-                0
-            ]  # less of it, as these records are fewer
-            released[step.name] = _solved(step, records, released, less * drawn)
-        parts.append(abs(_mean_effect(last, records, released) / naive))
-    return float(np.mean(parts))
+        for step in regressions:
+            noise = simulate_noise(step.calibration, 1, rng)[0]
+            released[step.name] = _solved(step, records, released, part * noise)
+        shares.append(abs(_mean_effect(rule, records, released) / uncorrected_effect))
+    return float(np.mean(shares))
+
+
+def _uncorrected(rule: Fit, n_features: int) -> Fit:
+    """The same rule without a center, at the factors of a propensity of one half."""
+    assert isinstance(rule.map, RuleRows)
+    balance = rule.map.balance
+    if balance is not None:
+        one_half = Term(Rows.POOLED, (0.0,) * (n_features + 1))
+        balance = replace(balance, log_odds=one_half)
+    return replace(rule, map=replace(rule.map, after=None, balance=balance))
+
+
+def _more_draws_are_needed(shares: list[float]) -> bool:
+    """True until the standard error of the mean of ``shares`` is small, within the limits."""
+    if len(shares) < _FEWEST:
+        return True
+    if len(shares) >= _AT_MOST:
+        return False
+    return bool(np.std(shares) > _ERROR * np.sqrt(len(shares)))
 
 
 def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
-    """Four records for all covariates drawn: in either arm, shifted, with residuals of either
-    sign.
+    """Synthetic confounded records without an effect, whose residuals have the size ``scale``.
+
+    For all covariates drawn there are four: in either arm, shifted, with residuals of either sign.
     """
-    domain, size = universe.domain, max(_LEAST, 2 * universe.n_features)
+    domain = universe.domain
+    size = max(_LEAST, 2 * universe.n_features)
     drawn = public_covariates(domain, universe.n_features, size, rng)
     arm = np.repeat([0, 1, 0, 1], size)
     X = shifted(np.tile(drawn, (4, 1)), arm)
-    residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(
-        np.abs(rng.standard_normal(size)), 4
-    )
-    own, column = drawn[:, varying(drawn)], X[:, varying(drawn)]
-    net = scale * ((column - own.mean()) / own.std() + residual)
-    alone, raw = domain.of_records, net + domain.outcome_center + domain.treatment_cost * arm
-    weights = None if alone.sampling is None else np.full(len(arm), alone.sampling.mean)
-    return alone.records(X, arm, raw, weights)
+    sign = np.repeat([-1.0, -1.0, 1.0, 1.0], size)
+    residual = sign * np.tile(np.abs(rng.standard_normal(size)), 4)
+    place = varying(drawn)
+    standardized = (X[:, place] - drawn[:, place].mean()) / drawn[:, place].std()
+    net = scale * (standardized + residual)
+    outcome = net + domain.outcome_center + domain.treatment_cost * arm
+    alone = domain.of_records
+    weights = None
+    if alone.sampling is not None:
+        weights = np.full(len(arm), alone.sampling.mean)
+    return alone.records(X, arm, outcome, weights)
 
 
 def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
+    """Coefficients of a regression of these records, at its gamma and this ``noise`` (p,)."""
     assert isinstance(fit, Fit)
     instance = fit.instance(*fit.mapped(records, released), noise)
     fitted = solve(instance, solver="newton", tolerance=1e-3)
@@ -387,5 +494,6 @@ def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: A
 
 
 def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) -> float:
+    """Mean over the records of the effect by a rule without noise, in units of the outcome."""
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))

@@ -38,22 +38,28 @@ MASS = 0.6
 
 @dataclass(frozen=True)
 class RuleStudy(Pipeline):
-    """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and
-    20).
+    """A rule, fitted to what released nuisances leave of the outcome (Theorems 10, 13 and 20).
 
-    A declared ``value_share`` pays for what the rule is worth (Theorem 12).
+    An outcome regression (center) and a propensity are released before it, where settings give
+    them a share. A declared ``value_share`` pays for what the rule is worth (Theorem 12).
 
     Parameters
     ----------
     universe, budget, noise, arithmetic, numerical_share
         As in :class:`~dp2erm_cvx.plan.Pipeline`.
-    outcome_scale, expected
-        As in :class:`~dp2erm_cvx.estimators.PrivateRule`.
+    outcome_scale
+        Public guess of the standard deviation of the outcome, in its units; None for a third of
+        its bound.
+    expected
+        What is expected of the population, of :data:`~dp2erm_cvx.plan.defaults.EXPECTATIONS`.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
 
-    Raises DeclarationError for an invalid argument.
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
     """
 
     main: ClassVar[str] = "rule"
@@ -71,33 +77,28 @@ class RuleStudy(Pipeline):
         if isinstance(self.expected, str):
             raise DeclarationError(f"expected = {self.expected!r}: must be a list")
         put(self, "expected", tuple(self.expected))
+        codebook = self.universe.domain.codebook
         if self.settings.value_share is not None:
-            refuse(
-                self.universe.domain.codebook,
-                "value_share, the value of a rule",
-                "sampling",
-                "counts",
-            )
+            refuse(codebook, "value_share, the value of a rule", "sampling", "counts")
         if self.settings.mean_share is not None:
             what = "mean_share, in place of which typical values may be declared as center"
-            refuse(self.universe.domain.codebook, what, "sampling", "counts")
+            refuse(codebook, what, "sampling", "counts")
         list(self.steps())  # what is declared is judged here, not where it is used
 
     @property
     def scale(self) -> float:
-        """The guess of the outcome's standard deviation in force."""
-        return (
-            self.universe.domain.outcome_bound / 3.0
-            if self.outcome_scale is None
-            else self.outcome_scale
-        )
+        """The guess of the outcome's standard deviation in force, in units of the outcome."""
+        if self.outcome_scale is None:
+            return self.universe.domain.outcome_bound / 3.0
+        return self.outcome_scale
 
     @property
     def mass(self) -> float:
         """The public guess of the sum of the factors, over n."""
-        settings = self.settings
-        factored = settings.propensity is not None and settings.response_bound is None
-        return (MASS if factored else 1.0) * self.universe.mass
+        has_factors = self.settings.propensity is not None
+        if has_factors and self.settings.response_bound is None:
+            return MASS * self.universe.mass
+        return self.universe.mass
 
     @property
     def residual_scale(self) -> float:
@@ -108,25 +109,32 @@ class RuleStudy(Pipeline):
     def settings(self) -> RuleSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
         declared = known_settings(RuleSettings, "a rule", self.declared)
+        public_rule = self._public_rule(declared.get("propensity", "logistic"))
+        settings = replace(public_rule, **declared)
+        if isinstance(settings.propensity, tuple):
+            needed = self.universe.n_features + 1
+            moved = settings.norm_bound or settings.mean_share or settings.spread_share
+            if moved or len(settings.propensity) != needed:
+                raise DeclarationError(
+                    f"propensity: {needed} public coefficients are needed, of the constant and of "
+                    "every scaled covariate; norm_bound, mean_share and spread_share would move "
+                    "those"
+                )
+        return settings
+
+    def _public_rule(self, propensity: Any) -> RuleSettings:
+        """The default settings for what is declared of the propensity, the noise and the value."""
         left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
         rule = defaults.rule_of_use(self.universe, left, self.outcome_scale, self.expected)
-        public, needed = declared.get("propensity", "logistic"), self.universe.n_features + 1
-        if rule.center_share is not None and rule.propensity and public != "logistic":
-            more = rule.center_share + 0.1  # what a propensity would have taken
-            rule = replace(rule, center_share=more)
-        if (
-            self.noise is Noise.BOX
-        ):  # which follows the box: a ball takes nothing off it, a mean doubles it
+        if rule.center_share is not None and rule.propensity and propensity != "logistic":
+            # The center takes most of what a fitted propensity would have taken.
+            rule = replace(rule, center_share=rule.center_share + 0.1)
+        if self.noise is Noise.BOX:
+            # Box noise follows the box: a ball takes nothing off it, and a mean doubles it.
             rule = replace(rule, norm_bound=None, mean_share=None)
-        if isinstance(public, list | tuple):  # of covariates where they are
+        if isinstance(propensity, list | tuple):
+            # Public coefficients are those of the covariates where the domain puts them.
             rule = replace(rule, norm_bound=None, mean_share=None, spread_share=None)
-        rule = replace(rule, **declared)
-        moved = rule.norm_bound or rule.mean_share or rule.spread_share
-        if isinstance(rule.propensity, tuple) and (moved or len(rule.propensity) != needed):
-            raise DeclarationError(
-                f"propensity: {needed} public coefficients are needed, of the constant and of "
-                "every scaled covariate; norm_bound, mean_share and spread_share would move those"
-            )
         return rule
 
     @property
@@ -146,127 +154,209 @@ class RuleStudy(Pipeline):
     @property
     def norm_bound(self) -> float:
         """The norm that scaled covariates are shrunk to."""
-        settings, most = self.settings, self.universe.domain.features_bound
-        if settings.norm_bound is None:
-            return most
-        # less their mean they may be twice as long
-        return (
-            settings.norm_bound
-            if settings.mean_share is not None
-            else min(settings.norm_bound, most)
-        )
+        declared = self.settings.norm_bound
+        largest = self.universe.domain.features_bound
+        if declared is None:
+            return largest
+        if self.settings.mean_share is not None:
+            # Less their mean, covariates may be twice as long as the domain lets them be.
+            return declared
+        return min(declared, largest)
 
     @property
     def start(self) -> Universe:
-        """Inputs with covariates shrunk to a norm bound, unless their mean is to be subtracted
-        first.
-        """
+        """Records with covariates at most so long; unshrunk where a mean is subtracted first."""
         return self._placing()[0]
 
     def _placing(self) -> tuple[Universe, list[Step]]:
         return defaults.placing(self, self.norm_bound, self._rest * self.budget.epsilon)
 
     def steps(self) -> Iterator[Step]:
-        """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the
-        rule.
-        """
-        settings, bound = self.settings, self.norm_bound
-        center: Term | None = None
+        """The nuisances that settings give a share, then the rule, then what it is worth."""
+        settings = self.settings
         steps = self._placing()[1]
+        center: Term | None = None
         if settings.center_share is not None:
             program = self.saturating("saturating_regression", settings.center_slope)
-            rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
+            rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / self.norm_bound)
             steps.append(self.regression("center", program, rows, share=settings.center_share))
             center = Term(Rows.POOLED, "center")
         if settings.propensity == "logistic":
             steps.append(self.logistic(self.handed(steps), settings))
         yield from shares_in_turn(steps)
-        factors, response = self._factors(settings), settings.response_bound
-        loss = self.saturating("itr_saturating", settings.slope)
-        if response is not None:
-            loss = registry.build(registry.second_stages(), "regression")
-        rule = RuleRows(
-            Rows.POOLED, center, settings.norm / bound, balance=factors, response_bound=response
-        )
-        yield self.regression("rule", loss, rule)
+        yield self._rule_step(settings, center)
         if settings.value_share is not None:
-            yield from self._value(settings, settings.value_share)
+            yield from self._value_steps(settings, settings.value_share)
 
-    def _value(self, settings: RuleSettings, share: float) -> Iterator[Step]:
-        """Counts by side of the rule where they are needed, regressions by arm, and the sums of a
-        score.
+    def _rule_step(self, settings: RuleSettings, center: Term | None) -> Step:
+        """The regression of residuals that is the rule, at the factors of the propensity."""
+        if settings.response_bound is None:
+            loss = self.saturating("itr_saturating", settings.slope)
+        else:
+            loss = registry.build(registry.second_stages(), "regression")
+        rows = RuleRows(
+            Rows.POOLED,
+            center,
+            settings.norm / self.norm_bound,
+            balance=self._factors(settings),
+            response_bound=settings.response_bound,
+        )
+        return self.regression("rule", loss, rows)
+
+    def _factors(self, settings: RuleSettings) -> Factors | None:
+        """What records count in the rule, by the propensity; None for factors of 1."""
+        propensity = settings.propensity
+        if propensity is None:
+            return None
+        source: str | tuple[float, ...]
+        if isinstance(propensity, float):
+            log_odds = math.log(propensity) - math.log1p(-propensity)
+            source = (log_odds, *([0.0] * self.universe.n_features))
+        elif isinstance(propensity, str):
+            source = "propensity"
+        else:
+            source = propensity
+        # Inverse propensities stand on the response where that is bounded (Theorem 14).
+        balance = settings.balance if settings.response_bound is None else Balance.INVERSE
+        return Factors(Term(Rows.POOLED, source), balance, settings.cap)
+
+    def _value_steps(self, settings: RuleSettings, share: float) -> Iterator[Step]:
+        """What the rule is worth: counts by side of it, regressions by arm, sums of a score.
+
+        The counts say how many records of either side of the rule are treated. They are left out
+        where the propensity is public and every record counts 1.
+
+        Parameters
+        ----------
+        settings
+            The settings in force.
+        share
+            Share of the whole budget that all of these steps take together.
         """
-        domain = self.universe.domain
-        public = settings.propensity not in (None, "logistic")
         total = share * self.budget.epsilon * self.universe.n_samples
-        counts = 0.0 if public and not domain.weighted else max(0.05, min(0.2, 80.0 / total))
-        values, slope = None, self.residual_scale
+        counts_share = self._counts_share(settings, total)
+        left = 1.0 - counts_share
+        request = self._value_request(settings, share, total)
+        center_share = _center_share(request, left)
+        steps: list[Step] = []
+        if counts_share:
+            steps.append(SideCounts(share=counts_share))
+        program = self.saturating("saturating_regression", request.slope)
+        rows = OutcomeRows(Rows.ARMS, scale=defaults.NORM / self.norm_bound)
+        steps.append(self.regression("arms", program, rows, share=center_share))
+        score = self._value_score(settings, request, center_share, share=left - center_share)
+        if counts_share and counts_share * total < STEADY:
+            # Such counts are noise: no bound may follow them far.
+            widest = 4.0 * self.universe.domain.outcome_bound / settings.score_bound
+            score = replace(score, widest=max(widest, 1.0))
+        steps.append(score)
+        yield from shares_in_turn(steps, share)
+
+    def _counts_share(self, settings: RuleSettings, total: float) -> float:
+        """Share of the value's budget for counts by side; 0 where none are needed.
+
+        ``total`` is n times the epsilon of the value.
+        """
+        if settings.propensity_is_public and not self.universe.domain.weighted:
+            return 0.0
+        return max(0.05, min(0.2, 80.0 / total))
+
+    def _value_request(
+        self, settings: RuleSettings, share: float, total: float
+    ) -> defaults.Request:
+        """What the predicted error of the value depends on, of which a side holds a part."""
+        domain = self.universe.domain
+        slope = self.residual_scale
+        values = None
         if domain.binary_outcome:
             width = 2.0 * domain.outcome_bound
             slope = defaults.saturation(width, self.scale, total)
             values = TwoValues(-domain.outcome_bound, width, slope)
-        n, k, epsilon = (
-            self.universe.n_samples,
-            self.universe.n_features,
-            share * self.budget.epsilon,
+        distance = 0.0 if settings.propensity_is_public else 0.5
+        return defaults.Request(
+            kind=ValueScore,
+            n_samples=self.universe.n_samples,
+            n_features=self.universe.n_features,
+            epsilon=share * self.budget.epsilon,
+            deviation=self.residual_scale,
+            slope=slope,
+            law=self.law,
+            norm_bound=self.norm_bound,
+            residual_bound=0.5 * settings.score_bound,
+            confounding=Confounding(distance),
+            two_values=values,
         )
-        guesses = self.residual_scale, slope, self.law, self.norm_bound, 0.5 * settings.score_bound
-        # a side holds a part of the records
-        request = defaults.Request(
-            ValueScore, n, k, epsilon, *guesses, Confounding(0.0 if public else 0.5), values
-        )
-        left = 1.0 - counts
-        shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
-        center = min(shares, key=lambda part: defaults.effect_error(request, left, part, 0.0))
-        program = self.saturating("saturating_regression", slope)
-        rows = OutcomeRows(Rows.ARMS, scale=defaults.NORM / self.norm_bound)
-        known = settings.propensity
-        rate = known if isinstance(known, float) else 0.5 if public else "sides"
-        log_odds = Term(Rows.POOLED, known) if isinstance(known, tuple) else None
-        outcome = Term(Rows.ARMS, "arms"), rate, log_odds, self.law.within(self.norm_bound)
-        apart = Confounding(0.0 if public else 1.0)
-        nuisances = RuleNuisances(*outcome, self.residual_scale, apart, two_values=values)
-        cap, widening, residual = settings.cap, 1.0, settings.residual_bound
-        if public:  # released rates widen the score by themselves
-            inverse = 1.0 / self._least(settings.propensity)
+
+    def _value_score(
+        self,
+        settings: RuleSettings,
+        request: defaults.Request,
+        center_share: float,
+        *,
+        share: float,
+    ) -> ValueScore:
+        """The score of the gains, with its clips at this public or released propensity."""
+        cap = settings.cap
+        residual_bound = settings.residual_bound
+        widening = 1.0
+        if settings.propensity_is_public:
+            # Where rates are released, the score is widened by what they turn out to be.
+            inverse = 1.0 / self._least_probability(settings.propensity)
             cap = max(cap, min(2.0 * inverse, RAREST))
             widening = 0.5 * min(inverse, cap)
-            # a clip that cuts what noise of the regressions adds to residuals would bias the value
-            added = (
-                replace(request, rate=1.0 / inverse).noise_in_residuals(center)
-                / self.residual_scale
-            )
-            enlarged = min(math.hypot(1.0, added), 2.0 * domain.outcome_bound / residual)
-            residual, widening = residual * max(enlarged, 1.0), widening * max(enlarged, 1.0)
-        clips = cap, residual, widening * settings.score_bound
-        score = ValueScore(nuisances, *clips, name="value", share=left - center)
-        if counts and counts * total < STEADY:  # no bound may follow noise far
-            score = replace(
-                score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0)
-            )
-        steps: list[Step] = [SideCounts(share=counts)] if counts else []
-        steps.append(self.regression("arms", program, rows, share=center))
-        steps.append(score)
-        yield from shares_in_turn(steps, share)
+            # A clip that cuts what noise of the regressions adds to residuals would bias the value.
+            at_rate = replace(request, rate=1.0 / inverse)
+            added = at_rate.noise_in_residuals(center_share) / self.residual_scale
+            largest = 2.0 * self.universe.domain.outcome_bound / residual_bound
+            enlarged = max(min(math.hypot(1.0, added), largest), 1.0)
+            residual_bound = residual_bound * enlarged
+            widening = widening * enlarged
+        return ValueScore(
+            self._value_nuisances(settings, request.two_values),
+            cap,
+            residual_bound,
+            widening * settings.score_bound,
+            name="value",
+            share=share,
+        )
 
-    def _least(self, source: Any) -> float:
+    def _value_nuisances(self, settings: RuleSettings, values: TwoValues | None) -> RuleNuisances:
+        """Regressions by arm, and the propensity: public, or counted by side of the rule."""
+        propensity = settings.propensity
+        rate: float | str = "sides"
+        log_odds = None
+        if isinstance(propensity, float):
+            rate = propensity
+        elif isinstance(propensity, tuple):
+            rate = 0.5
+            log_odds = Term(Rows.POOLED, propensity)
+        return RuleNuisances(
+            term=Term(Rows.ARMS, "arms"),
+            rate=rate,
+            log_odds=log_odds,
+            spreads=self.law.within(self.norm_bound),
+            deviation=self.residual_scale,
+            declared=Confounding(0.0 if settings.propensity_is_public else 1.0),
+            two_values=values,
+        )
+
+    def _least_probability(self, propensity: Any) -> float:
         """The least probability of either arm, whatever the covariates, by a public propensity."""
-        if isinstance(source, float):
-            return defaults.smaller_arm(source)
-        constant, *slopes = source
-        return float(expit(-abs(constant) - math.hypot(*slopes) * self.norm_bound))
+        if isinstance(propensity, float):
+            return defaults.smaller_arm(propensity)
+        constant, *slopes = propensity
+        largest_log_odds = abs(constant) + math.hypot(*slopes) * self.norm_bound
+        return float(expit(-largest_log_odds))
 
-    def _factors(self, settings: RuleSettings) -> Factors | None:
-        public = settings.propensity
-        if public is None:
-            return None
-        source: str | tuple[float, ...]
-        if isinstance(public, float):
-            source = (math.log(public) - math.log1p(-public), *([0.0] * self.universe.n_features))
-        else:
-            source = "propensity" if isinstance(public, str) else public
-        balance = settings.balance if settings.response_bound is None else Balance.INVERSE
-        return Factors(Term(Rows.POOLED, source), balance, settings.cap)
+
+def _center_share(request: defaults.Request, left: float) -> float:
+    """Share for regressions by arm of least predicted error, of what counts have ``left``."""
+    shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
+
+    def predicted_error(share: float) -> float:
+        return defaults.effect_error(request, left, share, 0.0)
+
+    return min(shares, key=predicted_error)
 
 
 @dataclass(frozen=True)
@@ -283,7 +373,10 @@ class Study(Pipeline):
         As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`; a tolerance of 0 is that of exact
         weights.
 
-    Raises DeclarationError for an invalid argument.
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
     """
 
     main: ClassVar[str] = "theta"
@@ -305,12 +398,16 @@ class Study(Pipeline):
             raise DeclarationError(
                 f"split = {brief(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
-        for name in ("first", "second"):
-            where = self.universe.space, self.universe.n_samples, self.universe.n_columns
-            refuse_patched(getattr(self, name))
-            program = getattr(self, name).read_at(*where)  # anew, whatever was read of it before
-            put(self, name, program)
-            refuse_taken_name(program.made_by)
+        put(self, "first", self._read_anew(self.first))
+        put(self, "second", self._read_anew(self.second))
+
+    def _read_anew(self, program: Any) -> Any:
+        """A program as it is read for this universe, whatever was read of it before."""
+        refuse_patched(program)
+        universe = self.universe
+        read = program.read_at(universe.space, universe.n_samples, universe.n_columns)
+        refuse_taken_name(read.made_by)
+        return read
 
     @property
     def calibrator(self) -> Calibrator:
@@ -318,17 +415,24 @@ class Study(Pipeline):
         return calibrator(self.calibration)
 
     def steps(self) -> Iterator[Step]:
-        first, how = self.first, self.calibrator
-        common: Any = {"noise": self.noise, "tolerance": self.tolerance}
+        """The private coefficient of the first stage, where it has one, then theta."""
+        first = self.first
+        calibration = self.calibrator
         if isinstance(first, PrivateFirstStage):
             yield Fit(
-                name="propensity", share=first.share, program=first, family=how.family, **common
+                name="propensity",
+                share=first.share,
+                program=first,
+                family=calibration.family,
+                noise=self.noise,
+                tolerance=self.tolerance,
             )
         yield Fit(
             name="theta",
             program=self.second,
             first=first,
-            calibrator=how,
+            calibrator=calibration,
             split=self.split,
-            **common,
+            noise=self.noise,
+            tolerance=self.tolerance,
         )

@@ -99,8 +99,10 @@ class CausalSettings(abc.ABC):
     def _takes(self) -> dict[str, float]:
         """Shares of the budget that the other steps take."""
         names = ["mean_share", "spread_share", "center_share"]
-        names += ["propensity_share"] if self.propensity in ("logistic", "multinomial") else []
-        return {name: share for name in names if (share := getattr(self, name)) is not None}
+        if self.propensity in ("logistic", "multinomial"):
+            names.append("propensity_share")
+        shares = {name: getattr(self, name) for name in names}
+        return {name: share for name, share in shares.items() if share is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +146,10 @@ class EffectSettings(CausalSettings):
 
     @property
     def _takes(self) -> dict[str, float]:
-        rate = {"rate_share": self.rate_share} if self.known is None else {}
-        return rate | super()._takes
+        others = super()._takes
+        if self.known is None:
+            return {"rate_share": self.rate_share} | others
+        return others
 
     def _check_propensity(self) -> None:
         if isinstance(self.propensity, list | tuple):
@@ -167,12 +171,12 @@ class EffectSettings(CausalSettings):
 
     @property
     def known(self) -> float | None:
-        """The probability of treatment where it is public, as in a randomized trial; of arms the
-        least.
-        """
+        """The public probability of treatment, as in a randomized trial; the least of several."""
         if isinstance(self.propensity, tuple):
             return min(self.propensity)
-        return None if isinstance(self.propensity, str) else self.propensity
+        if isinstance(self.propensity, str):
+            return None
+        return self.propensity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +223,11 @@ class RuleSettings(CausalSettings):
 
     rest: ClassVar[str] = "rule"
 
+    @property
+    def propensity_is_public(self) -> bool:
+        """True if the propensity is declared, as in a randomized trial."""
+        return self.propensity not in (None, "logistic")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.response_bound is not None and self.propensity is None:
@@ -242,8 +251,12 @@ class RuleSettings(CausalSettings):
 
 
 def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Declared settings by name. Raises DeclarationError for what is no setting of this
-    ``kind``.
+    """Declared settings by name; ``what`` says in words what they are settings of.
+
+    Raises
+    ------
+    DeclarationError
+        For what is no setting of this ``kind``.
     """
     names = [field.name for field in fields(kind)]
     for name in declared:
@@ -253,10 +266,15 @@ def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[s
 
 
 def chosen_noise(declared: object, universe: MappedUniverse) -> Noise:
-    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on
-    (1, x).
+    """The law of noise by its name.
 
-    In mean Euclidean length, from what is public. Raises DeclarationError for another name.
+    "auto" is gamma or box noise, whichever is shorter for regressions on (1, x), in mean Euclidean
+    length and from what is public.
+
+    Raises
+    ------
+    DeclarationError
+        For another name.
     """
     if declared != "auto":
         known = [*(law.value for law in Noise), "auto"]
@@ -264,17 +282,17 @@ def chosen_noise(declared: object, universe: MappedUniverse) -> Noise:
             raise DeclarationError(f"noise = {brief(declared)}: must be one of {', '.join(known)}")
         return Noise(declared)
     rows = WithConstant().universe(universe)
-    p, widths = rows.n_columns, rows.widths
-    if widths is None:
+    if rows.widths is None:
         return Noise.GAMMA
-    ball = rows.space.covariate_bound * mean_norm(Noise.GAMMA, p)
-    return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
+    in_ball = rows.space.covariate_bound * mean_norm(Noise.GAMMA, rows.n_columns)
+    in_box = mean_norm(Noise.BOX, rows.n_columns, rows.widths)
+    return Noise.BOX if in_box < in_ball else Noise.GAMMA
 
 
 def shares_in_turn(steps: Sequence[Step], rest: float = 1.0) -> list[Step]:
-    """Shares of the whole as shares of what later steps leave, because those take theirs first.
+    """Steps with shares of the whole as shares of what later ones leave, which take theirs first.
 
-    They are shares of ``rest``, what is left beside that of others.
+    ``rest`` is what all of them together have of the budget.
     """
     scaled: list[Step] = []
     left = 1.0

@@ -36,8 +36,9 @@ Make = Callable[[Mapping[str, Any], Before], Effect]
 
 
 def sharing_plan(make: Make, earlier: Mapping[str, Plan[Any]]) -> Effect:
-    """The plan of an effect that takes over the most steps of one earlier question, or that of it
-    alone.
+    """The plan of an effect that takes over the most steps of one earlier question.
+
+    Where it can take over none, it is the plan of the effect alone.
 
     Parameters
     ----------
@@ -49,68 +50,88 @@ def sharing_plan(make: Make, earlier: Mapping[str, Plan[Any]]) -> Effect:
         questions.
     """
     alone = make({}, {})
-    tried = [
-        _sharing(alone, make, of, plan)
-        for of, plan in earlier.items()
-        if isinstance(plan.study, EffectStudy)
-    ]
-    return max([alone, *tried], key=lambda plan: len(plan.study.before))
+    best = alone
+    for of, plan in earlier.items():
+        if not isinstance(plan.study, EffectStudy):
+            continue
+        tried = _sharing(alone, make, of, plan)
+        if len(tried.study.before) > len(best.study.before):
+            best = tried
+    return best
 
 
 def _sharing(alone: Effect, make: Make, of: str, earlier: Effect) -> Effect:
-    """The plan of an effect that takes over what it can of an ``earlier`` one; else that of it
-    ``alone``.
+    """The plan of an effect that takes over what it can of an ``earlier`` one.
+
+    Where it can take over nothing, it is that of the effect ``alone``. ``of`` is the name of the
+    earlier question.
     """
-    study, universe = earlier.study, alone.study.universe
-    apart = _unseen(study.universe) != _unseen(universe)
-    apart = apart or study.universe.domain.columns != universe.domain.columns  # in their order
-    if apart or not Noise(study.noise).pure:
+    study = earlier.study
+    if not _same_records(study.universe, alone.study.universe) or not Noise(study.noise).pure:
         return alone
-    whole = study.rest.epsilon
     placing = {name: getattr(study.settings, name) for name in _PLACING}
     paid = divided(study.rest, [step for step in earlier.steps if step.name != SCALE])
     try:
         own = make(placing, {})
-        before = {
-            name: study.before.get(name, {"of": of, "epsilon": paid[name].epsilon, "budget": whole})
-            for name in _outcome_free(own)
-            if name in paid
-        }
+        before = {}
+        for name in _outcome_free(own):
+            if name in paid:
+                entry = {"of": of, "epsilon": paid[name].epsilon, "budget": study.rest.epsilon}
+                before[name] = study.before.get(name, entry)
         while before:
             own = make(placing, before)
             same = _same(earlier, own)
             if before.keys() <= same:
                 return own
             before = {name: entry for name, entry in before.items() if name in same}
-    except Dp2ermError:  # placed like that, or at that noise, it cannot be
+    except Dp2ermError:
+        # Placed like that, or at that noise, it cannot be released.
         pass
     return alone
 
 
+def _same_records(one: Universe, other: Universe) -> bool:
+    """True if two universes differ by the outcome at most, with covariates in the same order."""
+    if one.domain.columns != other.domain.columns:
+        return False
+    return _without_outcome(one) == _without_outcome(other)
+
+
 def _same(earlier: Effect, own: Effect) -> set[str]:
-    """Steps that no outcome enters, and which both release by one map of the same records."""
-    declared, again = _outcome_free(earlier), _outcome_free(own)
-    one, other = (_unseen(plan.study.start) for plan in (earlier, own))
+    """Names of steps that no outcome enters, and which both release by one map of the records."""
+    if _without_outcome(earlier.study.start) != _without_outcome(own.study.start):
+        return set()
+    declared = _outcome_free(earlier)
+    again = _outcome_free(own)
     same = {name for name in declared.keys() & again.keys() if declared[name] == again[name]}
-    apart = _PLACED & (declared.keys() | again.keys()) - same
-    return set() if apart or one != other else same
+    in_either = declared.keys() | again.keys()
+    if _PLACED & in_either - same:
+        return set()
+    return same
 
 
 def _outcome_free(plan: Effect) -> dict[str, Step]:
     """The steps that no outcome enters as they are declared, whatever their shares."""
     share = plan.study.numerical_share if plan.counted else None
-    free = [step for step in plan.study.steps() if enters_no_outcome(step)]
-    # integers are drawn without floating point whatever that of a minimizer is
-    counted = [share if isinstance(step, Fit) else share and 1.0 for step in free]
-    pairs = zip(free, counted, strict=True)
-    return {step.name: replace(step, share=None, numerical_share=one) for step, one in pairs}
+    free: dict[str, Step] = {}
+    for step in plan.study.steps():
+        if not enters_no_outcome(step):
+            continue
+        numerical_share = share
+        if share and not isinstance(step, Fit):
+            # Integers are drawn without floating point, whatever that of a minimizer is.
+            numerical_share = 1.0
+        free[step.name] = replace(step, share=None, numerical_share=numerical_share)
+    return free
 
 
-def _unseen(universe: Universe) -> Universe:
-    """A codebook without the outcome; its column stays where a missing outcome makes a record count
-    0.
+def _without_outcome(universe: Universe) -> Universe:
+    """A universe without what is declared of the outcome.
+
+    The column of the outcome stays where a missing outcome makes a record count 0.
     """
-    domain, book = universe.domain, universe.domain.codebook
+    domain = universe.domain
+    book = domain.codebook
     if book is not None and book.outcome in book.missing:
         missing = {name: value for name, value in book.missing.items() if name != book.outcome}
         book = replace(book, outcome=None, missing=missing)

@@ -29,22 +29,24 @@ CENTER_SHARE = 0.3
 RESIDUALS = 2.0
 #: The ridge of least predicted half width is this over the root of n epsilon p, for rows of norm at
 #: most 1.
-_RIDGE, _LARGEST_RIDGE = 3.6, 0.3
-#: Caps in base weights; from this declared distance on those of poor overlap, at a part of the
-#: ridge.
-_CAP, _FAR, _FAR_CAP, _FAR_RIDGE = 1.5, 1.4, 2.0, 1.0 / 3.0
+_RIDGE = 3.6
+#: The largest ridge that is taken.
+_LARGEST_RIDGE = 0.3
+#: Largest weight, in base weights.
+_CAP = 1.5
+#: Declared distance of the arms from which on overlap is poor.
+_FAR = 1.4
+#: Largest weight where overlap is poor, in base weights.
+_FAR_CAP = 2.0
+#: What the ridge is multiplied by where overlap is poor.
+_FAR_RIDGE = 1.0 / 3.0
 #: Height of the constant that compares the masses of the arms, over the norm bound of the rows.
 _CONSTANT = 0.5
 
 
 def check_weights(study: DeclaredEffect) -> None:
     """Raise DeclarationError for what Theorem 28 and its interval are not about, in one line."""
-    if not isinstance(study.weights, str | FirstStage):
-        raise DeclarationError(f"weights = {brief(study.weights)}: must be a scheme, or its name")
-    if isinstance(study.weights, FirstStage):
-        refuse_patched(study.weights)
-    elif study.weights not in registry.first_stages():
-        registry.build(registry.first_stages(), study.weights)  # which refuses the name
+    _check_scheme(study.weights)
     if study.estimand != AverageScore.estimand:
         raise DeclarationError(
             "weights: answer for the average effect alone, and estimand = "
@@ -62,6 +64,16 @@ def check_weights(study: DeclaredEffect) -> None:
         )
     if declared.get("rows", Rows.COMMON) != Rows.COMMON:
         raise DeclarationError("weights: need slopes that both arms have in common: leave out rows")
+
+
+def _check_scheme(weights: object) -> None:
+    """Raise DeclarationError for what is no scheme, nor the name of one."""
+    if not isinstance(weights, str | FirstStage):
+        raise DeclarationError(f"weights = {brief(weights)}: must be a scheme, or its name")
+    if isinstance(weights, FirstStage):
+        refuse_patched(weights)
+    elif weights not in registry.first_stages():
+        registry.build(registry.first_stages(), weights)  # which refuses the name
 
 
 def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
@@ -93,14 +105,17 @@ def weighting_program(study: DeclaredEffect, universe: MappedUniverse) -> FirstS
         return study.weights.resolve(universe.space)
     settings: dict[str, Any] = {}
     if study.weights == RULED:
-        far = study.confounding >= _FAR
         bound = universe.space.features_bound
         total = universe.n_samples * study.budget.epsilon * universe.n_features
-        ridge = min(_RIDGE / math.sqrt(total), _LARGEST_RIDGE) * (_FAR_RIDGE if far else 1.0)
+        ridge = min(_RIDGE / math.sqrt(total), _LARGEST_RIDGE)
+        cap = _CAP
+        if study.confounding >= _FAR:
+            ridge *= _FAR_RIDGE
+            cap = _FAR_CAP
         settings = {
             "constant": _CONSTANT * bound,
             "ridge": ridge * bound**2,
-            "cap": _FAR_CAP if far else _CAP,
+            "cap": cap,
             "bases": "by_arm",
         }
     assert isinstance(study.weights, str)

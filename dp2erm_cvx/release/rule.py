@@ -209,7 +209,7 @@ def make_rule(
     study = plan.study
     theta = tuple(float(value) for value in released[plan.main.name])
     sums = tuple(int(number) for number in released.get("value", ()))
-    widths, moved, flipped = rule_noise(plan, theta, released)
+    noise = rule_noise(plan, theta, released)
     center, square = plan.step("mean"), plan.step("spread")
     mean = center.mean(released) if isinstance(center, CovariateMean) else None
     scale = square.size(released)[2] if isinstance(square, MeanSquare) else np.ones(len(columns))
@@ -221,9 +221,9 @@ def make_rule(
     return RuleRelease(
         theta=theta,
         parameters=Rows.POOLED.names(columns),
-        noise_half_width=tuple(widths.tolist()),
-        noise_effect=moved,
-        flipped_share=flipped,
+        noise_half_width=tuple(noise.half_width.tolist()),
+        noise_effect=noise.effect,
+        flipped_share=noise.flipped_share,
         columns=columns,
         n_samples=study.universe.n_samples,
         guarantee=guarantee,
