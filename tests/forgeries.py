@@ -95,7 +95,7 @@ def _other_sum(one: Document, draw: random.Random) -> None:
 
 def _other_dispersion(one: Document, draw: random.Random) -> None:
     one["problem"]["dispersion"].append(
-        {"atom": "square", "scale": 0.1, "factor": 1.0, "offset": 0.0, "number": 0.0}
+        {"atom": "square", "coefficient": 0.1, "scale": 1.0, "shift": 0.0, "number": 0.0}
     )
 
 

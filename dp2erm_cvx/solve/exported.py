@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from dp2erm_cvx import checker
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm, Loss
+from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
@@ -161,14 +161,16 @@ def _of_margins(model: MarginModel, solution: Solution, records: Records) -> dic
         "slopes": _listed(slopes),
     }
     stated = checker.MarginProblem(problem)
-    evidence = checker.Evidence(stated, proof)
+    evidence = checker.MarginProof(stated, proof)
     exact_point = [checker.exact(number) for number in point.tolist()]
     radius, proof["curvature"] = _radius(model, solution, evidence, exact_point)
     weights, weights_radius = None, None
     if model.weight is not None:
         weights = solution.value.tolist()
         exact_weights = [checker.exact(number) for number in weights]
-        bound = checker.proved_weights(stated, exact_point, checker.exact(radius), exact_weights)
+        bound = checker.distance_of_weights(
+            stated, exact_point, checker.exact(radius), exact_weights
+        )
         weights_radius = max(solution.certificate.output_radius, float(bound) * _ROUND_UP)
     made = _made_of(problem["rows"], records)
     return {
@@ -198,7 +200,7 @@ def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str,
         "slopes": _allowed(data, anchor.prices).tolist(),
         "multipliers": multipliers,
     }
-    evidence = checker.WeightEvidence(checker.WeightProblem(problem), proof)
+    evidence = checker.WeightProof(checker.WeightProblem(problem), proof)
     point = solution.point.tolist()
     exact_point = [checker.exact(number) for number in point]
     apart = float(evidence.distance(exact_point)) * _ROUND_UP
@@ -207,7 +209,7 @@ def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str,
         response = float(evidence.problem.response(evidence.w, checker.exact(reach)))
         half = 0.5 * response * float(evidence.residual)
         needed = (
-            half + math.sqrt(half * half + response * float(evidence.excess))
+            half + math.sqrt(half * half + response * float(evidence.missing))
         ) * _ROUND_UP + 1e-300
         radius = max(needed + apart, solution.certificate.radius)
         if needed <= reach and evidence.proves(exact_point, checker.exact(radius)):
@@ -268,7 +270,7 @@ def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
         "base": _listed(curve.base),
         "low": curve.low.tolist(),
         "cap": curve.cap.tolist(),
-        "dispersion": [dataclasses.asdict(part) for part in curve.dispersion.parts],
+        "dispersion": _dispersion(curve.dispersion),
         "prices": [_price(name, one) for one in data.priced],
         "blocks": [
             {"members": np.arange(n)[block.members].tolist(), "total": block.total}
@@ -358,6 +360,19 @@ def _loss(curve: Curve) -> list[dict[str, Any]]:
     ]
 
 
+def _dispersion(dispersion: Dispersion) -> list[dict[str, Any]]:
+    return [
+        {
+            "coefficient": part.scale,
+            "atom": part.atom,
+            "number": part.number,
+            "scale": part.factor,
+            "shift": part.offset,
+        }
+        for part in dispersion.parts
+    ]
+
+
 def _log_weights(weight: LogOfWeight) -> list[Any]:
     each = weight.each if isinstance(weight, LogWeightsByArm) else (weight,)
     return [_tree(one) for one in each]
@@ -423,7 +438,7 @@ def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
 
 
 def _radius(
-    model: MarginModel, solution: Solution, evidence: checker.Evidence, point: Sequence[Any]
+    model: MarginModel, solution: Solution, evidence: checker.MarginProof, point: Sequence[Any]
 ) -> tuple[float, float]:
     """The radius that is claimed, and the curvature that proves it. Raises CertificateError without
     one.
