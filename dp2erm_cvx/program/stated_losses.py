@@ -1,8 +1,8 @@
 """Losses of the library's programs as data, which CVXPY would take time to read.
 
 The file ``stated_losses.json`` holds the form of every second stage of the library, and losses and
-weights of its separable schemes but one, with the digest of the file that a function is written in.
-A function whose file has another digest is read as any other one. A test reads all of them with
+weights of its separable schemes but one, with the digest of the code that a function is written in.
+A function whose code has another digest is read as any other one. A test reads all of them with
 CVXPY and compares.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -176,10 +177,15 @@ def _entries() -> Mapping[str, Mapping[str, Any]]:
     return stated
 
 
+#: What changes no function: docstrings, comments and spaces.
+_NO_CODE = re.compile(r'""".*?"""|#[^\n]*|\s', re.DOTALL)
+
+
 @cache
 def _digest(path: str) -> str | None:
-    """SHA-256 of a file; None where it cannot be read."""
+    """SHA-256 of the code of a file; None where it cannot be read."""
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        text = Path(path).read_text(encoding="utf-8")
     except OSError:
         return None
+    return hashlib.sha256(_NO_CODE.sub("", text).encode()).hexdigest()

@@ -22,6 +22,27 @@ def test_nothing_is_stated_that_is_not_there():
     assert set(STAGES) == set(stated_losses._entries()["second_stages"])
 
 
+def test_digests_are_those_of_the_code_of_the_files():
+    """Whoever changes a program puts its new digest into the file, which this test prints."""
+    available = {**registry.first_stages(), **registry.second_stages()}
+    for table in stated_losses._entries().values():
+        stated = {name: entry["source"] for name, entry in table.items()}
+        files = {name: available[name].function.__code__.co_filename for name in table}
+        assert stated == {name: stated_losses._digest(file) for name, file in files.items()}
+
+
+def test_docstrings_comments_and_line_ends_do_not_change_a_digest(tmp_path):
+    first, second, other = (tmp_path / f"{name}.py" for name in ("first", "second", "other"))
+    first.write_text('def f(x):\n    """One."""\n    return g(x, 1)\n', encoding="utf-8")
+    second.write_text(
+        'def f(x):\n    """Two\n    lines."""\n    return g(\n        x, 1)  # one\n',
+        encoding="utf-8",
+    )
+    other.write_text('def f(x):\n    """One."""\n    return g(x, 2)\n', encoding="utf-8")
+    digest = stated_losses._digest
+    assert digest(str(first)) == digest(str(second)) != digest(str(other))
+
+
 def numbers(part, records):
     return (
         None
