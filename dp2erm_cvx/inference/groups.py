@@ -11,8 +11,9 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import GridSums
 from dp2erm_cvx.calibration.base import sum_quantile
+from dp2erm_cvx.inference.effect_error import group_errors
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval, misses
-from dp2erm_cvx.inference.nuisances import NO_ERROR, EffectFacts, NuisanceError, group_errors
+from dp2erm_cvx.inference.nuisances import NO_ERROR, EffectFacts, NuisanceError
 from dp2erm_cvx.inference.ratio import part_interval, part_test
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.score import GroupScore

@@ -16,7 +16,8 @@ from scipy import special
 
 from dp2erm_cvx.calibration import GridSums
 from dp2erm_cvx.calibration.base import sum_quantile
-from dp2erm_cvx.inference.nuisances import NODES, WEIGHTS, EffectFacts, Residuals, clipped_square
+from dp2erm_cvx.inference.nuisances import EffectFacts, Residuals, clipped_square
+from dp2erm_cvx.inference.overlap import NODES, WEIGHTS
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import (

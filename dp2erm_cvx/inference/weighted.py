@@ -15,8 +15,9 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.inference.effect_error import nuisance_error
 from dp2erm_cvx.inference.interval import ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.inference.nuisances import EffectFacts, clipped_square, nuisance_error
+from dp2erm_cvx.inference.nuisances import EffectFacts, clipped_square
 from dp2erm_cvx.inference.rehearsal import Public, rehearsed
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum
 

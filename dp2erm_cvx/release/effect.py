@@ -20,17 +20,13 @@ from dp2erm_cvx.inference.distance import (
     hardly_overlap,
     released_distance,
 )
+from dp2erm_cvx.inference.effect_error import nuisance_error, risk_errors
 from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
-from dp2erm_cvx.inference.nuisances import (
-    NO_ERROR,
-    NuisanceError,
-    nuisance_error,
-    risk_errors,
-    skewed,
-)
+from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError
 from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
 from dp2erm_cvx.inference.scale import clipped_residuals, clipped_weighted, too_large
+from dp2erm_cvx.inference.skewed import skewed
 from dp2erm_cvx.inference.weighted import Weighting, weighted_interval
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect import effect_facts, weighted_facts

@@ -19,7 +19,7 @@ from dp2erm_cvx.data.codebook import norm_within
 from dp2erm_cvx.data.dataset import rows_to_predict
 from dp2erm_cvx.data.space import clip_norm
 from dp2erm_cvx.inference.interval import score_interval
-from dp2erm_cvx.inference.nuisances import value_error
+from dp2erm_cvx.inference.rule_gain import value_error
 from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.predict import residual_bias, rule_noise
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
@@ -51,7 +51,7 @@ class RuleGain(Stated):
         For the mean gain of the released rule. It allows for how much better the rule looks on the
         records that it was fitted to. Where the propensity is not public it also allows, to first
         order, for what the released regressions of both arms leave of the confounding
-        (:func:`~dp2erm_cvx.inference.nuisances.value_error`).
+        (:func:`~dp2erm_cvx.inference.rule_gain.value_error`).
     """
 
     over: str

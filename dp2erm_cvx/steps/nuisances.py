@@ -315,6 +315,17 @@ class LinearNuisances(Nuisances):
         m_0, m_1 = (self._line(nowhere, arm * np.ones(1), released) for arm in (0.0, 1.0))
         return m_0, m_1
 
+    def coefficients(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Intercepts (m,) and slopes (g, k) as they were released, before any shrinkage is undone.
+
+        There is an intercept for every arm, or one for all records; slopes are those of every arm,
+        or g = 1 where they are in common.
+        """
+        k = len(self.spreads)
+        theta = replace(self.term, stretch=None).coefficient(k, released)
+        constant = self.term.rows.constants(k, self.term.n_arms)
+        return theta[constant], theta[~constant].reshape(-1, k)
+
     def shrinkage(
         self, deviation: float, least_share: float = 1.0, within: float | None = None
     ) -> tuple[Array, Array]:

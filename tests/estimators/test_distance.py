@@ -19,7 +19,7 @@ from dp2erm_cvx.inference.distance import (
     hardly_overlap,
     released_distance,
 )
-from dp2erm_cvx.inference.nuisances import nuisance_error
+from dp2erm_cvx.inference.effect_error import nuisance_error
 from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.release.verify import plan_of, released_numbers
 from dp2erm_cvx.report.answers import answers

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from dp2erm_cvx import Budget, Codebook, Dataset, Domain, Universe
-from dp2erm_cvx.inference import nuisances
+from dp2erm_cvx.inference import overlap
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
 from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.plan.plan import STEADY
@@ -104,10 +104,8 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
     z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
     e = expit(-0.2 + 7.0 * spread * z)
-    monkeypatch.setattr(nuisances, "NODES", grid)  # covariates further out are shrunk by the domain
-    monkeypatch.setattr(
-        nuisances, "WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2))
-    )
+    monkeypatch.setattr(overlap, "NODES", grid)  # covariates further out are shrunk by the domain
+    monkeypatch.setattr(overlap, "WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2)))
     mass = np.exp(-0.5 * (z**2 + residual**2)) * np.where(arm == 1, e, 1.0 - e)
     records = universe.domain.records(spread * z[:, None], arm, residual)
 
@@ -116,7 +114,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
         return np.average(own.score(own.parts(records, result)), weights=mass) + own.center
 
     effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3
-    left, reach, _, _ = nuisances.overlap_error(effect_facts(plan), released, 1.0)
+    left, reach, _, _ = overlap.overlap_error(effect_facts(plan), released, 1.0)
     assert left == pytest.approx(abs(effect[2]) / spread, rel=0.01)
     fit = score.nuisances.fit
     rows = np.stack([arm == 0, arm == 1, fit.scale * spread * z])
@@ -144,7 +142,7 @@ def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monk
 
     def result(added):
         own = np.array([0.1, 1.0, 0.2, -0.3, 0.4]) + added * np.array([0.0, 0.0, 1.0, 1.0, 1.0])
-        return nuisances.overlap_error(effect_facts(plan), released | {"propensity": own}, 0.5)[:3]
+        return overlap.overlap_error(effect_facts(plan), released | {"propensity": own}, 0.5)[:3]
 
     assert result(0.0)[0] > 0.0
     assert result(3.0) == pytest.approx(result(0.0), rel=1e-6)

@@ -9,7 +9,7 @@ from scipy.optimize import brentq, root
 
 from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.inference.nuisances import bent_alone
+from dp2erm_cvx.inference.effect_error import bent_alone
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.nuisances import LinearNuisances, TwoValues

@@ -1,0 +1,486 @@
+"""What the interval of an effect allows for its released nuisances.
+
+The regressions of an outcome leave a part of the confounding, by their ridge, their noise and
+their sampling error. Equations (A3), (A11), (A13), (A14) and (A21) to (A28) of the page
+"Allowances of an interval", ``docs/theory/allowances.md``. First order; where it holds is
+simulated, not proved.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.inference.nuisances import (
+    HEAVIER,
+    LEAST_CURVATURE,
+    NO_ERROR,
+    EffectFacts,
+    NuisanceError,
+    combined,
+    confounded,
+    doubt,
+    propensity_error,
+    remaining,
+    slope_sizes,
+)
+from dp2erm_cvx.inference.overlap import overlap_error
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit, rare
+from dp2erm_cvx.steps.record_map import Rows
+from dp2erm_cvx.steps.score import AverageScore, OverlapScore, Released, TreatedScore
+from dp2erm_cvx.steps.sums import released_mass
+
+#: Part of the confounding that a regression in common of an outcome of two values may leave once
+#: it is unbent, as probabilities are no lines, beside a released propensity.
+BENT = 0.04
+#: The same of regressions by arm.
+BENT_ARMS = 0.12
+#: The same of the regression of one arm that is carried on to the other one.
+CARRIED = 0.2
+#: Distances of the arms, in standard deviations, at which ``BENT_ALONE`` was computed.
+BENT_DISTANCES = (0.3, 0.6, 0.9, 1.2, 1.5)
+#: The same of a regression in common that no released propensity helps: of an event whose log odds
+#: vary by 1 along the difference, in a loss of slope .45, without noise. A test computes it.
+BENT_ALONE = (0.10, 0.11, 0.14, 0.19, 0.27)
+#: How far the outcomes of a group may lie off the regression in common, in standard deviations of
+#: residuals: the noise of its rate counts it. Chosen; coverage with it is measured.
+OFFSET = 0.5
+
+
+def nuisance_error(
+    facts: EffectFacts, released: Released, deviation: float, share: float = 1.0
+) -> NuisanceError:
+    """Nuisance error of an effect.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    released
+        Numbers by the names of the steps.
+    deviation
+        Bound on the standard deviation of the score over all records, in units of the outcome.
+    share
+        Of a ratio, the released mean of what records count in its denominator.
+    """
+    pair = confounded(facts, released)
+    if pair is None:
+        return NO_ERROR
+    nuisances = pair[1]
+    square = _square_of_factors(facts, nuisances, share)
+    residual = facts.residuals.deviation(deviation / math.sqrt(square))
+    return combined(*_regression_errors(facts, nuisances, released, (residual, residual)))
+
+
+def group_errors(facts: EffectFacts, released: Released, deviation: float) -> list[NuisanceError]:
+    """Nuisance errors of the effects in all groups.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effects.
+    released
+        Numbers by the names of the steps.
+    deviation
+        Bound on the standard deviation of clipped residuals, in units of the outcome.
+    """
+    pair = confounded(facts, released)
+    if pair is None:
+        return [NO_ERROR] * len(facts.universe.domain.groups)
+    score, nuisances = pair
+    residual = facts.residuals.deviation(deviation)
+    errors = []
+    for place, member in enumerate(score.members):
+        group = _Group(member.nuisances.rate, place)
+        parts = _regression_errors(facts, nuisances, released, (residual, residual), group)
+        errors.append(combined(*parts))
+    return errors
+
+
+def risk_errors(
+    facts: EffectFacts, released: Released, risks: tuple[float, float]
+) -> tuple[NuisanceError, NuisanceError]:
+    """Nuisance errors of both risks, the treated first, by regressions by arm.
+
+    Parameters
+    ----------
+    facts
+        What is public of the risks.
+    released
+        Numbers by the names of the steps.
+    risks
+        The released risks, the treated first. They say how far residuals vary.
+    """
+    pair = confounded(facts, released)
+    if pair is None:
+        return NO_ERROR, NO_ERROR
+    least = 1.0 / facts.universe.n_samples
+    deviations = []
+    for risk in risks:
+        share = min(max(risk, least), 1.0 - least)
+        deviations.append(math.sqrt(share * (1.0 - share)))
+    treated, untreated = deviations
+    first, second = _regression_errors(facts, pair[1], released, (untreated, treated))
+    return second, first
+
+
+def _square_of_factors(facts: EffectFacts, nuisances: LinearNuisances, share: float) -> float:
+    """Mean square of what scores multiply residuals by, at a constant propensity: (A3)."""
+    counted = nuisances.fit.mass
+    rate = nuisances.rate
+    if facts.estimand == TreatedScore.estimand:
+        square = rate / (1.0 - rate)
+    elif facts.estimand == OverlapScore.estimand:
+        # noise may leave a released mean of factors that none has
+        least = min(max(share / counted, 1.0 / facts.universe.n_samples), 0.5)
+        square = least / (1.0 - least)
+    else:
+        square = 1.0 / (rate * (1.0 - rate))
+    return float(counted * square)
+
+
+class _Group(NamedTuple):
+    """One of several groups.
+
+    Parameters
+    ----------
+    rate
+        Its released share of the treated.
+    place
+        Its number.
+    """
+
+    rate: float
+    place: int
+
+
+def _regression_errors(
+    facts: EffectFacts,
+    nuisances: LinearNuisances,
+    released: Released,
+    residuals: tuple[float, float],
+    group: _Group | None = None,
+) -> tuple[NuisanceError, ...]:
+    """Errors that a regression in common adds to an effect, or that each of two by arm adds.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    nuisances
+        The regressions at what was released.
+    released
+        Numbers by the names of the steps.
+    residuals
+        Standard deviations of the residuals of the untreated and of the treated, in units of the
+        outcome.
+    group
+        The group whose effect it is; None for all records.
+
+    Returns
+    -------
+    tuple
+        One error, or those by the untreated and by the treated.
+    """
+    residual = max(residuals)
+    fit = nuisances.fit
+    rate = nuisances.rate
+    share = rate if group is None else group.rate
+    within = facts.assumed.within(rate)
+    distances = _distances(facts, nuisances, released, residual)
+    slopes = _slopes(facts, nuisances, released, residual, distances)
+    arms = slopes.arms
+
+    leaks = arms @ distances.leaks
+    # equation (A23)
+    varying = fit.leaning(rate, facts.kind.wanted(share)) * facts.assumed.heterogeneity * residual
+    # any mean outcome of an arm that may be too rare; its share is not taken to be noisy here, as
+    # what noise does to it is counted by itself
+    too_rare = np.any(arms * rare(np.array([1.0 - share, share])), axis=1)
+    # equation (A24)
+    bias = distances.bias * (slopes.bias + varying) + np.abs(leaks)
+    bias = bias + 2.0 * facts.residuals.outcome_bound * too_rare
+
+    # equations (A26) and (A27)
+    by_slopes = slopes.noise * distances.noisy
+    by_log_odds = distances.log_odds_noise * (slopes.bias + varying)
+    steepness = _steepness(nuisances, released)
+    by_rate = np.sqrt(
+        arms @ np.square(rate_error(facts, nuisances, released, residual, steepness, group))
+    )
+    noise = np.sqrt(by_slopes**2 + by_log_odds**2 + by_rate**2)
+
+    # equation (A28)
+    n = fit.mass * facts.universe.n_samples
+    sampling = math.sqrt(HEAVIER / (n * within)) * distances.noisy * _sampling(fit, rate, residuals)
+    rows = np.column_stack([bias, noise, sampling, -leaks]).tolist()
+    return tuple(NuisanceError(*row) for row in rows)
+
+
+class _Distances(NamedTuple):
+    """What the propensity leaves of the distance of the arms, in standard deviations.
+
+    Parameters
+    ----------
+    bias
+        D_b: what a bias of slopes is multiplied by.
+    noisy
+        D_e: what noise and sampling of slopes are multiplied by.
+    log_odds_noise
+        v_e, the standard deviation of the noise of a log odds; 0 of a constant propensity.
+    leaks
+        What the ridge on the intercept of either arm adds to the effect (2,), the untreated first,
+        in units of the outcome. Half of it is taken off the estimate.
+    """
+
+    bias: float
+    noisy: float
+    log_odds_noise: float
+    leaks: Array
+
+
+def _distances(
+    facts: EffectFacts, nuisances: LinearNuisances, released: Released, residual: float
+) -> _Distances:
+    """What is left of the declared distance: equations (A13), (A20) and (A22)."""
+    assumed = facts.assumed
+    distance = assumed.distance
+    rate = nuisances.rate
+    step = facts.propensity
+    if step is None:
+        leaks = _half_leaks(facts, nuisances, released, residual, distance)
+        return _Distances(distance, distance, 0.0, leaks)
+    variance = rate * (1.0 - rate) * assumed.within(rate)
+    square = np.mean(np.square(nuisances.spreads), keepdims=True)
+    ridge, log_odds_noise = propensity_error(step, square, variance)
+    k = len(nuisances.spreads)
+    left = ridge * distance
+    if facts.estimand != AverageScore.estimand or nuisances.fit.rows is Rows.ARMS:
+        leaks = _half_leaks(facts, nuisances, released, residual, left)
+        with_noise = math.hypot(left, math.sqrt(k) * log_odds_noise)
+        return _Distances(left, with_noise, log_odds_noise, leaks)
+    overlap = overlap_error(facts, released, residual)
+    left = max(left, overlap.distance)
+    with_noise = math.hypot(left, math.sqrt(k) * overlap.log_odds_noise)
+    return _Distances(
+        bias=left,
+        noisy=max(with_noise, overlap.reach),
+        log_odds_noise=overlap.log_odds_noise,
+        leaks=0.5 * overlap.intercepts,
+    )
+
+
+def _half_leaks(
+    facts: EffectFacts, nuisances: LinearNuisances, released: Released, residual: float, left: float
+) -> Array:
+    """Half of what the ridge on either intercept adds (2,), where ``left`` is left of a distance.
+
+    Of two values no leak was measured, as steepness counts more there.
+    """
+    distance = facts.assumed.distance
+    if distance <= 0.0 or nuisances.two_values is not None:
+        return np.zeros(2)
+    leaks = intercept_bias(facts, nuisances, released, residual)
+    return np.asarray(0.5 * leaks * left / distance)
+
+
+def intercept_bias(
+    facts: EffectFacts, nuisances: LinearNuisances, released: Released, deviation: float
+) -> Array:
+    """Bias of an effect by the ridge on the intercept of either arm: equation (A22).
+
+    The mean residual of an arm is not 0 then, which moves slopes along the mean of its covariates.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    nuisances
+        The regressions at what was released.
+    released
+        Numbers by the names of the steps.
+    deviation
+        Standard deviation of residuals, in units of the outcome.
+
+    Returns
+    -------
+    Array
+        What either arm adds (2,), the untreated first, in units of the outcome.
+    """
+    rate = nuisances.rate
+    fit = nuisances.fit
+    rows = nuisances.term.rows
+    if rows is Rows.POOLED:
+        return np.zeros(2)
+    constants, _ = nuisances.coefficients(released)
+    shares = np.array([rate, rate - 1.0])
+    curvature = fit.curvature(deviation, rate) * facts.assumed.within(rate)
+    if rows is Rows.ARMS:
+        pull = fit.gamma * shares * np.abs(shares)
+        total = pull * constants / np.maximum(curvature, LEAST_CURVATURE)
+    else:
+        taking_part = fit.weights(rate) > 0.0
+        total = fit.gamma * shares * taking_part * constants / float(np.sum(curvature))
+    return np.asarray(facts.assumed.distance**2 * total)
+
+
+class _Slopes(NamedTuple):
+    """What is wrong with the slopes of a regression in common (g = 1) or of two by arm (g = 2).
+
+    Parameters
+    ----------
+    arms
+        Which arms (g, 2) a regression is of.
+    bias
+        Bound (g,) on the bias of an effect at a distance of one standard deviation.
+    noise
+        Standard deviation (g,) of its noise at that distance.
+    """
+
+    arms: Array
+    bias: Array
+    noise: Array
+
+
+def _slopes(
+    facts: EffectFacts,
+    nuisances: LinearNuisances,
+    released: Released,
+    residual: float,
+    distances: _Distances,
+) -> _Slopes:
+    """Bias and noise of slopes, by the weight that their arms have in an effect: (A21), (A25)."""
+    rate = nuisances.rate
+    by_arm = nuisances.fit.rows is Rows.ARMS
+    arms = np.eye(2) if by_arm else np.ones((1, 2))
+    # an effect rests on (1 - p) beta_1 + p beta_0
+    weights = np.array([rate, 1.0 - rate])
+    shares = arms @ weights
+    steep_shares = arms @ (weights * _steepness(nuisances, released))
+
+    within = facts.assumed.within(rate)
+    shrunk, left, noise = remaining(facts.spread, nuisances, released, residual, within)
+    if nuisances.two_values is not None:
+        left = left + _bend(facts, by_arm)
+    if facts.propensity is not None:
+        # equation (A14): the ridge of the log odds may leave more, at most all of the distance
+        more = np.hypot(1.0, doubt(facts.spread, released))
+        left = left * np.minimum(more, facts.assumed.distance / max(distances.bias, 1e-300))
+    _, slopes = nuisances.coefficients(released)
+    half = 0.5 * facts.residuals.outcome_bound
+    sizes = slope_sizes(nuisances, slopes, shrunk, half, steep_shares / shares)
+    return _Slopes(
+        arms=arms,
+        bias=np.linalg.norm(left * sizes, axis=1) * shares,
+        noise=np.sqrt(np.mean(noise**2, axis=1)) * steep_shares,
+    )
+
+
+def _steepness(nuisances: LinearNuisances, released: Released) -> Array:
+    """What unbending multiplies the slopes of either arm by (2,); 1 where nothing is unbent."""
+    values = nuisances.two_values
+    if values is None:
+        return np.ones(2)
+    levels = nuisances.levels(released)
+    return np.array([values.steepness(float(level[0])) for level in levels])
+
+
+def _bend(facts: EffectFacts, by_arm: bool) -> float:
+    """Part of a slope that is left where probabilities are no lines: equation (A11)."""
+    if facts.estimand == TreatedScore.estimand:
+        return CARRIED
+    if by_arm:
+        return BENT_ARMS
+    if facts.propensity is None:
+        return bent_alone(facts.assumed.distance)
+    return BENT
+
+
+def bent_alone(distance: float) -> float:
+    """Part of the confounding that a regression of two values leaves by itself.
+
+    It is linear between and beyond the distances of ``BENT_ALONE``, and at most 1.
+
+    Parameters
+    ----------
+    distance
+        Of the arms, in standard deviations.
+    """
+    slope = (BENT_ALONE[-1] - BENT_ALONE[-2]) / (BENT_DISTANCES[-1] - BENT_DISTANCES[-2])
+    beyond = slope * max(distance - BENT_DISTANCES[-1], 0.0)
+    return min(float(np.interp(distance, BENT_DISTANCES, BENT_ALONE)) + beyond, 1.0)
+
+
+def _sampling(fit: RidgeFit, rate: float, residuals: tuple[float, float]) -> Array:
+    """Sampling error of slopes (g,), by the weight that their arms have in an effect: (A28).
+
+    Over the root of n and of the share of the variance within arms, per standard deviation.
+    """
+    record_weights = fit.weights(rate)
+    counts = np.array([1.0 - rate, rate]) * record_weights
+    squares = counts * record_weights
+    if fit.rows is Rows.ARMS:
+        weights = np.array([rate, 1.0 - rate])
+        return np.asarray(weights * np.array(residuals) * np.sqrt(squares) / counts)
+    return np.array([max(residuals) * math.sqrt(np.sum(squares)) / np.sum(counts)])
+
+
+def rate_error(
+    facts: EffectFacts,
+    nuisances: LinearNuisances,
+    released: Released,
+    deviation: float,
+    steepness: Array,
+    group: _Group | None = None,
+) -> Array:
+    """Error by the noise of the released rate, where an intercept is off: equation (A26).
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    nuisances
+        The regressions at what was released.
+    released
+        Numbers by the names of the steps.
+    deviation
+        Standard deviation of residuals, in units of the outcome.
+    steepness
+        What unbending multiplies an error of either arm by (2,).
+    group
+        The group whose own rate counts; None for all records.
+
+    Returns
+    -------
+    Array
+        Standard deviations (2,) by either arm, the untreated first, in units of the outcome.
+    """
+    step = facts.rate
+    if step is None or nuisances.log_odds is not None:
+        return np.zeros(2)
+    fit = nuisances.fit
+    rate = nuisances.rate
+    if group is None:
+        off = 0.0
+        squared_noise = step.predicted_error
+        multiples = 1.0 / np.array([1.0 - rate, rate])
+        if facts.estimand == TreatedScore.estimand:
+            both = float(np.prod(np.array([1.0 - rate, rate])))
+            multiples = np.array([1.0 / both, 0.0])
+    else:
+        own = group.rate
+        off = OFFSET * deviation
+        mass = released_mass(np.reshape(released[step.name], (2, -1))[:, group.place])
+        squared_shares = own**2 + (1.0 - own) ** 2
+        squared_noise = step.calibration.variance * squared_shares / max(mass, 1.0) ** 2
+        multiples = 1.0 / np.array([1.0 - own, own])
+    bound = facts.residuals.outcome_bound
+    constants = np.resize(nuisances.coefficients(released)[0], 2)
+    curvatures = np.maximum(fit.curvature(deviation, rate), LEAST_CURVATURE)
+    by_noise = steepness * fit.noise / (fit.n_samples * (curvatures + fit.gamma))
+    by_ridge = steepness * np.minimum(np.abs(constants) * fit.gamma / curvatures, bound)
+    total = np.minimum(by_noise**2 + by_ridge**2 + off**2, bound**2) * multiples**2
+    return np.sqrt(min(squared_noise, 0.25) * total)
