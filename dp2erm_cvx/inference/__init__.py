@@ -1,3 +1,1 @@
-"""Intervals, ratios and errors of nuisances: from released and public numbers, whatever plan they
-are of.
-"""
+"""Intervals, ratios and errors of nuisances: from released and public numbers."""

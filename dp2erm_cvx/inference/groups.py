@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,14 +23,47 @@ from dp2erm_cvx.steps.score import GroupScore
 FEW = 0.005
 
 
+class _Parts(NamedTuple):
+    """What moves the estimate of one group, in units of the outcome.
+
+    Parameters
+    ----------
+    deviation
+        Standard deviation of sampling, over the root of n.
+    scales
+        Scales of the noises.
+    rounding
+        What rounding adds.
+    """
+
+    deviation: float
+    scales: Sequence[float]
+    rounding: float
+
+
 @dataclass(frozen=True)
 class GroupMean:
     """Released sums of one of several groups, and what its interval allows for.
 
-    ``released`` are three integers with the ``noise`` of all groups, ``center`` the public c_0,
-    ``widening`` what scores were divided by, ``treated`` the released rate of treatment, and
-    ``error`` what nuisances add. ``persons`` may have records in several groups: what is sampled in
-    two of these may have any correlation.
+    Parameters
+    ----------
+    noise
+        That of the sums of all groups.
+    released
+        Three integers.
+    center
+        The public c_0, in units of the outcome.
+    widening
+        What scores were divided by.
+    group
+        Name of the group.
+    treated
+        Released rate of treatment; None where it is public.
+    error
+        What the nuisances add to the effect.
+    persons
+        True where persons may have records in several groups: what is sampled in two of these may
+        have any correlation.
     """
 
     noise: GridSums
@@ -62,122 +96,191 @@ class GroupMean:
             self.noise, self.released, self.center, level, self.widening, self.error
         )
 
-    def parts(self, share: float, psi: float, size: float) -> tuple[float, Sequence[float], float]:
-        """Parts of an estimate that is ``psi`` above the center, by a released ``size`` of the
-        denominator.
+    def parts(self, share: float, psi: float, size: float) -> _Parts:
+        """What moves an estimate that lies ``psi`` above the center.
 
-        The standard deviation of sampling but with probability ``share``, the scales of both
-        noises, and what rounding adds; all in units of the outcome.
+        Parameters
+        ----------
+        share
+            Probability that sampling varies by more than is stated.
+        psi
+            The estimate less the center, in units of the outcome.
+        size
+            The released size that it is divided by, as a share of n.
         """
-        own, factor = psi / self.widening, self.widening / (0.5 * size)
+        own = psi / self.widening
+        factor = self.widening / (0.5 * size)
         test = part_test(self.noise, self.released, share)
-        scales, roundings = (
-            [factor * one, factor * abs(own) * other]
-            for one, other in (test.scales, test.roundings)
+        by_size = factor * abs(own)
+        return _Parts(
+            deviation=factor * test.deviation(own),
+            scales=[factor * test.scales[0], by_size * test.scales[1]],
+            rounding=factor * test.roundings[0] + by_size * test.roundings[1],
         )
-        return factor * test.deviation(own), scales, sum(roundings)
 
 
 def _combined(
     groups: Sequence[GroupMean],
     level: float,
     estimate: float,
-    parts: Iterable[tuple[float, Sequence[float], float]],
-    weights: Iterable[float],
+    parts: Sequence[_Parts],
+    weights: Sequence[float],
 ) -> ScoreInterval:
-    """Interval of a sum of ``parts`` of groups, to which their errors are added by ``weights``.
+    """Interval of a sum over groups, to which their errors are added by ``weights``.
 
     Noise and sampling of the scores are independent between groups; what the common regressions add
     is not.
     """
-    deviations, scales, roundings = zip(*parts, strict=True)
-    errors = [(one.error.bias, one.error.noise, one.error.sampling) for one in groups]
+    deviations = [one.deviation for one in parts]
     deviation = sum(deviations) if groups[0].persons else math.hypot(*deviations)
-    added = deviation, [each for own in scales for each in own], sum(roundings)
-    error = NuisanceError(*(np.array(list(weights)) @ errors).tolist())
-    return linear_interval(groups[0].noise, level, estimate, added, error)
+    scales: list[float] = []
+    for one in parts:
+        scales.extend(one.scales)
+    rounding = sum(one.rounding for one in parts)
+    errors = [(one.error.bias, one.error.noise, one.error.sampling) for one in groups]
+    error = NuisanceError(*(np.array(weights) @ errors).tolist())
+    return linear_interval(groups[0].noise, level, estimate, (deviation, scales, rounding), error)
 
 
 def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> ScoreInterval:
     """The effect in a group less that in the reference, from what was released of both.
 
     What the common regressions add is taken to be of opposite sign. Ratios are linearized: the part
-    of either group is enlarged by what its own interval exceeds the linear one. Raises
-    DeclarationError unless ``1/2 <= level < 1``.
+    of either group is enlarged by what its own interval exceeds the linear one.
+
+    Parameters
+    ----------
+    group
+        What was released of the group.
+    reference
+        What was released of the group that it is compared with.
+    level
+        Coverage of the interval.
+
+    Returns
+    -------
+    ScoreInterval
+        Without ends where the size of either group is within its noise.
+
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
-    (share, _), pair, parts = misses(level), (group, reference), []
-    intervals = [one.interval(level) for one in pair]
-    halves = [0.5 * (interval.high - interval.low) for interval in intervals]
-    for one, interval, half in zip(pair, intervals, halves, strict=True):
+    share, _ = misses(level)
+    pair = (group, reference)
+    parts = []
+    estimates = []
+    bounded = True
+    for one in pair:
+        interval = one.interval(level)
+        half = 0.5 * (interval.high - interval.low)
         own = one.parts(0.5 * share, interval.estimate - one.center, one.size)
         linear = linear_interval(one.noise, level, 0.0, own, one.error).high
         more = max(1.0, half / linear) if math.isfinite(half) else 1.0
-        parts.append((more * own[0], [more * scale for scale in own[1]], own[2]))
-    result = _combined(
-        pair, level, intervals[0].estimate - intervals[1].estimate, parts, (1.0, 1.0)
-    )
-    return replace(result, low=-math.inf, high=math.inf) if math.inf in halves else result
+        parts.append(
+            _Parts(more * own.deviation, [more * scale for scale in own.scales], own.rounding)
+        )
+        estimates.append(interval.estimate)
+        bounded = bounded and half != math.inf
+    result = _combined(pair, level, estimates[0] - estimates[1], parts, (1.0, 1.0))
+    return result if bounded else replace(result, low=-math.inf, high=math.inf)
 
 
 def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     """The average effect over the records of all groups, from what was released of each.
 
-    Infinite where the size of all of them is within its noise. Raises DeclarationError unless
-    ``1/2 <= level < 1``.
+    Parameters
+    ----------
+    groups
+        What was released of every group.
+    level
+        Coverage of the interval.
+
+    Returns
+    -------
+    ScoreInterval
+        Without ends where the size of all groups is within its noise.
+
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
-    (share, tail), noise = misses(level), groups[0].noise
-    total, weights = sum(one.counted for one in groups), np.array([one.size for one in groups])
+    share, tail = misses(level)
+    noise = groups[0].noise
+    total = sum(one.counted for one in groups)
     size = min(max(total, 1.0 / noise.n_samples), 1.0)
     psi = sum(2.0 * one.widening * noise.means(one.released)[0] for one in groups) / size
+    weights = np.array([one.size for one in groups])
     weights /= np.sum(weights)
-    parts = (one.parts(share / len(groups), psi, size) for one in groups)
+    parts = [one.parts(share / len(groups), psi, size) for one in groups]
     center = float(weights @ [one.center for one in groups])
-    result = _combined(groups, level, center + psi, parts, weights)
-    within = total <= 2.0 * sum_quantile(
-        noise.noise, tail, 0.0, *[2.0 * noise.scales[1]] * len(groups)
-    )
+    result = _combined(groups, level, center + psi, parts, weights.tolist())
+    size_noises = [2.0 * noise.scales[1]] * len(groups)
+    within = total <= 2.0 * sum_quantile(noise.noise, tail, 0.0, *size_noises)
     return replace(result, low=-math.inf, high=math.inf) if within else result
 
 
 def group_means(
     facts: EffectFacts, released: Mapping[str, Array], *, predicted: bool
 ) -> list[GroupMean]:
-    """Means of every group; where ``predicted``, with what the nuisances add to its effect."""
+    """Means of every group.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effects.
+    released
+        Numbers by the names of the steps.
+    predicted
+        True to count what the nuisances add to the effects.
+    """
     score = facts.score
-    universe, noise = score.universe, score.calibration
-    own = score.at(universe, released)
+    noise = score.calibration
+    own = score.at(score.universe, released)
     assert isinstance(own, GroupScore)
     assert noise.law.counts
     assert own.center is not None
-    means, domain = [], facts.universe.domain
-    each = zip(domain.groups, own.members, np.reshape(released[score.name], (-1, 3)), strict=True)
-    for name, member, sums in each:
+    domain = facts.universe.domain
+    means = []
+    sums_of_groups = np.reshape(released[score.name], (-1, 3))
+    for name, member, sums in zip(domain.groups, own.members, sums_of_groups, strict=True):
         rate = member.nuisances.rate if isinstance(member.nuisances, LinearNuisances) else None
         public = facts.known_propensity or isinstance(rate, str)
-        integers, treated = tuple(int(number) for number in sums), None if public else rate
-        one = GroupMean(noise, integers, own.center, member.widening, name, treated)
-        means.append(replace(one, persons=domain.units is not None))
-    if predicted:
-        errors = group_errors(facts, released, _residual_deviation(means))
-        return [
-            replace(one, center=one.center + error.shift, error=error)
-            for one, error in zip(means, errors, strict=True)
-        ]
-    return means
+        means.append(
+            GroupMean(
+                noise=noise,
+                released=tuple(int(number) for number in sums),
+                center=own.center,
+                widening=member.widening,
+                group=name,
+                treated=None if public else rate,
+                persons=domain.units is not None,
+            )
+        )
+    if not predicted:
+        return means
+    errors = group_errors(facts, released, _residual_deviation(means))
+    return [
+        replace(one, center=one.center + error.shift, error=error)
+        for one, error in zip(means, errors, strict=True)
+    ]
 
 
 def _residual_deviation(groups: Sequence[GroupMean]) -> float:
-    """At least the standard deviation of clipped residuals in all groups, but with probability
-    ``FEW``.
+    """At least the standard deviation of clipped residuals in all groups, but for ``FEW``.
 
     The noise of a sum of squares in all groups is less, beside the sum, than that in one of them.
     """
-    noise, factors = groups[0].noise, [4.0 * one.variance * one.widening**2 for one in groups]
-    squares = (
-        factor * one.noise.means(one.released)[2]
-        for factor, one in zip(factors, groups, strict=True)
-    )
-    margin = sum_quantile(noise.noise, FEW, 0.0, *(factor * noise.scales[2] for factor in factors))
-    total, size = sum(squares) + margin, sum(one.size for one in groups)
+    noise = groups[0].noise
+    factors = [4.0 * one.variance * one.widening**2 for one in groups]
+    scales = [factor * noise.scales[2] for factor in factors]
+    margin = sum_quantile(noise.noise, FEW, 0.0, *scales)
+    squares = 0.0
+    for factor, one in zip(factors, groups, strict=True):
+        squares += factor * one.noise.means(one.released)[2]
+    total = squares + margin
+    size = sum(one.size for one in groups)
     most = max(factors) * noise.bound**2
     return math.sqrt(min(max(total / size, 0.0), most))

@@ -12,7 +12,7 @@ from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError
 
-#: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the
+#: Share of the permitted misses that bounds of moments get. The rest is for the two tails of the
 #: estimate.
 _MOMENTS_SHARE = 0.1
 _ROUND_UP = 1.0 + 1e-12
@@ -22,23 +22,29 @@ _ROUND_UP = 1.0 + 1e-12
 class ScoreInterval:
     """A private mean with its interval, in units of the outcome.
 
-    Attributes
+    The last four fields are infinite where they are not known, as for a ratio of risks.
+
+    Parameters
     ----------
-    estimate, low, high
-        The released mean and the ends of the interval around it.
+    estimate
+        The released mean.
+    low
+        The lower end of the interval around it.
+    high
+        The upper end.
     level
         Its probability to cover the population mean of the score at the released nuisances:
         asymptotic in n, exact in the noise.
     standard_deviation
         Upper bound on that of the clipped score, from what was released; at most its bound B.
-    noise_half_width, sampling_half_width
-        Half widths that noise alone and sampling alone would leave. Their sum is at least the half
-        width less the bias.
+    noise_half_width
+        Half width that noise alone would leave.
+    sampling_half_width
+        Half width that sampling alone would leave. The sum of both is at least the half width less
+        the bias.
     bias
         What the half width allows for bias by released nuisances; 0 in the interval of a score's
         mean.
-
-    The last four are infinite where they are not known, as for a ratio of risks.
     """
 
     estimate: float
@@ -59,21 +65,37 @@ def score_interval(
     widening: float = 1.0,
     error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
-    """The interval of Theorem 12 from the two ``released`` integers and public numbers alone.
+    """The interval of Theorem 12, from released and public numbers alone.
 
-    ``center`` is the public c_0 that the score was measured from, ``widening`` what the score was
-    divided by. A tenth of ``1 - level`` pays for the standard deviation, half of it for either
-    noise; the rest is the two tails of sampling error plus noise. Half a step of the score's grid
-    is added for its rounding. The ``error`` is what the nuisances leave of the confounding in an
-    effect, for which the interval is then.
+    A tenth of ``1 - level`` pays for the standard deviation, half of it for either noise; the rest
+    is the two tails of sampling error plus noise. Half a step of the score's grid is added for its
+    rounding.
 
-    Raises DeclarationError unless ``1/2 <= level < 1``.
+    Parameters
+    ----------
+    noise
+        What was calibrated.
+    released
+        The two released integers.
+    center
+        The public c_0 that the score was measured from, in units of the outcome.
+    level
+        Coverage of the interval.
+    widening
+        What the score was divided by.
+    error
+        What the nuisances leave of the confounding in an effect, for which the interval is then.
+
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
-    deviation = (
-        widening * _deviation(noise, released, misses(level)[0]) / math.sqrt(noise.n_samples)
-    )
+    share, _ = misses(level)
+    deviation = widening * _deviation(noise, released, share) / math.sqrt(noise.n_samples)
     rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
-    estimate, scales = center + widening * noise.means(released)[0], (widening * noise.scales[0],)
+    estimate = center + widening * noise.means(released)[0]
+    scales = (widening * noise.scales[0],)
     return linear_interval(noise, level, estimate, (deviation, scales, rounding), error)
 
 
@@ -84,17 +106,34 @@ def linear_interval(
     parts: tuple[float, Sequence[float], float],
     error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
-    """Interval of a sum: ``parts`` are its deviation of sampling, scales of noise, and what
-    rounding adds.
+    """Interval of a sum of sampling error, noise, and what nuisances leave.
 
     Its half width less the rounding is the q with ``P(N + L > q - b) + P(N + L > q + b) = 2 tail``:
-    b the bias, N normal with the deviations of sampling and nuisances, L the noise. Raises
-    DeclarationError unless ``1/2 <= level < 1``.
+    b the bias, N normal with the deviations of sampling and nuisances, L the noise.
+
+    Parameters
+    ----------
+    noise
+        Its law and the number of records.
+    level
+        Coverage of the interval.
+    estimate
+        The middle of the interval, in units of the outcome.
+    parts
+        The standard deviation of sampling, the scales of the noise, and what rounding adds.
+    error
+        What the nuisances leave of the confounding.
+
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
-    (_, tail), (deviation, scales, rounding) = misses(level), parts
+    _, tail = misses(level)
+    deviation, scales, rounding = parts
     sampling = math.hypot(deviation, error.sampling)
-    moved = math.hypot(sampling, error.noise)
-    half = biased_quantile(noise.noise, tail, error.bias, moved, *scales) + rounding
+    normal = math.hypot(sampling, error.noise)
+    half = biased_quantile(noise.noise, tail, error.bias, normal, *scales) + rounding
     return ScoreInterval(
         estimate=estimate,
         low=estimate - half,
@@ -110,25 +149,38 @@ def linear_interval(
 def biased_quantile(
     noise: Noise, tail: float, bias: float, deviation: float, *scales: float
 ) -> float:
-    """The q with ``P(X > q - bias) + P(X > q + bias) = 2 tail`` of a symmetric sum X, rounded
-    up.
+    """The q with ``P(X > q - bias) + P(X > q + bias) = 2 tail``, rounded up.
+
+    Parameters
+    ----------
+    noise
+        Law of the noise in the symmetric sum X.
+    tail
+        Half of the probability to miss.
+    bias
+        What X may be off, in either direction.
+    deviation
+        Standard deviation of the normal part of X.
+    scales
+        Those of the noises in X.
     """
     high = bias + sum_quantile(noise, tail, deviation, *scales)
 
     def within(q: float) -> bool:
-        return (
-            sum(sum_tail(noise, end, deviation, *scales) for end in (q - bias, q + bias))
-            <= 2.0 * tail
-        )
+        near = sum_tail(noise, q - bias, deviation, *scales)
+        far = sum_tail(noise, q + bias, deviation, *scales)
+        return near + far <= 2.0 * tail
 
     return bracketed(within, high * _ROUND_UP)
 
 
 def misses(level: float) -> tuple[float, float]:
-    """Parts of ``1 - level``: that which bounds of the moments may miss, and each of two tails of
-    the rest.
+    """Parts of ``1 - level``: what bounds of moments may miss, and each tail of the estimate.
 
-    Raises DeclarationError unless ``1/2 <= level < 1``.
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
     share = 1.0 - public_number("level", level, at_least=0.5)
     if share <= 0.0:
@@ -155,7 +207,17 @@ def e_value(low: float, high: float | None = None) -> float:
     covariates, if it alone explains the ratio ``low``; with ``high``, the end of that interval
     nearer to 1, or 1 in it. VanderWeele and Ding, Ann. Intern. Med. 167 (2017) 268.
 
-    Raises DeclarationError unless the ratio is above 0.
+    Parameters
+    ----------
+    low
+        The ratio, or the lower end of its interval.
+    high
+        The upper end of the interval; None for a ratio by itself.
+
+    Raises
+    ------
+    DeclarationError
+        Unless the ratio is above 0.
     """
     ratio = low if high is None else min(max(1.0, low), high)
     if not ratio > 0.0:

@@ -1,5 +1,6 @@
-"""Limits that plans and releases both go by. It imports nothing, so that a ledger reads releases at
-once.
+"""Limits that plans and releases both go by.
+
+The module imports nothing, so that a ledger reads releases at once.
 """
 
 #: From this declared distance of the arms on, in standard deviations, a constant propensity and a
@@ -9,7 +10,5 @@ FAR = 1.2
 
 
 def surely_more(least: float, declared: float) -> bool:
-    """Whether even the lower end of a released distance of the arms is more than the declared
-    one.
-    """
+    """Whether even the lower end of a released distance of the arms exceeds the declared one."""
     return least > declared

@@ -27,8 +27,12 @@ from dp2erm_cvx.steps.weighted_residuals import at_rate
 from dp2erm_cvx.weighting.forms.form import WeightingForm
 from dp2erm_cvx.weighting.solving.dual import DualProblem
 
-#: Public records, at least and at most; of the smaller arm so many for every covariate.
-_RECORDS, _MOST, _EACH = 2000, 20_000, 3.0
+#: Public records, at least.
+_RECORDS = 2000
+#: Public records, at most.
+_MOST = 20_000
+#: Public records of the smaller arm for every covariate.
+_EACH = 3.0
 #: Scales of the noise of the rate that the masses of the arms are tried at.
 RATE_SCALES = 3.0
 #: Records that a scheme is rehearsed on where they tell as much as n do.
@@ -68,8 +72,10 @@ class Public:
     ----------
     space
         Of the records that the weights are computed on.
-    rate, rate_noise
-        The released rate of treatment, and the scale of its noise.
+    rate
+        The released rate of treatment.
+    rate_noise
+        The scale of its noise.
     spreads
         Standard deviations (k,) of the covariates, released or guessed.
     distance
@@ -85,8 +91,9 @@ class Public:
 
 @lru_cache(maxsize=64)
 def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
-    """Solve the scheme on public records of normal covariates whose arms lie apart along one
-    direction.
+    """What a scheme leaves on public records whose arms lie apart along one direction.
+
+    Covariates are normal.
 
     Parameters
     ----------
@@ -110,11 +117,12 @@ def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
     for rate in (public.rate - off, public.rate, public.rate + off):
         records, along = _records(public, n, min(max(rate, 0.01), 0.99))
         weights = DualProblem(form, records).newton().weights
-        signs = np.where(records.a == 1, 1.0, -1.0)
-        masses.append(abs(float(np.sum(weights * signs))) / n)
+        treated = records.a == 1
+        signed_weights = weights * np.where(treated, 1.0, -1.0)
+        masses.append(abs(float(np.sum(signed_weights))) / n)
         if rate == public.rate:
-            apart = float(np.mean(along[records.a == 1]) - np.mean(along[records.a == 0]))
-            left = abs(2.0 / n * float(np.sum(weights * signs * along))) / apart
+            apart = float(np.mean(along[treated]) - np.mean(along[records.a == 0]))
+            left = abs(2.0 / n * float(np.sum(signed_weights * along))) / apart
             even = 0.25 / (1.0 - rate) + 0.25 / rate
             inflation = float(np.mean(np.square(weights))) / even
     return Rehearsal(left, max(inflation, 1.0), max(masses))
@@ -123,11 +131,10 @@ def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
 def normal_arms(
     n: int, columns: int, treated: float, distance: float
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Normal covariates of two arms that lie apart along the sum of all columns, the same in every
-    call.
+    """Normal covariates of two arms that lie apart along the sum of all columns.
 
-    Along the difference the variance within arms is ``1 - treated (1 - treated) distance^2``, so
-    that every covariate has the standard deviation 1 over both arms.
+    They are the same in every call. Along the difference the variance within arms is ``1 - treated
+    (1 - treated) distance^2``, so that every covariate has the standard deviation 1 over both arms.
 
     Parameters
     ----------
@@ -151,8 +158,10 @@ def normal_arms(
     rows = []
     for size, middle in ((n - n_treated, -treated), (n_treated, 1.0 - treated)):
         scores = _normal_scores(size, columns)
-        # along the direction normal quantiles, across it what is left of numbers that fill the cube
-        across = scores[:, 1:] @ _across(columns).T if columns > 1 else np.zeros((size, columns))
+        # along the direction they are normal quantiles, across it numbers that fill the cube
+        across = np.zeros((size, columns))
+        if columns > 1:
+            across = scores[:, 1:] @ _across(columns).T
         along = middle * distance + within * scores[:, 0]
         rows.append(np.outer(along, direction) + across)
     return np.vstack(rows), np.repeat([0, 1], [n - n_treated, n_treated])
@@ -171,8 +180,10 @@ def normal_records(universe: Universe, size: int, treated: float, distance: floa
         What records may look like.
     size
         Number of records.
-    treated, distance
-        As of :func:`normal_arms`.
+    treated
+        Share of the treated.
+    distance
+        Distance of the means of both arms, in standard deviations.
     """
     domain = universe.domain
     p = universe.n_features
@@ -188,8 +199,9 @@ def normal_records(universe: Universe, size: int, treated: float, distance: floa
 
 
 def resized(domain: Domain, n: int, size: int) -> Domain:
-    """The domain for ``size`` records in the place of n: an arm floor stays the share that it
-    is.
+    """The domain for ``size`` records in the place of n.
+
+    An arm floor stays the share of the records that it is.
     """
     if domain.arm_floor is None or size == n:
         return domain
@@ -197,23 +209,21 @@ def resized(domain: Domain, n: int, size: int) -> Domain:
 
 
 def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:
-    """Public records, and where each lies along the difference of the arms (n,), in standard
-    deviations.
+    """Public records, and where each lies along the difference of the arms (n,).
+
+    Places are in standard deviations.
     """
     k = len(public.spreads)
     spreads = np.array(public.spreads)
     direction = np.full(k, 1.0 / math.sqrt(k))
     standard, arms = normal_arms(n, k, rate, public.distance)
     covariates = clip_norm(standard * spreads, public.space.features_bound)
+    X = covariates
     if public.space.intercept:
         X = np.hstack([np.full((n, 1), public.space.intercept), covariates])
-    else:
-        X = covariates
-    where = (
-        np.divide(covariates, spreads, out=np.zeros_like(covariates), where=spreads > 0.0)
-        @ direction
-    )
-    return Records(X, arms, np.zeros(n), public.space), where
+    in_deviations = np.zeros_like(covariates)
+    np.divide(covariates, spreads, out=in_deviations, where=spreads > 0.0)
+    return Records(X, arms, np.zeros(n), public.space), in_deviations @ direction
 
 
 def _across(k: int) -> Array:
@@ -227,10 +237,10 @@ def _across(k: int) -> Array:
 
 
 def _normal_scores(size: int, k: int) -> Array:
-    """Fixed numbers (size, k) like independent normal ones, with mean 0 and covariance 1 but for
-    rounding.
+    """Fixed numbers (size, k) like independent normal ones.
 
-    The first column holds normal quantiles; others follow multiples of roots of primes, modulo 1.
+    Their mean is 0 and their covariance the identity, but for rounding. The first column holds
+    normal quantiles; others follow multiples of roots of primes, modulo 1.
     """
     places = np.arange(size)
     columns = [ndtri((places + 0.5) / size)]
@@ -238,9 +248,10 @@ def _normal_scores(size: int, k: int) -> Array:
         fractions = np.mod((places + 1.0) * math.sqrt(prime), 1.0)
         columns.append(ndtri((np.argsort(np.argsort(fractions)) + 0.5) / size))
     scores: Array = np.column_stack(columns)
-    # what the columns have in common by chance is taken off in turn, where records are enough
     for column in range(k):
-        for other in range(column if size > 2 * k else 0):
+        # what a column has in common with those before it is chance, where records are enough
+        earlier = column if size > 2 * k else 0
+        for other in range(earlier):
             own = scores[:, other]
             scores[:, column] -= own * float(own @ scores[:, column]) / float(own @ own)
         scores[:, column] -= np.mean(scores[:, column])

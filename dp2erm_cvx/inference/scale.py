@@ -74,31 +74,27 @@ def clipped_residuals(facts: EffectFacts, released: Released) -> float:
 
 
 def clipped_weighted(squares: ResidualSquares, released: Released) -> float:
-    """The same share of an effect by the weights of a scheme, which releases the sum of squared
-    residuals.
+    """The same share of an effect by the weights of a scheme.
 
     Parameters
     ----------
     squares
-        The planned step that releases this sum.
+        The planned step that releases the sum of squared residuals.
     released
         Numbers by the names of the steps.
     """
     noise = squares.calibration
-    margin = (
-        sum_quantile(noise.noise, _FALSE, 0.0, noise.unit * noise.scale)
-        + noise.unit * noise.coupling
-    )
+    quantile = sum_quantile(noise.noise, _FALSE, 0.0, noise.unit * noise.scale)
+    margin = quantile + noise.unit * noise.coupling
     return squares.mean_square(released, -margin) / squares.lines.bound**2
 
 
 def too_large(share: float, residuals: Residuals, nuisances: LinearNuisances) -> float:
-    """The share of clipped residuals where it says that the declared scale is too small; 0 where it
-    does not.
+    """The share of clipped residuals where the declared scale is too small; else 0.
 
-    It says so where it is at least that of normal residuals, clipped at the same bound, of
-    :data:`TOO_LARGE` times what is expected: the scale, and twice the predicted noise of the
-    regression. Where no residual reaches the bound there is nothing to say.
+    The scale is said to be too small where the share is at least that of normal residuals, clipped
+    at the same bound, of :data:`TOO_LARGE` times what is expected: the scale, and twice the
+    predicted noise of the regression. Where no residual reaches the bound there is nothing to say.
 
     Parameters
     ----------
@@ -119,16 +115,18 @@ def too_large(share: float, residuals: Residuals, nuisances: LinearNuisances) ->
 
 
 def _counted(noise: GridSums, sums: Sequence[int]) -> float:
-    """Share of all n that the records count, from above; records add half of what they count to
-    their sum.
+    """Share of all n that the records count, from above.
+
+    Records add half of what they count to their sum.
     """
     most = 2.0 * (noise.means(sums)[1] + noise.margin(_FALSE, 1))
     return min(max(most, 1.0 / noise.n_samples), 1.0)
 
 
 def _variance(noise: GridSums, sums: Sequence[int], counted: float = 1.0) -> float:
-    """Variance of what records add to the first sum, over the share of them that is counted, from
-    below.
+    """Variance of what records add to the first sum, from below.
+
+    It is over the share of the records that is ``counted``.
     """
     place = noise.law.degrees.index(2)
     means = noise.means(sums)
@@ -138,17 +136,13 @@ def _variance(noise: GridSums, sums: Sequence[int], counted: float = 1.0) -> flo
 
 
 def _score_variance(score: EffectScore, sums: Sequence[int]) -> float:
-    """Variance of the score over the records that count, from below, in squared units of the
-    outcome.
-    """
+    """Variance of the score over the records that count, from below, in squared outcomes."""
     noise = score.calibration
     if not noise.law.counts:
         return score.widening**2 * _variance(noise, sums)
-    counted = 1.0
-    if not isinstance(
-        score, OverlapScore | TreatedScore
-    ):  # whose counts are of a part of those with a score
-        counted = _counted(noise, sums)
+    # the counts of these two estimands are of a part of the records that have a score
+    counts_a_part = isinstance(score, OverlapScore | TreatedScore)
+    counted = 1.0 if counts_a_part else _counted(noise, sums)
     return (score.widening / score.part) ** 2 * _variance(noise, sums, counted)
 
 
@@ -167,8 +161,9 @@ def _mean_factor(facts: EffectFacts, score: EffectScore, released: Released) -> 
         return constant
     law = facts.law if facts.mean is None else facts.mean.around(released)
     middle, *slopes = np.asarray(released[str(nuisances.log_odds.source)]).tolist()
-    spreads = np.array(nuisances.spreads) * slopes
-    deviation = math.sqrt(max(float(spreads @ law.correlations @ spreads), 0.0))
+    by_covariate = np.array(nuisances.spreads) * slopes
+    variance = float(by_covariate @ law.correlations @ by_covariate)
+    deviation = math.sqrt(max(variance, 0.0))
     propensity = special.expit(middle + deviation * NODES)
     capped = score.capped(propensity)
     if treated_alone:
@@ -182,7 +177,8 @@ def _mean_factor(facts: EffectFacts, score: EffectScore, released: Released) -> 
 def _square_of_groups(score: GroupScore, sums: Sequence[int]) -> float:
     """Mean square of clipped residuals over the records of all groups, from below."""
     noise = score.calibration
-    total, counted = 0.0, 0.0
+    total = 0.0
+    counted = 0.0
     for member, own in zip(score.members, np.reshape(sums, (-1, 3)).tolist(), strict=True):
         share = _counted(noise, own)
         rate = float(member.nuisances.rate)

@@ -17,7 +17,7 @@ from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.inference.effect_error import nuisance_error
 from dp2erm_cvx.inference.interval import ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.inference.nuisances import EffectFacts, clipped_square
+from dp2erm_cvx.inference.nuisances import LEAST_CURVATURE, EffectFacts, clipped_square
 from dp2erm_cvx.inference.rehearsal import Public, rehearsed
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum
 
@@ -88,8 +88,7 @@ class WeightedFacts:
 def weighted_interval(
     facts: WeightedFacts, released: Mapping[str, Array], level: float
 ) -> tuple[ScoreInterval, Weighting]:
-    """The estimate with its interval at a ``level``, and what is public of the weights (Theorem
-    28).
+    """The estimate with its interval, and what is public of the weights (Theorem 28).
 
     Its half width is the q with ``P(N + L > q - B) + P(N + L > q + B) = 2 tail``: L the noise of
     the weighted sum, N normal with the deviations of sampling and of the regression, and B the
@@ -110,9 +109,13 @@ def weighted_interval(
     tuple
         The interval, in units of the outcome, and the weights.
 
-    Raises DeclarationError unless ``1/2 <= level < 1``.
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
-    effect, score, squares = facts.effect, facts.score, facts.squares
+    effect = facts.effect
+    score = facts.score
     n = effect.universe.n_samples
     lines = score.at(score.universe, released).lines
     rate = lines.rate
@@ -120,16 +123,14 @@ def weighted_interval(
     trial = rehearsed(score.program, _public(effect, lines))
     left = min(_MORE * trial.left, 1.0)
     moments, tail = misses(level)
-    law = squares.calibration
-    margin = sum_quantile(law.noise, moments, 0.0, law.unit * law.scale) + law.unit * law.coupling
-    square = squares.mean_square(released, margin)
+    square = _largest_square(facts.squares, released, moments)
     bases = 1.0 / (rate * (1.0 - rate))
     sampling = math.sqrt(trial.inflation * square * bases / n)
     error = nuisance_error(effect, released, math.sqrt(square * bases))
     beyond = _BEYOND if effect.two_values is None else 0.0
     intercepts = (beyond + trial.mass) * _intercept_error(lines, released, math.sqrt(square))
-    uncertain = math.hypot(left * error.noise, left * error.sampling, intercepts)
-    deviation = math.hypot(sampling, uncertain)
+    of_regression = math.hypot(left * error.noise, left * error.sampling, intercepts)
+    deviation = math.hypot(sampling, of_regression)
     unit = score.value(known)
     b_0, b_1 = lines.intercepts(released)
     center = b_1 - b_0 + left * error.shift
@@ -163,14 +164,22 @@ def weighted_interval(
     return result, weighting
 
 
-def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]:
-    """What an effect by weights is expected to release: every step without its noise, from public
-    records.
+def _largest_square(
+    squares: ResidualSquares, released: Mapping[str, Array], missed: float
+) -> float:
+    """At least the mean square of residuals, but with the probability ``missed``."""
+    law = squares.calibration
+    margin = sum_quantile(law.noise, missed, 0.0, law.unit * law.scale) + law.unit * law.coupling
+    return squares.mean_square(released, margin)
 
-    The rate, the mean and the spread are those of the records, times n over their number. The
-    regression has intercepts of 0, and slopes by which outcomes spread as far as their residuals
-    do, less what its ridge takes, and the root mean square of their noise beside. Squares are those
-    of normal residuals, and the weighted sum is 0.
+
+def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]:
+    """What an effect by weights is expected to release, from public records.
+
+    It is every step without its noise. The rate, the mean and the spread are those of the records,
+    times n over their number. The regression has intercepts of 0, and slopes by which outcomes
+    spread as far as their residuals do, less what its ridge takes, and the root mean square of
+    their noise beside. Squares are those of normal residuals, and the weighted sum is 0.
 
     Parameters
     ----------
@@ -185,7 +194,9 @@ def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]
     dict
         Numbers by the names of the steps.
     """
-    effect, score, squares = facts.effect, facts.score, facts.squares
+    effect = facts.effect
+    score = facts.score
+    squares = facts.squares
     residuals = effect.residuals
     n = effect.universe.n_samples
     times = n / records.n_samples
@@ -204,8 +215,8 @@ def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]
     nuisances = score.lines.at(released, n).nuisances
     spreads = np.array(nuisances.spreads)
     shrunk, noise = nuisances.shrinkage(nuisances.deviation)
-    # per standard deviation of a covariate: together as large as residuals, and then as their noise
-    # is
+    # per standard deviation of a covariate they are together as large as residuals; then come what
+    # the ridge takes, and their noise
     slopes = np.full(len(spreads), residuals.scale / math.sqrt(len(spreads)))
     slopes = np.hypot(slopes * (1.0 - shrunk[0]), noise[0])
     theta[~constants] = np.divide(slopes, spreads, where=spreads > 0.0, out=np.zeros(len(spreads)))
@@ -230,7 +241,10 @@ def expected_interval(
     level
         Coverage of the interval.
 
-    Raises DeclarationError unless ``1/2 <= level < 1``.
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
     return weighted_interval(facts, expected_release(facts, records), level)
 
@@ -248,13 +262,11 @@ def _public(effect: EffectFacts, lines: ReleasedLines) -> Public:
 def _intercept_error(
     lines: ReleasedLines, released: Mapping[str, Array], deviation: float
 ) -> float:
-    """Root mean square of the errors of both intercepts together, by noise and ridge of the
-    regression.
-    """
-    fit, nuisances = lines.nuisances.fit, lines.nuisances
-    curvature = np.maximum(fit.curvature(deviation, lines.rate), 1e-12)
-    theta = np.asarray(released[str(nuisances.term.source)], dtype=np.float64)
-    constants = theta[nuisances.term.rows.constants(len(nuisances.spreads))]
+    """Root mean square of the errors of both intercepts together, by noise and ridge."""
+    nuisances = lines.nuisances
+    fit = nuisances.fit
+    curvature = np.maximum(fit.curvature(deviation, lines.rate), LEAST_CURVATURE)
+    constants, _ = nuisances.coefficients(released)
     noise = fit.noise / (fit.n_samples * (curvature + fit.gamma))
     shrunk = np.abs(constants) * fit.gamma / curvature
     return float(np.linalg.norm(np.array(lines.steepness(released)) * np.hypot(noise, shrunk)))
