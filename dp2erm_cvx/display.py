@@ -90,6 +90,13 @@ def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
 
 
+def plural(noun: str, count: int) -> str:
+    """A noun as it stands after a number."""
+    if count > 1:
+        return f"{noun}s"
+    return noun
+
+
 def law_text(spent: Any, *, zero: bool = False, digits: int = 10) -> str:
     """``"epsilon = 1, delta = 1e-05"`` of a budget or a guarantee, rounded up.
 

@@ -1,5 +1,4 @@
-"""What is told of releases, plans and audits: sentences, tables, figures, and pages that need no
-network.
+"""What is told of releases, plans and audits: sentences, tables, figures and pages.
 
 An import registers the reports of releases and plans (``dp2erm_cvx.hooks.register``).
 """

@@ -1,5 +1,4 @@
-"""All effects that were released for a study, side by side, with intervals that hold for all of
-them.
+"""All effects that were released for a study, with intervals that hold for all of them.
 
 A weighted mean by two stages is an effect without an interval: it has a row that says so.
 """
@@ -33,14 +32,33 @@ FORMATS = {".csv": "", ".md": "github", ".tex": "latex_booktabs"}
 
 @dataclass(frozen=True)
 class Answer:
-    """One effect of a ``question``, of one group of records where the question is by groups.
+    """One effect of a question.
 
-    Of more than two arms it is one contrast, which stands in the place of the group.
-
-    ``interval`` is for this effect by itself, ``joint`` for all answers at once (Bonferroni).
-    ``records`` is how many count, with the noise of their release; None where that was not
-    released. ``cost`` is what its release spent, and its standing. ``withdrawn`` is why its
-    intervals are no confidence intervals; empty where they are.
+    Parameters
+    ----------
+    question
+        Its name.
+    treatment, outcome
+        Their names.
+    unit
+        Of the outcome.
+    estimand
+        What is estimated; "weighted" of a two-stage release.
+    group
+        The group of records that it is about, or the contrast of more than two arms; None of all
+        records.
+    records
+        How many count, with the noise of their release; None where that was not released.
+    estimate
+        In units of the outcome.
+    interval
+        For this effect by itself.
+    joint
+        For all answers at once (Bonferroni).
+    cost
+        What its release spent, and its standing.
+    withdrawn
+        Why its intervals are no confidence intervals; empty where they are.
     """
 
     question: str
@@ -59,37 +77,35 @@ class Answer:
     @property
     def name(self) -> str:
         """The question, and the group if there is one."""
-        return (
-            self.question if self.group is None else f"{self.question}: {self.group or 'missing'}"
-        )
+        if self.group is None:
+            return self.question
+        return f"{self.question}: {self.group or 'missing'}"
 
     def row(self) -> dict[str, Any]:
         """The answer as one row of a table, numbers unrounded."""
-        names = (
-            "question",
-            "group",
-            "treatment",
-            "outcome",
-            "unit",
-            "estimand",
-            "records",
-            "estimate",
-        )
-        ends: dict[str, Any] = {
+        return {
+            "question": self.question,
+            "group": self.group,
+            "treatment": self.treatment,
+            "outcome": self.outcome,
+            "unit": self.unit,
+            "estimand": self.estimand,
+            "records": self.records,
+            "estimate": self.estimate,
             "level": self.interval.level,
             "low": self.interval.low,
             "high": self.interval.high,
+            "joint_low": self.joint.low,
+            "joint_high": self.joint.high,
+            "no_confidence_interval": self.withdrawn,
+            **self.cost,
         }
-        ends |= {"joint_low": self.joint.low, "joint_high": self.joint.high}
-        ends["no_confidence_interval"] = self.withdrawn
-        return {name: getattr(self, name) for name in names} | ends | dict(self.cost)
 
 
 def answers(
     releases: Mapping[str, Any], plans: Mapping[str, Plan[Any]] = MappingProxyType({})
 ) -> list[Answer]:
-    """The effects among some releases, by the name of their question, in their order; rules have
-    none.
+    """The effects among some releases, in their order; rules have none.
 
     A two-stage release has an answer where one number is the effect of everybody; it has no
     interval. Every interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That
@@ -103,57 +119,88 @@ def answers(
         The plans of releases, where they are at hand; others are planned again from what they
         declare.
 
-    Raises DeclarationError where nothing follows from a file.
+    Raises
+    ------
+    DeclarationError
+        Where nothing follows from a file.
     """
     number = sum(len(_parts(one)) for one in releases.values() if isinstance(one, EffectRelease))
     rows: list[Answer] = []
     for name, release in releases.items():
-        if isinstance(release, Release) and (value := release.effect) is not None:
-            rows.append(_without_interval(name, release, value))
-        if not isinstance(release, EffectRelease):
-            continue
-        again = release
-        if number > 1:
-            again = at_level(
-                release, 1.0 - (1.0 - release.interval.level) / number, plans.get(name)
-            )
-        shared = name, *compared(release), unit_of(release), release.estimand
-        for (group, own), (_, other) in zip(_parts(release), _parts(again), strict=True):
-            records = getattr(own, "counted", release.counted)
-            row = group, records, own.estimate, own.interval, other.interval
-            rows.append(Answer(*shared, *row, release.cost(), withdrawn(release)))
+        if isinstance(release, Release) and release.effect is not None:
+            rows.append(_without_interval(name, release, release.effect))
+        if isinstance(release, EffectRelease):
+            rows += _with_intervals(name, release, number, plans.get(name))
     return rows
 
 
 def _without_interval(name: str, release: Release, value: float) -> Answer:
     """The answer of a two-stage release, whose effect has this value."""
+    treatment, outcome = compared(release)
     none = EffectInterval(None, None, 0.95)
-    about = (*compared(release), unit_of(release), "weighted")
-    return Answer(name, *about, None, None, value, none, none, release.cost(), NO_SAMPLING)
+    return Answer(
+        question=name,
+        treatment=treatment,
+        outcome=outcome,
+        unit=unit_of(release),
+        estimand="weighted",
+        group=None,
+        records=None,
+        estimate=value,
+        interval=none,
+        joint=none,
+        cost=release.cost(),
+        withdrawn=NO_SAMPLING,
+    )
+
+
+def _with_intervals(
+    name: str, release: EffectRelease, number: int, plan: Plan[Any] | None
+) -> Iterator[Answer]:
+    """The answers of one release, whose joint intervals hold for so many effects at once."""
+    treatment, outcome = compared(release)
+    joint = release
+    if number > 1:
+        level = 1.0 - (1.0 - release.interval.level) / number
+        joint = at_level(release, level, plan)
+    for (group, part), (_, part_of_joint) in zip(_parts(release), _parts(joint), strict=True):
+        yield Answer(
+            question=name,
+            treatment=treatment,
+            outcome=outcome,
+            unit=unit_of(release),
+            estimand=release.estimand,
+            group=group,
+            records=getattr(part, "counted", release.counted),
+            estimate=part.estimate,
+            interval=part.interval,
+            joint=part_of_joint.interval,
+            cost=release.cost(),
+            withdrawn=withdrawn(release),
+        )
 
 
 def _parts(release: EffectRelease) -> list[tuple[str | None, Any]]:
-    """The effects of one release, by group: all records and every group, or every contrast of
-    arms.
-    """
+    """The effects of one release by group: of all records and every group, or every contrast."""
     if release.arms is not None:
         return [(f"{one.level} less {one.against}", one) for one in release.arms.contrasts]
     return [(None, release), *((one.group, one) for one in release.groups)]
 
 
 def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
-    """The answers as a table for a screen, what each is about, and what their intervals hold
-    for.
-    """
+    """The answers as a table, what each is about, and what their intervals hold for."""
     yield heading("All answers")
-    (name, _, *headers), rows = _cells(listed)
-    yield grid(name, *headers, rows=[[row[0], *row[2:]] for row in rows])
-    about: dict[str, dict[str, None]] = {}  # in 80 columns there is no room for it in every row
-    for one, row in zip(listed, rows, strict=True):
-        about.setdefault(row[1], {})[one.question] = None
-    yield from (f"{', '.join(names)}: effect of {effect}" for effect, names in about.items())
+    (question, _, *headers), rows = _cells(listed)
+    yield grid(question, *headers, rows=[[name, *cells] for name, _, *cells in rows])
+    # what an answer is about has no room within 80 columns of a table
+    questions: dict[str, dict[str, None]] = {}
+    for one in listed:
+        questions.setdefault(_about(one), {})[one.question] = None
+    for effect, names in questions.items():
+        yield f"{', '.join(names)}: effect of {effect}"
     reasons = {(one.question, one.withdrawn): None for one in listed if one.withdrawn}
-    yield from (f"{name} has no confidence interval: {reason}." for name, reason in reasons)
+    for name, reason in reasons:
+        yield f"{name} has no confidence interval: {reason}."
     yield (
         f"CI: for this answer by itself. All together: for all {len(listed)} answers at once "
         "(Bonferroni)."
@@ -161,10 +208,19 @@ def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
 
 
 def answers_as(listed: Sequence[Answer], ending: str) -> str:
-    """The answers as CSV with unrounded numbers (``.csv``), as Markdown (``.md``) or LaTeX
-    (``.tex``).
+    """The answers as text for a file.
 
-    Raises DeclarationError for another ending, and where tabulate is not installed.
+    Parameters
+    ----------
+    listed
+        The answers.
+    ending
+        ``.csv`` for unrounded numbers, ``.md`` for Markdown, ``.tex`` for LaTeX.
+
+    Raises
+    ------
+    DeclarationError
+        For another ending, and where tabulate is not installed.
     """
     if ending not in FORMATS:
         raise DeclarationError(
@@ -185,29 +241,49 @@ def answers_as(listed: Sequence[Answer], ending: str) -> str:
 
 
 def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of the table of answers, as text."""
     levels = {f"{100 * one.interval.level:g} %" for one in listed}
     level = levels.pop() if len(levels) == 1 else "own level"
-    rows = []
-    for one in listed:
-        records = "" if one.records is None else f"{max(one.records, 0.0):,.0f}"
-        text = f"{one.treatment} on {one.outcome}"
-        if one.estimand in ESTIMANDS:
-            text += ESTIMANDS[one.estimand][2]
-        half = one.interval.half_width
-        estimate = f"{signed(one.estimate, half)} {one.unit if half else ''}".strip()
-        if one.estimand not in ESTIMANDS:
-            estimate = f"{one.estimate:+.3g} {one.unit}"
-        if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
-            text += f" ({standing.upper()})"
-        ends = [interval_text(one.interval), interval_text(one.joint)]
-        if one.withdrawn:
-            ends = ["none", "none"]
-        rows.append([one.name, text, records, estimate, *ends])
-    return [
+    headers = [
         "question",
         "effect of",
         "counted, about",
         "estimate",
         f"{level} CI",
         "all together",
-    ], rows
+    ]
+    return headers, [_cells_of(one) for one in listed]
+
+
+def _cells_of(one: Answer) -> list[str]:
+    """The row of one answer, as text."""
+    records = ""
+    if one.records is not None:
+        records = f"{max(one.records, 0.0):,.0f}"
+    alone = "none"
+    together = "none"
+    if not one.withdrawn:
+        alone = interval_text(one.interval)
+        together = interval_text(one.joint)
+    return [one.name, _about(one), records, _estimate_text(one), alone, together]
+
+
+def _about(one: Answer) -> str:
+    """What an answer is the effect of, for whom, and its standing where it is not private."""
+    text = f"{one.treatment} on {one.outcome}"
+    if one.estimand in ESTIMANDS:
+        text += ESTIMANDS[one.estimand][2]
+    standing = one.cost["standing"]
+    if standing != Standing.PRIVATE.value:
+        text += f" ({standing.upper()})"
+    return text
+
+
+def _estimate_text(one: Answer) -> str:
+    """The estimate, rounded as its interval is, with its unit; unknown where that is unbounded."""
+    if one.estimand not in ESTIMANDS:
+        return f"{one.estimate:+.3g} {one.unit}"
+    half = one.interval.half_width
+    if not half:
+        return signed(one.estimate, half)
+    return f"{signed(one.estimate, half)} {one.unit}".strip()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.diagnostics.balance import PREDICTED, UNWEIGHTED, arm_masks, numbers_where
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bound_plot", "forest_plot", "frontier_plot", "love_plot", "overlap_plot"]
 
-BLUE, ORANGE = "#1f5fa8", "#b35900"
+BLUE = "#1f5fa8"
+ORANGE = "#b35900"
 #: Colors that stay apart for color-blind readers, black first.
 COLORS = ("#222222", BLUE, "#6aa3d8", ORANGE, "#d9a066", "#3a7d44", "#7a4fa3")
 _GRID = "#ededed"
@@ -109,26 +111,30 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 
 def bound_plot(panels: Sequence[tuple[str, str, BoundCurves]], path: str | Path) -> Figure:
-    """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg
-    or .pdf.
+    """Bounds on the coupled variation V in log-log, one panel beside the other.
 
-    A panel is its title, what its curves are over, and the curves, a color each. Raises
-    DeclarationError where matplotlib is missing or the file cannot be written.
+    Parameters
+    ----------
+    panels
+        Of each its title, what its curves are over, and the curves, a color each.
+    path
+        Where to save the figure: .png, .svg or .pdf.
+
+    Raises
+    ------
+    DeclarationError
+        Where matplotlib is missing or the file cannot be written.
     """
     figure = new_figure(1.0 + 5.6 * len(panels), 4.4)
-    for ax, (title, x_label, curves) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-    ):
-        for k, (family, curve) in enumerate(curves.items()):
-            ax.plot(
-                *curve, color=_FAMILIES[k % len(_FAMILIES)], label=family, **_STYLES.get(family, {})
-            )
-        ax.set(
-            xscale="log",
-            yscale="log",
-            xlabel=x_label,
-            ylabel="bound V on the movement of the weights",
-        )
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, (title, x_label, curves) in zip(axes, panels, strict=True):
+        for place, (family, (x, V)) in enumerate(curves.items()):
+            color = _FAMILIES[place % len(_FAMILIES)]
+            ax.plot(x, V, color=color, label=family, **_STYLES.get(family, {}))
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel(x_label)
+        ax.set_ylabel("bound V on the movement of the weights")
         ax.set_title(title, loc="left", fontsize="medium")
         plain(ax)
         ax.legend(frameon=False, fontsize="small")
@@ -162,35 +168,47 @@ def frontier_plot(
     solved = [row for row in result.rows if not row.refusal]
     if not solved:
         raise DeclarationError("no setting has weights and a bound: there is nothing to draw")
+    n = result.request.universe.n_samples
     figure = new_figure(WIDTH, 4.5)
     ax = figure.add_subplot()
-    most = 2.0 * result.request.universe.n_samples
-    for place, name in enumerate(dict.fromkeys(row.scheme for row in solved)):
-        color = _FAMILIES[place % len(_FAMILIES)]
-        style = ("-", "--", ":")[place // len(_FAMILIES) % 3]
-        points = sorted((row.left, row.V) for row in solved if row.scheme == name)
-        left, V = zip(*points, strict=True)
-        ax.plot(left, V, ".", color=color, alpha=0.5)
-        left, V = zip(*_lowest(points), strict=True)
-        ax.plot(left, V, style, color=color, label=name.replace("_", " "))
+    for place, scheme in enumerate(dict.fromkeys(row.scheme for row in solved)):
+        points = sorted((row.left, row.V) for row in solved if row.scheme == scheme)
+        _draw_scheme(ax, place, scheme, points)
     if paper:
         left, V = zip(*sorted(paper), strict=True)
         ax.plot(left, V, "k-", marker="+", label="entropy, the paper's bound")
-    best = result.proposed
-    if best is not None:
-        looks: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "color": COLORS[0]}
-        ax.plot([best.left], [best.V], "o", label="proposed", **looks)
-    if max(row.V for row in solved) > 0.2 * most or paper:
-        ax.axhline(most, color="gray", linewidth=0.8)
-        ax.annotate("2n: any weights", (0.02, most), va="bottom", fontsize=7)
+    if result.proposed is not None:
+        ax.plot(
+            [result.proposed.left],
+            [result.proposed.V],
+            "o",
+            label="proposed",
+            markersize=10,
+            markerfacecolor="none",
+            color=COLORS[0],
+        )
+    largest = 2.0 * n  # V of any weights
+    if max(row.V for row in solved) > 0.2 * largest or paper:
+        ax.axhline(largest, color="gray", linewidth=0.8)
+        ax.annotate("2n: any weights", (0.02, largest), va="bottom", fontsize=7)
     ax.set_yscale("log")
     ax.set_xlim(0.0, max(1.02, 1.02 * max(row.left for row in solved)))
     ax.set_xlabel("part of the distance of the arms that is left")
-    ax.set_ylabel(f"V at n = {result.request.universe.n_samples:,}")
+    ax.set_ylabel(f"V at n = {n:,}")
     plain(ax)
     ax.legend(frameon=False, fontsize="small")
     save(figure, path)
     return figure
+
+
+def _draw_scheme(ax: Axes, place: int, scheme: str, points: list[tuple[float, float]]) -> None:
+    """All sorted points (left, V) of a scheme, and a line through those that no other one beats."""
+    color = _FAMILIES[place % len(_FAMILIES)]
+    style = ("-", "--", ":")[place // len(_FAMILIES) % 3]
+    left, V = zip(*points, strict=True)
+    ax.plot(left, V, ".", color=color, alpha=0.5)
+    left, V = zip(*_lowest(points), strict=True)
+    ax.plot(left, V, style, color=color, label=scheme.replace("_", " "))
 
 
 def _lowest(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -214,20 +232,7 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
     figure = new_figure(7.6, 1.1 + 0.33 * len(verdicts))
     ax = figure.add_subplot()
     for place, verdict in enumerate(reversed(verdicts)):
-        low, high = (_share(end, verdict) for end in (verdict.movement.low, verdict.movement.high))
-        color = ORANGE if verdict.violated else BLUE
-        ax.barh(place, low, left=0, height=0.62, color=color, alpha=0.85)
-        ax.plot([low, high], [place, place], color=COLORS[0], linewidth=2.5, solid_capstyle="butt")
-        text = (
-            f"{low:.1%}"
-            if low < 10
-            else f"{low:,.0f} times"
-            if low < _FARTHEST
-            else "beyond any multiple"
-        )
-        ax.annotate(
-            text, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
+        _draw_share(ax, place, verdict)
     names = [f"{verdict.claim.name}: {verdict.claim.quantity}" for verdict in reversed(verdicts)]
     ax.set_yticks(range(len(names)), [shorten(name, 44) for name in names], parse_math=False)
     ax.axvline(1.0, color=COLORS[0], linewidth=1.2)
@@ -238,19 +243,52 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
     ax.set_xlim(0, max(1.18, 1.35 * top))
     ax.set_xlabel("largest movement reached, as a share of the bound (line: the bound itself)")
     plain(ax)
+    return _inline(figure, "Largest movement reached as a share of each bound")
+
+
+def _draw_share(ax: Axes, place: int, verdict: Verdict) -> None:
+    """The bar of one bound, with the numerical interval of its movement."""
+    low = _share(verdict.movement.low, verdict)
+    high = _share(verdict.movement.high, verdict)
+    color = ORANGE if verdict.violated else BLUE
+    ax.barh(place, low, left=0, height=0.62, color=color, alpha=0.85)
+    ax.plot([low, high], [place, place], color=COLORS[0], linewidth=2.5, solid_capstyle="butt")
+    ax.annotate(
+        _share_text(low),
+        (high, place),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+    )
+
+
+def _share(movement: float, verdict: Verdict) -> float:
+    """A movement as a share of the bound, up to the farthest that is drawn."""
+    # a bound of next to nothing has no place on an axis
+    bound = max(verdict.claim.bound, 1e-12 * movement, 1e-300)
+    return min(movement / bound, _FARTHEST)
+
+
+def _share_text(share: float) -> str:
+    """A share in percent, or as a multiple."""
+    if share < 10:
+        return f"{share:.1%}"
+    if share < _FARTHEST:
+        return f"{share:,.0f} times"
+    return "beyond any multiple"
+
+
+def _inline(figure: Figure, title: str) -> str:
+    """A figure as SVG within a page, which decides on its colors."""
     written = io.StringIO()
     save(figure, written, format="svg", transparent=True)
     svg = written.getvalue()
     svg = svg[svg.index("<svg") :]
     for color, styled in _STYLED.items():
         svg = svg.replace(color, styled)
-    title = "Largest movement reached as a share of each bound"
-    return svg.replace("<svg", '<svg role="img"', 1).replace(">", f"><title>{title}</title>", 1)
-
-
-def _share(movement: float, verdict: Verdict) -> float:
-    # a bound of next to nothing has no place on an axis
-    return min(movement / max(verdict.claim.bound, 1e-12 * movement, 1e-300), _FARTHEST)
+    svg = svg.replace("<svg", '<svg role="img"', 1)
+    return svg.replace(">", f"><title>{title}</title>", 1)
 
 
 def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
@@ -268,8 +306,10 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     path
         Where to save the figure: .png, .svg or .pdf.
 
-    Raises DeclarationError where there is no effect, matplotlib is missing, or the file cannot be
-    written.
+    Raises
+    ------
+    DeclarationError
+        Where there is no effect, matplotlib is missing, or the file cannot be written.
     """
     if not isinstance(releases, Mapping):
         releases = {getattr(releases, "by", None) or "all records": releases}
@@ -283,7 +323,7 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     figure = new_figure(6.4, sum(heights))
     drawn = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
     for ax, ((outcome, unit), rows) in zip(drawn, panels.items(), strict=True):
-        _draw(ax, rows)
+        _draw_answers(ax, rows)
         level = 100 * rows[0].interval.level
         of = f" ({unit})" if unit else ""
         ax.set_xlabel(f"effect on {outcome}{of}\n{level:g} % intervals; thin: of all together")
@@ -298,29 +338,39 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     return figure
 
 
-def _draw(ax: Axes, rows: list[Answer]) -> None:
+def _draw_answers(ax: Axes, rows: list[Answer]) -> None:
+    """The effects on one outcome, one below the other, with their names and numbers."""
+    names = []
     for place, row in enumerate(rows):
-        color = "0.2" if row.group is None else BLUE
-        if row.interval.low is None or row.interval.high is None:
-            missing = "no interval" if row.withdrawn else "unbounded"
-            ax.text(
-                0.5, place, missing, transform=ax.get_yaxis_transform(), ha="center", va="center"
-            )
-            continue
-        for interval, width in ((row.joint, 1.0), (row.interval, 3.0)):
-            if interval.low is not None and interval.high is not None:
-                ax.hlines(place, interval.low, interval.high, color=color, linewidth=width)
-        ax.plot(
-            [row.estimate], [place], "D" if row.group is None else "o", color=color, markersize=5
-        )
+        _draw_answer(ax, place, row)
+        count = ""
+        if row.records is not None:
+            count = f" ({max(row.records, 0.0):,.0f})"
+        names.append(row.name + count)
     ax.axvline(0.0, color="0.4", linewidth=1, linestyle=":")
-    counts = ["" if row.records is None else f" ({max(row.records, 0.0):,.0f})" for row in rows]
-    ax.set_yticks(
-        range(len(rows)), [row.name + count for row, count in zip(rows, counts, strict=True)]
-    )
+    ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.5, -0.5)
 
 
+def _draw_answer(ax: Axes, place: int, row: Answer) -> None:
+    """One effect with both of its intervals, or words where it has none."""
+    if row.interval.low is None or row.interval.high is None:
+        missing = "no interval" if row.withdrawn else "unbounded"
+        middle = ax.get_yaxis_transform()
+        ax.text(0.5, place, missing, transform=middle, ha="center", va="center")
+        return
+    color = "0.2"
+    marker = "D"
+    if row.group is not None:
+        color = BLUE
+        marker = "o"
+    for interval, width in ((row.joint, 1.0), (row.interval, 3.0)):
+        if interval.low is not None and interval.high is not None:
+            ax.hlines(place, interval.low, interval.high, color=color, linewidth=width)
+    ax.plot([row.estimate], [place], marker, color=color, markersize=5)
+
+
+#: Bars of a histogram of propensities.
 _BINS = 30
 
 
@@ -347,29 +397,31 @@ def love_plot(
     threshold
         Where to draw the usual mark of good balance (Austin 2009).
 
-    Raises DeclarationError where matplotlib is missing or the file cannot be written.
+    Raises
+    ------
+    DeclarationError
+        Where matplotlib is missing or the file cannot be written.
     """
-    before, after = np.abs(table.smd_before), np.abs(table.smd_after)
+    before = np.abs(table.smd_before)
+    after = np.abs(table.smd_after)
     order = np.argsort(np.where(np.isnan(before), -1.0, before), kind="stable")
     places = np.arange(len(order))
     if ax is None:
         # a Figure of its own rather than pyplot's: no window system, no global state
         ax = new_figure(6.4, 1.4 + 0.32 * len(order)).add_subplot()
-    ax.hlines(places, before[order], after[order], color="0.8", linewidth=1.5, zorder=1)
-    label = "as adjusted" if PREDICTED in table.columns else "after weighting"
-    looks: list[tuple[Any, dict[str, Any]]] = [
-        (
-            before,
-            {"facecolors": "white", "edgecolors": ORANGE, "linewidths": 1.6, "label": "before"},
-        ),
-        (after, {"color": BLUE, "label": label}),
-    ]
-    for zorder, (values, look) in enumerate(looks, 2):
-        ax.scatter(values[order], places, s=42, clip_on=False, zorder=zorder, **look)
+    _draw_differences(ax, table, before[order], after[order])
     ax.axvline(threshold, color="0.4", linewidth=1, linestyle="--", label=f"{threshold:g}")
-    aside: dict[str, Any] = {"color": "0.5", "va": "center", "bbox": {"color": "white", "pad": 1.0}}
-    for place in places[np.isnan(before[order]) & np.isnan(after[order])]:
-        ax.text(0.02, place, "not defined", transform=ax.get_yaxis_transform(), **aside)
+    undefined = places[np.isnan(before[order]) & np.isnan(after[order])]
+    for place in undefined:
+        ax.text(
+            0.02,
+            place,
+            "not defined",
+            transform=ax.get_yaxis_transform(),
+            color="0.5",
+            va="center",
+            bbox={"color": "white", "pad": 1.0},
+        )
     ax.set_yticks(places, [table.columns[k] for k in order])
     ax.set_xlim(left=0.0)
     ax.set_ylim(-0.7, len(order) - 0.3)
@@ -377,6 +429,25 @@ def love_plot(
     ax.legend(loc="lower right", frameon=False)
     note = f"\n{UNWEIGHTED}" if UNWEIGHTED in table.notes else ""
     return _finished(ax, f"Covariate balance (not private){note}", path)
+
+
+def _draw_differences(ax: Axes, table: BalanceTable, before: Array, after: Array) -> None:
+    """Differences of every covariate before and after weighting, joined by a line."""
+    places = np.arange(len(before))
+    ax.hlines(places, before, after, color="0.8", linewidth=1.5, zorder=1)
+    ax.scatter(
+        before,
+        places,
+        s=42,
+        clip_on=False,
+        zorder=2,
+        facecolors="white",
+        edgecolors=ORANGE,
+        linewidths=1.6,
+        label="before",
+    )
+    label = "as adjusted" if PREDICTED in table.columns else "after weighting"
+    ax.scatter(after, places, s=42, clip_on=False, zorder=3, color=BLUE, label=label)
 
 
 def overlap_plot(
@@ -399,31 +470,28 @@ def overlap_plot(
     limits
         Public limits to mark; 0.1 and 0.9 as in Crump, Hotz, Imbens and Mitnik (2009).
 
-    Raises DataError for other shapes, an entry out of range or an empty arm; DeclarationError where
-    matplotlib is missing or the file cannot be written.
+    Raises
+    ------
+    DataError
+        For other shapes, an entry out of range or an empty arm.
+    DeclarationError
+        Where matplotlib is missing or the file cannot be written.
     """
-    members = arm_masks(a)
+    controls, treated = arm_masks(a)
     score = numbers_where(propensity, "propensity", lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
-    if score.ndim != 1 or score.shape != members[0].shape:
+    if score.ndim != 1 or score.shape != controls.shape:
         raise DataError(
-            f"propensity and a have shapes {score.shape} and {members[0].shape}: must be (n,)"
+            f"propensity and a have shapes {score.shape} and {controls.shape}: must be (n,)"
         )
-    low, high = limits
-    edges = np.linspace(0.0, 1.0, _BINS + 1)
     ax = new_figure(6.4, 4.4).add_subplot()
-    for name, arm, sign, color in (("treated", 1, 1.0, BLUE), ("control", 0, -1.0, ORANGE)):
-        own = score[members[arm]]
-        if not len(own):
-            raise DataError(f"the {name} arm is empty: nothing can be drawn")
-        share = sign * np.histogram(own, edges)[0] / len(own)
-        bars: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.4}
-        label = f"{name} ({len(own):,} records)"
-        ax.bar(edges[:-1], share, width=np.diff(edges), color=color, label=label, **bars)
+    _draw_arm(ax, "treated", score[treated], 1.0, BLUE)
+    _draw_arm(ax, "control", score[controls], -1.0, ORANGE)
     ax.axhline(0.0, color="0.3", linewidth=0.8)
+    low, high = limits
     outside = float(np.mean((score < low) | (score > high)))
     text = f"limits {low:g} and {high:g}: {outside:.1%} outside"
-    for limit, legend in ((low, text), (high, None)):
-        ax.axvline(limit, color="0.4", linewidth=1, linestyle="--", label=legend)
+    ax.axvline(low, color="0.4", linewidth=1, linestyle="--", label=text)
+    ax.axvline(high, color="0.4", linewidth=1, linestyle="--")
     ax.set_xlim(0.0, 1.0)
     height = 1.08 * max(abs(end) for end in ax.dataLim.intervaly)
     ax.set_ylim(-height, height)
@@ -436,7 +504,26 @@ def overlap_plot(
     return _finished(ax, "Overlap of propensities (not private)", path)
 
 
+def _draw_arm(ax: Axes, name: str, score: Array, sign: float, color: str) -> None:
+    """Histogram of the propensities of one arm, above (1) or below (-1) the axis."""
+    if not len(score):
+        raise DataError(f"the {name} arm is empty: nothing can be drawn")
+    edges = np.linspace(0.0, 1.0, _BINS + 1)
+    share = sign * np.histogram(score, edges)[0] / len(score)
+    ax.bar(
+        edges[:-1],
+        share,
+        width=np.diff(edges),
+        color=color,
+        label=f"{name} ({len(score):,} records)",
+        align="edge",
+        edgecolor="white",
+        linewidth=0.4,
+    )
+
+
 def _finished(ax: Axes, title: str, path: str | Path | None) -> Axes:
+    """Axes with a title and without a box, saved where a path is given."""
     ax.set_title(title, loc="left", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     if path is not None:

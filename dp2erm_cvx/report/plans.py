@@ -1,6 +1,4 @@
-"""What is told of a plan before any data are read: what it spends, step by step, and what is
-predicted.
-"""
+"""What is told of a plan before data are read: what it spends, and what is predicted."""
 
 from __future__ import annotations
 
@@ -18,6 +16,8 @@ from dp2erm_cvx.report.words import EVENTS_FAR_APART, FAR_APART, remains
 from dp2erm_cvx.steps.step import RELEASED
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dp2erm_cvx.display import Block
 
 #: What the interval of an effect by the weights of a scheme rests on.
@@ -30,98 +30,136 @@ MUST_HOLD = (
 def plan_blocks(
     plan: Plan[Any], name: str | None = None, unit: str = "the outcome"
 ) -> Iterator[Block]:
-    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this
-    name.
+    """Blocks of text on what a plan spends, step by step, and on what is predicted.
 
-    ``unit`` is what widths are in units of.
+    Parameters
+    ----------
+    plan
+        Of any kind.
+    name
+        Of its question.
+    unit
+        What widths are in units of.
     """
     study = plan.study
-    whose = "records" if study.universe.domain.units is None else "persons"
+    domain = study.universe.domain
+    whose = "records" if domain.units is None else "persons"
     head = "Planned" if name is None else f"{name}: planned"
     yield heading(
         f"{head} for {study.universe.n_samples:,} {whose}. No data were read; nothing is spent."
     )
-    rows = []
-    for step in plan.steps:
-        spent, before = step.guarantee, study.before.get(step.name)
-        numbers = (
-            digits_of(spent.epsilon, 4),
-            digits_of(spent.delta, 3),
-            f"{step.noise_law['scale']:.4g}",
-        )
-        why = step.theorem if before is None else f"as {before['of']} released it"
-        rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
-    yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
+    yield _spent(plan)
     yield f"Together: {law_text(plan.guarantee, zero=True)}."
     yield from standing_sentences(plan)
-    book = study.universe.domain.codebook
-    if book is not None and (cut := book.cut_columns()):
-        yield f"Cut into levels: {'; '.join(cut)}. Each level is a covariate."
+    if domain.codebook is not None:
+        cut = domain.codebook.cut_columns()
+        if cut:
+            yield f"Cut into levels: {'; '.join(cut)}. Each level is a covariate."
     if study.before:
         yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
-    yield from (sentence.format(value) for value, sentence in predicted_of(plan, unit).values())
-    if not isinstance(study, EffectStudy):
-        return
-    asked = study.estimand, study.settings.propensity, study.confounding
-    if misses_events(*asked, study.two_values is not None):
-        yield EVENTS_FAR_APART.format(study.confounding)
-    elif others_err_less(*asked, book):
-        yield FAR_APART.format(study.confounding)
-    if study.weights is not None:
-        yield (
-            f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g} "
-            "when one record is replaced. The interval will rest on "
-            f"{MUST_HOLD.format(study.confounding)}."
+    for value, sentence in predicted_of(plan, unit).values():
+        yield sentence.format(value)
+    if isinstance(study, EffectStudy):
+        yield from _warned_of(study)
+        if study.weights is not None:
+            yield (
+                f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g}"
+                " when one record is replaced. The interval will rest on "
+                f"{MUST_HOLD.format(study.confounding)}."
+            )
+
+
+def _spent(plan: Plan[Any]) -> Table:
+    """Table of the steps of a plan, with what each spends and by which theorem."""
+    rows = []
+    for step in plan.steps:
+        why = step.theorem
+        before = plan.study.before.get(step.name)
+        if before is not None:
+            why = f"as {before['of']} released it"
+        rows.append(
+            (
+                RELEASED.get(step.name, step.theorem),
+                digits_of(step.guarantee.epsilon, 4),
+                digits_of(step.guarantee.delta, 3),
+                f"{step.noise_law['scale']:.4g}",
+                why,
+            )
         )
+    return grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
 
 
-def _at_scale(study: EffectStudy) -> str:
-    """Sentence on the scale of the outcome that widths are predicted at, where it is to be
-    released.
-    """
-    if study.opening is None or study.released_scale is not None:
-        return ""
-    return (
-        f" That is for outcomes of standard deviation {study.scale:.3g}, half of their bound: "
-        "theirs is released first, and widths are in proportion to it."
-    )
+def _warned_of(study: EffectStudy) -> Iterator[str]:
+    """Sentence on an effect whose arms are declared to lie far apart."""
+    propensity = study.settings.propensity
+    apart = study.confounding
+    book = study.universe.domain.codebook
+    if misses_events(study.estimand, propensity, apart, study.two_values is not None):
+        yield EVENTS_FAR_APART.format(apart)
+    elif others_err_less(study.estimand, propensity, apart, book):
+        yield FAR_APART.format(apart)
 
 
 def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[float, str]]:
-    """Predictions of the release from public numbers, each with its sentence; widths in units of
-    ``unit``.
+    """Predictions of the release from public numbers, each with its sentence.
+
+    Parameters
+    ----------
+    plan
+        Of any kind.
+    unit
+        What widths are in units of.
     """
-    if isinstance(plan.study, EffectStudy):
-        half = 1.96 * math.sqrt(plan.study.predicted_error)
-        text = f"Predicted 95 % half width: {{:.3g}}, in units of {unit}"
-        return {"half_width": (half, f"{text}{_where_treated(plan.study)}.{_at_scale(plan.study)}")}
-    if not isinstance(plan.study, Study):
-        return {}
+    study = plan.study
+    if isinstance(study, EffectStudy):
+        half = 1.96 * math.sqrt(study.predicted_error)
+        text = (
+            f"Predicted 95 % half width: {{:.3g}}, in units of {unit}{_where_treated(study)}."
+            f"{_at_scale(study)}"
+        )
+        return {"half_width": (half, text)}
+    if isinstance(study, Study):
+        return _predicted_of_two_stages(plan, study)
+    return {}
+
+
+def _predicted_of_two_stages(plan: Plan[Any], study: Study) -> dict[str, tuple[float, str]]:
+    """Predictions of a two-stage release: how its weights move, and the noise of theta."""
     facts = {
         "V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")
     }
     share = residual_imbalance(plan)
     if share is not None:
         facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
-    if plan.study.second.squared:
+    if study.second.squared:
         moved = planned_range(plan)
-        whose = "the effect" if moved.effect is not None else "a middle coefficient"
-        half = float(sorted(moved.half_width)[len(moved.half_width) // 2])
-        half = half if moved.effect is None else moved.effect
+        whose = "the effect"
+        half = moved.effect
+        if half is None:
+            whose = "a middle coefficient"
+            half = float(sorted(moved.half_width)[len(moved.half_width) // 2])
         facts["noise_half_width"] = (half, f"95 % of the noise in {whose} is within {{:.3g}}.")
         facts["shrinkage"] = (moved.shrinkage, "Its ridge draws it toward 0 by {:.0%}.")
     return facts
 
 
 def _where_treated(study: EffectStudy) -> str:
-    """The share of the treated that a half width is predicted at; nothing where it is public, or of
-    arms.
-    """
+    """The share of treated that a half width is predicted at; nothing where that is public."""
     if study.weights is not None:
         return ", where half are treated"
     if study.settings.known is not None or len(study.universe.domain.arms) > 2:
         return ""
     return ", where a third is treated"
+
+
+def _at_scale(study: EffectStudy) -> str:
+    """Sentence on the scale that widths are predicted at, where it is to be released."""
+    if study.opening is None or study.released_scale is not None:
+        return ""
+    return (
+        f" That is for outcomes of standard deviation {study.scale:.3g}, half of their bound: "
+        "theirs is released first, and widths are in proportion to it."
+    )
 
 
 register(Plan, plan_blocks)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.display import digits_of, grid, heading, pairs
+from dp2erm_cvx.display import digits_of, grid, heading, pairs, plural
 from dp2erm_cvx.hooks import register
 from dp2erm_cvx.plan.predict import NoiseRange
 from dp2erm_cvx.release.caveats import has_step, known_propensity
 from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.release.rule import RuleRelease
+from dp2erm_cvx.release.rule import RuleGain, RuleRelease
 from dp2erm_cvx.release.two_stage import Release
 from dp2erm_cvx.release.units import coefficients, decisions, share_treated
 from dp2erm_cvx.report.caveats import NO_SAMPLING, sensitivity, sentences, withdrawn
@@ -49,10 +50,18 @@ _OF_GROUPS = (
 
 @dataclass(frozen=True)
 class Span:
-    """An interval to draw: ``low`` and ``high`` are None where it is unbounded, ``at`` is its
-    estimate.
+    """An interval to draw.
 
-    ``wide`` is for the interval itself, the others are parts of it.
+    Parameters
+    ----------
+    name
+        What stands beside it.
+    at
+        The estimate.
+    low, high
+        Its ends; None where it is unbounded.
+    wide
+        Whether it is an interval of its own; parts of one are drawn thin.
     """
 
     name: str
@@ -66,14 +75,48 @@ class Span:
 class Story:
     """Everything that is said of one release, in the order of the screen.
 
-    ``headline`` is the result in one line, ``others`` names further results of the same kind,
-    ``precision`` says how sure it is, and ``doubt`` what would make it wrong. ``parts`` say of
-    noise, sampling and bias how far they are counted; ``details`` are sentences and tables about
-    the result. ``rows`` are those of the data frame where the result has coefficients, ``use`` how
-    they are used, ``scaled`` whether they are of scaled covariates. ``alerts`` and ``caveats`` are
-    of the table of caveats, of which a page folds those ``noted``; ``robust`` says how wrong they
-    may be. ``declared`` was fixed before the data were read, beside what every release declares;
-    ``spent`` is the cost of every step. ``spans`` are drawn.
+    Parameters
+    ----------
+    title
+        What kind of release it is.
+    headline
+        The result in one line.
+    precision
+        How sure the result is.
+    doubt
+        What would make the result wrong.
+    parts
+        For noise, sampling and bias: how far they are counted.
+    details
+        Sentences and tables about the result.
+    population
+        Whom it is about, what it is adjusted for, and how many records count.
+    alerts
+        Caveats that warn.
+    caveats
+        All other caveats, of which a page folds those ``noted``.
+    noted
+        Caveats that a page folds.
+    spent
+        What every step released, and what it cost.
+    guarantee
+        Lines on what is promised, and on what that rests.
+    others
+        Further results of the same kind, in one line.
+    use
+        How coefficients are used.
+    robust
+        How wrong the assumptions may be.
+    declared
+        What was fixed before the data were read, beside what every release declares.
+    rows
+        Rows of the data frame, where the result has coefficients.
+    scaled
+        Whether coefficients are of scaled covariates.
+    spans
+        Intervals to draw.
+    caption
+        What stands below the drawing.
     """
 
     title: str
@@ -115,64 +158,101 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     """
     story = story_of(release)
     standing = release.guarantee.standing.upper()
-    yield heading(story.title if release.private else f"{story.title}: {standing}")
+    shown = [_first_sentence(one) for one in story.alerts[:_WARNINGS]]
+    yield from _first_screen(release, story, shown)
+    yield ""
+    yield heading("Details")
+    yield from _details(story, shown)
+    yield pairs(story.guarantee[1:])
+    if not release.private:
+        yield heading(f"{standing}: do not publish this release")
+
+
+def _first_screen(release: BaseRelease, story: Story, warnings: Sequence[str]) -> Iterator[Block]:
+    """What a reader sees first: the result, its doubts, its guarantee and the warnings."""
+    title = story.title
+    if not release.private:
+        title = f"{title}: {release.guarantee.standing.upper()}"
+    yield heading(title)
     yield story.headline
     if story.others:
         yield story.others
-    yield from (story.precision, story.population[0], story.doubt)
-    (_, spent), *guarantee = story.guarantee
-    yield f"Guarantee: {spent}"
-    shown = [_first_sentence(one) for one in story.alerts[:_WARNINGS]]
-    yield from (heading(f"Warning: {one}") for one in shown)
-    if len(story.alerts) > _WARNINGS:
-        yield heading(f"{len(story.alerts) - _WARNINGS} more warnings are among the details.")
-    yield ""
-    yield heading("Details")
-    if longer := [one for one in story.alerts if one not in shown]:
+    yield story.precision
+    yield story.population[0]
+    yield story.doubt
+    _, promise = story.guarantee[0]
+    yield f"Guarantee: {promise}"
+    for warning in warnings:
+        yield heading(f"Warning: {warning}")
+    left = len(story.alerts) - _WARNINGS
+    if left > 0:
+        yield heading(f"{left} more warnings are among the details.")
+
+
+def _details(story: Story, shown: Sequence[str]) -> Iterator[Block]:
+    """What follows the first screen, on which these warnings were shown in full."""
+    longer = [one for one in story.alerts if one not in shown]
+    if longer:
         yield heading("\n".join(longer), frame=True)
     if story.rows:
         yield coefficients(story.rows)
-    for part in (
+    parts: tuple[tuple[Block, ...], ...] = (
         (*story.use, *story.details),
         story.population[1:],
         story.declared,
         (*story.caveats, *story.robust),
         story.spent,
-    ):
+    )
+    for part in parts:
         yield from part
         if part:
             yield ""
-    yield pairs(guarantee)
-    if not release.private:
-        yield heading(f"{standing}: do not publish this release")
 
 
 def _first_sentence(text: str) -> str:
     """The first of some sentences."""
     first, dot, _ = text.partition(". ")
-    return f"{first}." if dot else first
+    if not dot:
+        return first
+    return f"{first}."
 
 
-def _story(release: BaseRelease, people: str, **own: Any) -> Story:
-    """A story with what every release says: of ``people``."""
-    names, interval = release.columns, isinstance(release, EffectRelease)
-    return Story(
-        population=(
-            f"It is about {population(release)}{people}.{_taken(release)}",
-            f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: "
-            f"{', '.join(names)}.",
+def _story(release: BaseRelease, counted: str, **own: Any) -> Story:
+    """A story with what every release says.
+
+    Parameters
+    ----------
+    release
+        What it is about.
+    counted
+        Clause on how its people count.
+    own
+        Fields of the story that are of this release alone.
+    """
+    interval = isinstance(release, EffectRelease)
+    robust = list(sentences(release, "details"))
+    if isinstance(release, EffectRelease):
+        robust += sensitivity(release)
+    shared: dict[str, Any] = {
+        "doubt": _doubt(release),
+        "population": (
+            f"It is about {population(release)}{counted}.{_taken(release)}",
+            _adjusted_for(release.columns),
             *sampled(release, interval=interval),
         ),
-        alerts=tuple(sentences(release, "warns")),
-        caveats=tuple(sentences(release, "notes", "assumes", "excludes")),
-        noted=tuple(sentences(release, "notes")),
-        robust=(
-            *sentences(release, "details"),
-            *(sensitivity(release) if isinstance(release, EffectRelease) else ()),
-        ),
-        guarantee=tuple(guaranteed(release)),
-        **{"doubt": _doubt(release), **own},
-    )
+        "alerts": tuple(sentences(release, "warns")),
+        "caveats": tuple(sentences(release, "notes", "assumes", "excludes")),
+        "noted": tuple(sentences(release, "notes")),
+        "robust": tuple(robust),
+        "guarantee": tuple(guaranteed(release)),
+    }
+    return Story(**(shared | own))
+
+
+def _adjusted_for(columns: Sequence[str]) -> str:
+    """Sentence that names all covariates."""
+    noun = plural("covariate", len(columns))
+    return f"Adjusted for {len(columns)} {noun}: {', '.join(columns)}."
 
 
 def _doubt(release: Any) -> str:
@@ -180,30 +260,42 @@ def _doubt(release: Any) -> str:
     treatment, outcome = compared(release)
     missing = f"anything beside {adjusted(release)} moves both {treatment} and {outcome}"
     if release.goal == "effect" and known_propensity(release):
-        public = release.settings["propensity"]
-        shares = [public] if isinstance(public, float) else list(public)
-        numbers = ", ".join(f"{one:g}" for one in shares)
-        word = "probability" if len(shares) == 1 else "probabilities"
-        missing = f"{treatment} was not assigned with the public {word} {numbers}"
-    what = "Its decisions are" if release.goal == "rule" else "It is"
+        missing = _assigned_otherwise(treatment, release.settings["propensity"])
     if release.goal == "weighted":
         missing = f"the weights leave the arms apart, if {missing}"
-    return f"{what} wrong if {missing}, or if many records lie beyond what was declared."
+    subject = "It is"
+    if release.goal == "rule":
+        subject = "Its decisions are"
+    return f"{subject} wrong if {missing}, or if many records lie beyond what was declared."
+
+
+def _assigned_otherwise(treatment: str, public: float | Sequence[float]) -> str:
+    """Clause that the treatment was not assigned as it is declared."""
+    shares = list(public) if isinstance(public, Sequence) else [public]
+    word = "probability" if len(shares) == 1 else "probabilities"
+    numbers = ", ".join(f"{share:g}" for share in shares)
+    return f"{treatment} was not assigned with the public {word} {numbers}"
 
 
 def _taken(release: BaseRelease) -> str:
     """Sentence on who is protected where records are."""
-    return " One record is taken to be one person." * (units_of(release) == "records")
+    if units_of(release) == "records":
+        return " One record is taken to be one person."
+    return ""
 
 
-def _subject(release: BaseRelease, among: str = "") -> str:
+def _subject(release: BaseRelease) -> str:
+    """What the effect is of."""
     treatment, outcome = compared(release)
-    return f"Effect of {treatment} on {outcome}{among}"
+    return f"Effect of {treatment} on {outcome}"
 
 
 def _net(release: BaseRelease) -> str:
+    """Clause on the cost that was taken off; nothing where none is declared."""
     cost = release.domain.get("treatment_cost")
-    return f", net of the treatment cost of {cost:g}" if cost else ""
+    if not cost:
+        return ""
+    return f", net of the treatment cost of {cost:g}"
 
 
 def _fixed(release: EffectRelease) -> str:
@@ -227,83 +319,116 @@ def _fixed(release: EffectRelease) -> str:
 
 
 def _effect(release: EffectRelease) -> Story:
-    title, people, among = ESTIMANDS[release.estimand]
-    interval = release.interval
-    half = interval.half_width
-    if release.estimand != "risks" and release.is_risk:
-        among += ESTIMANDS["risks"][2]
-    unit = f" {unit_of(release)}".rstrip()
-    unit = f", in{unit}" if unit and half is None else unit
-    level, reason = f"{100 * interval.level:g} %", withdrawn(release)
-    parts = [
-        ("privacy noise", interval.noise_half_width),
-        ("sampling", interval.sampling_half_width),
-    ]
-    named = "interval of what is counted" if reason else f"{level} interval"
-    spans = [Span(named, release.estimate, interval.low, interval.high)]
-    if not release.groups and release.arms is None:
-        at = release.estimate
-        spans += [
-            Span(f"{name} alone", at, at - half, at + half, wide=False)
-            for name, half in parts
-            if half
-        ]
-    if release.arms is not None:  # the forest of all contrasts
-        spans = [
-            Span(
-                f"{one.level} less {one.against}", one.estimate, one.interval.low, one.interval.high
-            )
-            for one in release.arms.contrasts
-        ]
-    for group in release.groups:
-        if None not in (group.interval.low, group.interval.high):
-            name = f"{release.by}: {group.group or 'missing'}"
-            spans.append(Span(name, group.estimate, group.interval.low, group.interval.high))
-    bias = "NOT counted"
-    if release.target != "score":
-        bias = f"counted: at most {_allowed(release)}"
-    fixed = _fixed(release)
-    subject, about, caption = (
-        _subject(release, among),
-        "",
-        " The thin bars are what noise or sampling alone would leave: they do not add up.",
-    )
-    if reason:
-        caption = f" No confidence interval: {reason}."
+    """Story of an average effect, of risks, or of the contrasts of several arms."""
+    title, people, _ = ESTIMANDS[release.estimand]
     if release.arms is not None:
-        first = release.arms.contrasts[0]
-        about = f" of {first.level} less {first.against}"
-        subject = f"{subject}, {first.level} less {first.against}"
-        people, title = "all arms alike", "Private effects of several arms"
-        if not reason:
-            caption = f" Intervals at {level}, each by itself."
-    sure = f" ({level} CI {interval_text(interval)})"
-    if reason:
-        sure = f", no confidence interval: {reason}"
+        title = "Private effects of several arms"
+        people = "all arms alike"
+    if release.by:
+        title = f"{title} by {release.by}"
+    reason = withdrawn(release)
+    use = (_OF_GROUPS,) if release.groups else ()
     return _story(
         release,
         f", {people}",
-        title=f"{title} by {release.by}" if release.by else title,
-        headline=(f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)}{sure}"),
+        title=title,
+        headline=_effect_headline(release, reason),
         others=_other_contrasts(release),
-        precision=_precision(release, about, reason),
-        parts=(
-            *(
-                (name, "counted" if width is None else f"counted: alone, ±{_unsigned(width, half)}")
-                for name, width in parts
-            ),
-            ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
-            ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
-        ),
-        use=(_OF_GROUPS,) if release.groups else (),
+        precision=_precision(release, reason),
+        parts=tuple(_counted_of_effect(release)),
+        use=use,
         details=(*_risks(release), *_arms(release), *_groups(release)),
         spent=(spent_by_step(release), *taken_over(release)),
-        declared=(clips(release), fixed),
-        spans=tuple(spans),
-        caption=(
-            f"In {unit_of(release) or 'risk'}.{'' if release.groups and not reason else caption}"
-        ),
+        declared=(clips(release), _fixed(release)),
+        spans=tuple(_effect_spans(release, reason)),
+        caption=f"In {unit_of(release) or 'risk'}.{_effect_caption(release, reason)}",
     )
+
+
+def _level(release: EffectRelease) -> str:
+    """The level of the interval, in percent."""
+    return f"{100 * release.interval.level:g} %"
+
+
+def _effect_headline(release: EffectRelease, reason: str) -> str:
+    """The effect in one line, with its interval or the ``reason`` that there is none."""
+    half = release.interval.half_width
+    subject = f"{_subject(release)}{ESTIMANDS[release.estimand][2]}"
+    if release.estimand != "risks" and release.is_risk:
+        subject += ESTIMANDS["risks"][2]
+    if release.arms is not None:
+        first = release.arms.contrasts[0]
+        subject += f", {first.level} less {first.against}"
+    unit = f" {unit_of(release)}".rstrip()
+    if unit and half is None:
+        unit = f", in{unit}"
+    interval = f" ({_level(release)} CI {interval_text(release.interval)})"
+    if reason:
+        interval = f", no confidence interval: {reason}"
+    return f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)}{interval}"
+
+
+def _parts_of_half_width(release: EffectRelease) -> list[tuple[str, float | None]]:
+    """What noise alone, and sampling alone, would leave of the half width."""
+    return [
+        ("privacy noise", release.interval.noise_half_width),
+        ("sampling", release.interval.sampling_half_width),
+    ]
+
+
+def _counted_of_effect(release: EffectRelease) -> Iterator[tuple[str, str]]:
+    """How far the interval of an effect counts noise, sampling and bias."""
+    for name, width in _parts_of_half_width(release):
+        counted = "counted"
+        if width is not None:
+            counted = f"counted: alone, ±{_unsigned(width, release.interval.half_width)}"
+        yield name, counted
+    bias = "NOT counted"
+    if release.target != "score":
+        bias = f"counted: at most {_allowed(release)}"
+    yield "bias: confounding that noise and shrinkage leave of the adjustment", bias
+    yield "bias: confounders that are missing, wrong models, clipped records", "NOT counted"
+
+
+def _effect_spans(release: EffectRelease, reason: str) -> Iterator[Span]:
+    """The intervals that are drawn of an effect: of all contrasts, or of all groups."""
+    if release.arms is not None:
+        for contrast in release.arms.contrasts:
+            name = f"{contrast.level} less {contrast.against}"
+            interval = contrast.interval
+            yield Span(name, contrast.estimate, interval.low, interval.high)
+    else:
+        name = f"{_level(release)} interval"
+        if reason:
+            name = "interval of what is counted"
+        yield Span(name, release.estimate, release.interval.low, release.interval.high)
+        if not release.groups:
+            yield from _spans_of_parts(release)
+    for group in release.groups:
+        low = group.interval.low
+        high = group.interval.high
+        if low is not None and high is not None:
+            name = f"{release.by}: {group.group or 'missing'}"
+            yield Span(name, group.estimate, low, high)
+
+
+def _spans_of_parts(release: EffectRelease) -> Iterator[Span]:
+    """Thin bars: what noise or sampling alone would leave of the interval."""
+    estimate = release.estimate
+    for name, width in _parts_of_half_width(release):
+        if width:
+            yield Span(f"{name} alone", estimate, estimate - width, estimate + width, wide=False)
+
+
+def _effect_caption(release: EffectRelease, reason: str) -> str:
+    """What a drawing of an effect says below it, after the unit."""
+    if reason:
+        return f" No confidence interval: {reason}."
+    if release.groups:
+        return ""
+    if release.arms is not None:
+        return f" Intervals at {_level(release)}, each by itself."
+    return " The thin bars are what noise or sampling alone would leave: they do not add up."
 
 
 #: Contrasts of several arms that stand below the first one, before the details.
@@ -315,25 +440,26 @@ def _other_contrasts(release: EffectRelease) -> str:
     if release.arms is None or len(release.arms.contrasts) == 1:
         return ""
     others = release.arms.contrasts[1:]
-    named = [
-        f"{one.level} less {one.against} {signed(one.estimate, one.interval.half_width)} "
-        f"({interval_text(one.interval)})"
-        for one in others[:_OTHERS]
-    ]
-    rest = f", and {len(others) - _OTHERS} more among the details" if len(others) > _OTHERS else ""
+    named = []
+    for contrast in others[:_OTHERS]:
+        effect = signed(contrast.estimate, contrast.interval.half_width)
+        ends = interval_text(contrast.interval)
+        named.append(f"{contrast.level} less {contrast.against} {effect} ({ends})")
+    rest = ""
+    if len(others) > _OTHERS:
+        rest = f", and {len(others) - _OTHERS} more among the details"
     return f"Also {'; '.join(named)}{rest}."
 
 
-def _precision(release: EffectRelease, about: str, reason: str) -> str:
-    """Sentences on what the interval ``about`` an effect counts, and the ``reason`` that it is not
-    one.
+def _precision(release: EffectRelease, reason: str) -> str:
+    """Sentences on what an interval counts, and the ``reason`` that it is no confidence interval.
+
+    Of more than two arms they are on the interval of the first contrast.
     """
     interval = release.interval
-    half, noise, sampling = (
-        interval.half_width,
-        interval.noise_half_width,
-        interval.sampling_half_width,
-    )
+    half = interval.half_width
+    noise = interval.noise_half_width
+    sampling = interval.sampling_half_width
     if not release.overlaps:
         return (
             "No interval is stated: what regressions leave of the confounding has no bound of "
@@ -344,6 +470,10 @@ def _precision(release: EffectRelease, about: str, reason: str) -> str:
             "An end is unbounded: the size of that population, as it was released, is within its "
             "noise."
         )
+    about = ""
+    if release.arms is not None:
+        first = release.arms.contrasts[0]
+        about = f" of {first.level} less {first.against}"
     text = (
         f"The half width{about}, ±{_unsigned(half, half)}, is not the sum of its parts: privacy "
         f"noise alone would leave ±{_unsigned(noise, half)}, sampling alone "
@@ -375,39 +505,47 @@ def _risks(release: EffectRelease) -> Iterator[str]:
     """Both risks and their ratios, where they were released."""
     if not release.risks:
         return
-    known = release.interval.half_width is not None
-    treated, untreated = (f"{risk:.3g}" if known else "unknown" for risk in release.risks)
+    treated, untreated = (f"{risk:.3g}" for risk in release.risks)
+    if release.interval.half_width is None:
+        treated = "unknown"
+        untreated = "unknown"
     yield f"risks: {treated} treated, {untreated} untreated"
     if len(release.ratios) < 2:
         which = "odds ratio" if release.ratios else "ratio"
         yield f"No {which}: what it would divide by is within its own error of 0 at this level."
     for ratio in release.ratios:
-        ends = " to ".join(
-            "unbounded" if end is None else f"{end:.3g}"
-            for end in (ratio.interval.low, ratio.interval.high)
-        )
-        yield (
-            f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % interval {ends})"
-        )
+        ends = f"{_end(ratio.interval.low)} to {_end(ratio.interval.high)}"
+        level = f"{100 * ratio.interval.level:g} %"
+        yield f"{ratio.name}: {ratio.estimate:.3g} ({level} interval {ends})"
+
+
+def _end(number: float | None) -> str:
+    """An end of the interval of a ratio."""
+    if number is None:
+        return "unbounded"
+    return f"{number:.3g}"
 
 
 def _arms(release: EffectRelease) -> Iterator[Block]:
     """The mean outcomes of more than two arms, and their contrasts."""
     if release.arms is None:
         return
-    level, shares = f"{100 * release.interval.level:g} % interval", "share, with noise"
+    level = f"{_level(release)} interval"
+    shares = "share, with noise"
     if not isinstance(release.settings["propensity"], str):
         shares = "public share"
-    table = grid("arm", shares, "risk" if release.is_risk else "mean outcome", level)
-    for one in release.arms.means:
-        mean = signed(one.estimate, one.interval.half_width).lstrip("+")
-        table.add_row(one.level, f"{100.0 * one.share:.0f} %", mean, interval_text(one.interval))
+    measured = "risk" if release.is_risk else "mean outcome"
+    table = grid("arm", shares, measured, level)
+    for arm in release.arms.means:
+        mean = signed(arm.estimate, arm.interval.half_width).lstrip("+")
+        table.add_row(arm.level, f"{100.0 * arm.share:.0f} %", mean, interval_text(arm.interval))
     yield table
     table = grid("arm", "less", "effect", level, "all together", left=2)
-    for each in release.arms.contrasts:
-        effect = signed(each.estimate, each.interval.half_width)
-        ends = interval_text(each.interval), interval_text(each.joint)
-        table.add_row(each.level, each.against, effect, *ends)
+    for contrast in release.arms.contrasts:
+        effect = signed(contrast.estimate, contrast.interval.half_width)
+        alone = interval_text(contrast.interval)
+        together = interval_text(contrast.joint)
+        table.add_row(contrast.level, contrast.against, effect, alone, together)
     yield table
 
 
@@ -420,110 +558,57 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
         str(release.by), units_of(release), "treated", "effect", "interval", "all together", first
     )
     for group in release.groups:
-        effect, apart = signed(group.estimate, group.interval.half_width), group.contrast
-        treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"
-        less = "" if apart is None else interval_text(apart.interval)
-        ends = [interval_text(interval) for interval in (group.interval, group.joint)]
-        if not release.overlaps:
-            ends = ["none", "none"]
-            less = "" if apart is None else "none"
+        treated = "public"
+        if group.treated is not None:
+            treated = f"{100.0 * group.treated:.0f} %"
+        less = ""
+        if group.contrast is not None:
+            less = _stated(release, group.contrast.interval)
         table.add_row(
             group.group or "missing",
             f"{max(group.counted, 0.0):,.0f}",
             treated,
-            effect,
-            *ends,
+            signed(group.estimate, group.interval.half_width),
+            _stated(release, group.interval),
+            _stated(release, group.joint),
             less,
         )
     yield table
 
 
+def _stated(release: EffectRelease, interval: EffectInterval) -> str:
+    """An interval of a group; none where arms do not overlap."""
+    if not release.overlaps:
+        return "none"
+    return interval_text(interval)
+
+
 def _rule(release: RuleRelease) -> Story:
-    domain, settings = release.public, release.settings
-    scaled = (
-        "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
-    )
-    if release.covariate_mean:
-        scaled += ", less their released mean"
-    least, most = min(release.covariate_scale), max(release.covariate_scale)
-    if most != 1.0:
-        scaled += f", each multiplied by its covariate_scale ({least:.4g} to {most:.4g})"
-    guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
-    if float(settings["mass"]) < 1.0:
-        guessed += f" and weights that add up to {float(settings['mass']):g} n"
-    use: list[Block] = [
-        "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
-        f"outcome{_net(release)}. Covariates x are {scaled}, and shrunk to a norm of at most "
-        f"{release.covariate_norm:.4g}."
-    ]
-    earlier = "" if len(release.steps) == 1 else ", and leaves out that of what was released before"
-    at = "at their released mean" if release.covariate_mean else "in the middle of their ranges"
-    use.append(
-        "The ± of a coefficient is the noise of the rule itself, predicted from public guesses: "
-        f"of slopes mostly too wide{earlier}; the intercept is the effect where covariates are "
-        f"{at}."
-    )
-    if release.own_units is not None:
-        use.append(release.own_units.in_words())
-    if (strata := decisions(release)) is not None:
-        about = (
-            "Whom it treats, of people spread evenly over the declared ranges and levels; no data "
-            "were read:"
-        )
-        use += [about, grid(*strata[0], rows=strata[1])]
-    details: list[Block] = []
-    gains, share = "", share_treated(release)
+    """Story of a treatment rule, and of what it gains where that was released."""
+    share = share_treated(release)
+    sampling = "NOT counted for the rule itself"
+    details: tuple[Block, ...] = ()
     if release.gains:
-        ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
-        rows = [
-            (one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
-            for one, low, high in ends
-        ]
-        unit, reason = unit_of(release), withdrawn(release)
-        itself = ""
-        if share == 1.0:
-            itself = "treating everybody"
-        elif share == 0.0:
-            itself = "treating nobody"
-        told = [
-            row for row in rows if row[0] != itself
-        ]  # over what it does itself it gains nothing
-        if reason:
-            texts = [f"{gain} {unit} over {over}" for over, gain, _ in told]
-        else:
-            texts = [
-                f"{gain} {unit} over {over} (95 % CI {interval})" for over, gain, interval in told
-            ]
-        gains = f"; the rule gains {' and '.join(texts)}"
-        if reason:
-            gains += f", no confidence interval: {reason}"
-        details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
-    how = _WEIGHTS.get(str(settings["balance"]))
-    alike = (
-        settings["propensity"] is None or how is None or settings.get("response_bound") is not None
-    )
-    likely = f", each counted by {how}, e its probability of treatment: where either is likely"
-    sampling = "counted in what the rule gains, NOT in the rule itself" if release.gains else None
+        sampling = "counted in what the rule gains, NOT in the rule itself"
+        rows = [(gain.over, _gain(gain), _gain_ends(gain)) for gain in release.gains]
+        details = (grid("value of the rule over", "gain", "95 % interval", rows=rows),)
     treatment, outcome = compared(release)
-    cost = " less its cost" if domain.treatment_cost else ""
+    effect = f"{treatment} on {outcome}"
+    if release.public.treatment_cost:
+        effect += " less its cost"
     return _story(
         release,
-        ", each counted alike" if alike else likely,
+        _counted_in_rule(release),
         title="Private treatment rule",
-        headline=f"{_whom(share, f'{treatment} on {outcome}{cost}')}{gains}",
-        precision=(
-            f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean "
-            f"square) and flips {release.flipped_share:.0%} of the decisions, as predicted from "
-            f"public guesses: {guessed}, at a public covariate spread. No bounds: they leave out "
-            "sampling."
-        ),
+        headline=f"{_whom(share, effect)}{_gains(release, share)}",
+        precision=_precision_of_rule(release),
         parts=(
             ("privacy noise", "predicted, no bound"),
-            ("sampling", sampling or "NOT counted for the rule itself"),
+            ("sampling", sampling),
             ("bias: confounders that are missing, effects that are not linear", "NOT counted"),
         ),
-        use=tuple(use),
-        details=tuple(details),
+        use=tuple(_use_of_rule(release)),
+        details=details,
         spent=(spent_by_step(release),),
         spans=tuple(
             Span(f"over {gain.over}", gain.estimate, gain.interval.low, gain.interval.high)
@@ -537,10 +622,114 @@ def _rule(release: RuleRelease) -> Story:
     )
 
 
-def _whom(share: float | None, effect: str) -> str:
-    """Clause on whom a rule treats, this ``share`` of public people: where the ``effect`` is
-    positive.
+def _counted_in_rule(release: RuleRelease) -> str:
+    """Clause on how the records of a rule count."""
+    settings = release.settings
+    weight = _WEIGHTS.get(str(settings["balance"]))
+    bounded = settings.get("response_bound") is not None
+    if settings["propensity"] is None or weight is None or bounded:
+        return ", each counted alike"
+    return f", each counted by {weight}, e its probability of treatment: where either is likely"
+
+
+def _precision_of_rule(release: RuleRelease) -> str:
+    """Sentences on what noise is predicted to do to a rule."""
+    mass = float(release.settings["mass"])
+    guessed = f"an outcome of standard deviation {float(release.settings['outcome_scale']):.4g}"
+    if mass < 1.0:
+        guessed += f" and weights that add up to {mass:g} n"
+    return (
+        f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean "
+        f"square) and flips {release.flipped_share:.0%} of the decisions, as predicted from "
+        f"public guesses: {guessed}, at a public covariate spread. No bounds: they leave out "
+        "sampling."
+    )
+
+
+def _scaled_for_rule(release: RuleRelease) -> str:
+    """How covariates are scaled before a rule multiplies them."""
+    scaled = "as they are"
+    if release.public.ranges is not None:
+        scaled = "mapped to [-1, 1] by their public ranges"
+    if release.covariate_mean:
+        scaled += ", less their released mean"
+    least = min(release.covariate_scale)
+    most = max(release.covariate_scale)
+    if most != 1.0:
+        scaled += f", each multiplied by its covariate_scale ({least:.4g} to {most:.4g})"
+    return scaled
+
+
+def _use_of_rule(release: RuleRelease) -> Iterator[Block]:
+    """How to decide by a rule, what its coefficients mean, and whom it treats."""
+    yield (
+        "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
+        f"outcome{_net(release)}. Covariates x are {_scaled_for_rule(release)}, and shrunk to a "
+        f"norm of at most {release.covariate_norm:.4g}."
+    )
+    earlier = ""
+    if len(release.steps) > 1:
+        earlier = ", and leaves out that of what was released before"
+    middle = "in the middle of their ranges"
+    if release.covariate_mean:
+        middle = "at their released mean"
+    yield (
+        "The ± of a coefficient is the noise of the rule itself, predicted from public guesses: "
+        f"of slopes mostly too wide{earlier}; the intercept is the effect where covariates are "
+        f"{middle}."
+    )
+    if release.own_units is not None:
+        yield release.own_units.in_words()
+    strata = decisions(release)
+    if strata is not None:
+        headers, rows = strata
+        yield (
+            "Whom it treats, of people spread evenly over the declared ranges and levels; no data "
+            "were read:"
+        )
+        yield grid(*headers, rows=rows)
+
+
+def _gain(gain: RuleGain) -> str:
+    """What a rule gains."""
+    return f"{gain.estimate:+.3g}"
+
+
+def _gain_ends(gain: RuleGain) -> str:
+    """Both ends of the interval of what a rule gains."""
+    return f"{gain.interval.low:+.3g} to {gain.interval.high:+.3g}"
+
+
+def _gains(release: RuleRelease, share: float | None) -> str:
+    """Clause on what a rule gains, which treats this ``share`` of public people.
+
+    Over what it does itself a rule gains nothing: that is left out.
     """
+    if not release.gains:
+        return ""
+    itself = ""
+    if share == 1.0:
+        itself = "treating everybody"
+    elif share == 0.0:
+        itself = "treating nobody"
+    unit = unit_of(release)
+    reason = withdrawn(release)
+    texts = []
+    for gain in release.gains:
+        if gain.over == itself:
+            continue
+        text = f"{_gain(gain)} {unit} over {gain.over}"
+        if not reason:
+            text += f" (95 % CI {_gain_ends(gain)})"
+        texts.append(text)
+    clause = f"; the rule gains {' and '.join(texts)}"
+    if reason:
+        clause += f", no confidence interval: {reason}"
+    return clause
+
+
+def _whom(share: float | None, effect: str) -> str:
+    """Clause on whom a rule treats: this ``share`` of public people."""
     if share == 1.0:
         return (
             f"Treat everybody: the released effect of {effect} is positive all over the declared "
@@ -555,67 +744,96 @@ def _whom(share: float | None, effect: str) -> str:
 
 
 def _weighted(release: Release) -> Story:
-    moved, (treatment, outcome) = release.moved, compared(release)
-    spans, headline = [], f"Treat where the released effect of {treatment} on {outcome} is positive"
-    common = moved is not None and moved.coefficients is not None
-    value = release.effect
-    if moved is not None and moved.effect is not None and value is not None:
-        width = moved.effect
-        spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
-        headline = (
-            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)}, no "
-            f"confidence interval: {NO_SAMPLING} (95 % of the noise: ±{width:.3g})"
-        )
-    elif moved is None or release.second_stage["name"] == "regression":
-        headline = f"Released coefficients for {treatment} and {outcome}"
-    first, second = (
-        str(stage.get("name")) for stage in (release.first_stage, release.second_stage)
-    )
-    use = [f"Weights by {first}, then {second}."]
-    if moved is not None and not common:
-        regression = "it predicts the outcome less its public midpoint"
-        how = regression if second == "regression" else "treat where x'theta > 0"
-        use.append(f"theta is in units of the outcome per unit of the scaled covariates; {how}.")
-    if release.own_units is not None:
-        use.append(release.own_units.in_words())
-    center = release.domain.get("outcome_center")
-    if center and second == "arm_means":
-        use.append(f"The arm means are relative to the public midpoint {center:g} of the outcome.")
+    """Story of a two-stage release: of an effect by weights, or of coefficients."""
+    moved = release.moved
+    title = "Private two-stage estimate"
+    precision = "The noise is not predicted for this loss."
+    noise = "not predicted"
+    if moved is not None:
+        precision = _noise(moved)
+        noise = "counted, as predicted"
+    if _is_mean(moved):
+        title = "Private effect by weighting"
     return _story(
         release,
         "",
-        title="Private effect by weighting" if common else "Private two-stage estimate",
-        headline=headline,
-        precision="The noise is not predicted for this loss." if moved is None else _noise(moved),
+        title=title,
+        headline=_weighted_headline(release),
+        precision=precision,
         parts=(
-            ("privacy noise", "not predicted" if moved is None else "counted, as predicted"),
+            ("privacy noise", noise),
             ("sampling", "NOT counted"),
             (
                 "bias: confounders that are missing, weights that do not balance, shrinkage",
                 "NOT counted",
             ),
         ),
-        use=tuple(use),
+        use=tuple(_use_of_theta(release)),
         details=(),
         spent=(spent_by_step(release), calibrated(release)),
-        spans=tuple(spans),
+        spans=tuple(_noise_span(release)),
         caption=f"In {unit_of(release)}. No confidence interval: sampling is not counted.",
         rows=tuple(release.rows()),
         scaled=release.own_units is not None,
     )
 
 
+def _is_mean(moved: NoiseRange | None) -> bool:
+    """Whether theta holds means of arms, or their difference, and no slopes."""
+    return moved is not None and moved.coefficients is not None
+
+
+def _weighted_headline(release: Release) -> str:
+    """The effect, the rule, or what the released coefficients are of."""
+    treatment, outcome = compared(release)
+    moved = release.moved
+    value = release.effect
+    if moved is not None and moved.effect is not None and value is not None:
+        width = moved.effect
+        return (
+            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)}, no "
+            f"confidence interval: {NO_SAMPLING} (95 % of the noise: ±{width:.3g})"
+        )
+    if moved is None or release.second_stage["name"] == "regression":
+        return f"Released coefficients for {treatment} and {outcome}"
+    return f"Treat where the released effect of {treatment} on {outcome} is positive"
+
+
+def _noise_span(release: Release) -> Iterator[Span]:
+    """The noise of an effect by weights, to be drawn; nothing where there is no effect."""
+    moved = release.moved
+    value = release.effect
+    if moved is not None and moved.effect is not None and value is not None:
+        width = moved.effect
+        yield Span("noise alone, 95 % of it", value, value - width, value + width)
+
+
+def _use_of_theta(release: Release) -> Iterator[str]:
+    """How theta was estimated, and how it is used."""
+    first = str(release.first_stage.get("name"))
+    second = str(release.second_stage.get("name"))
+    yield f"Weights by {first}, then {second}."
+    if release.moved is not None and not _is_mean(release.moved):
+        use = "treat where x'theta > 0"
+        if second == "regression":
+            use = "it predicts the outcome less its public midpoint"
+        yield f"theta is in units of the outcome per unit of the scaled covariates; {use}."
+    if release.own_units is not None:
+        yield release.own_units.in_words()
+    center = release.domain.get("outcome_center")
+    if center and second == "arm_means":
+        yield f"The arm means are relative to the public midpoint {center:g} of the outcome."
+
+
 def _noise(moved: NoiseRange) -> str:
-    """Sentence on what the predicted range of the noise means."""
-    common = moved.coefficients is not None
-    assumed = (
-        "half of the weight in each arm (an arm with a quarter of it has twice the noise)"
-        if common
-        else "ranges 6 standard deviations wide, with the mean one off the middle"
-    )
-    what, width = (
-        ("the effect", moved.effect) if common else ("a coefficient", max(moved.half_width))
-    )
+    """Sentences on what the predicted range of the noise means."""
+    assumed = "ranges 6 standard deviations wide, with the mean one off the middle"
+    what = "a coefficient"
+    width: float | None = max(moved.half_width)
+    if moved.coefficients is not None:
+        assumed = "half of the weight in each arm (an arm with a quarter of it has twice the noise)"
+        what = "the effect"
+        width = moved.effect
     return (
         f"95 % of the noise in {what} is predicted to be within ±{width:.3g}, from public "
         f"quantities, for {assumed}: no bound, as the true curvature is private, and sampling is "
@@ -624,20 +842,22 @@ def _noise(moved: NoiseRange) -> str:
 
 
 def _unsigned(number: float, half: float | None) -> str:
-    return signed(number, number if half is None else half).lstrip("+")
+    """A number without a sign, to two digits of the half width."""
+    if half is None:
+        half = number
+    return signed(number, half).lstrip("+")
 
 
 def _ranges(release: RangesRelease) -> Story:
-    rows = [
-        (
-            one.column,
-            f"{one.low:.4g}",
-            f"{one.high:.4g}",
-            "public" if one.chosen is None else "released",
-        )
-        for one in release.ranges
-    ]
-    released = [one.column for one in release.ranges if one.chosen is not None]
+    """Story of released ranges, on which other releases rest."""
+    rows = []
+    released = []
+    for one in release.ranges:
+        origin = "public"
+        if one.chosen is not None:
+            origin = "released"
+            released.append(one.column)
+        rows.append((one.column, f"{one.low:.4g}", f"{one.high:.4g}", origin))
     return Story(
         title="Private ranges",
         headline=f"Ranges of {', '.join(released)}, released before all that rests on them",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
+from dp2erm_cvx.data.cells import Treatment
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.display import READ_DIGITS, digits_of, grid, law_text, pairs
@@ -34,8 +35,10 @@ _NONE = {
 }
 #: What readers call the objects that settings are named for.
 _CALLED = {"center": "outcome regression", "score": "estimate of one record"}
-#: Labels of the treated, and of controls, that say no more than the name of the column.
-_YES, _NO = ("1", "yes", "y", "true", "treated"), ("0", "no", "n", "false", "control", "untreated")
+#: Labels of the treated that say no more than the name of the column.
+_YES = ("1", "yes", "y", "true", "treated")
+#: Labels of controls that say no more than the name of the column.
+_NO = ("0", "no", "n", "false", "control", "untreated")
 #: What is estimated, for whom, and what a headline adds.
 ESTIMANDS = {
     "ate": ("Private average effect", "treated and untreated alike", ""),
@@ -53,29 +56,39 @@ ESTIMANDS = {
 }
 #: What is released of all records: those without treatment have a fixed one in their place.
 _FIXED = ("weighted", "ranges")
-#: How an assumption starts, or reads, that says how rounding is covered, or nothing.
-_ROUNDED, _NOTHING = (
-    "arithmetic is counted: ",
-    ("every weight is 1", "weights are 1", EXACT_ARITHMETIC),
-)
+#: How an assumption starts that says how rounding is covered.
+_ROUNDED = "arithmetic is counted: "
+#: Assumptions that tell readers nothing.
+_NOTHING = ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
 
 
 def compared(release: BaseRelease) -> tuple[str, str]:
     """Treatment and outcome, by the names of the table where they are declared."""
     book = release.public.codebook or Codebook()
-    outcome, column = book.outcome or "the outcome", book.treatment.column
-    if column is None or book.treatment.levels:
-        return column or "treatment", outcome
-    treated, control = str(book.treatment.treated), str(book.treatment.control)
-    bare, number = control.lower() in _NO, control not in _NO and control.replace(".", "").isdigit()
-    against = "" if bare else f" against {control}"
-    if treated.lower() in _YES and not number:
-        return f"{column}{against}", outcome
-    if (
-        treated.lower() in (*_YES, *_NO) or treated.replace(".", "").isdigit()
-    ):  # says nothing by itself
-        return f"{column} {treated} against {control}", outcome
-    return f"{treated}{against}", outcome
+    return _treatment_name(book.treatment), book.outcome or "the outcome"
+
+
+def _treatment_name(treatment: Treatment) -> str:
+    """The treatment by its column, its labels, or both where a label alone says nothing."""
+    column = treatment.column
+    if column is None or treatment.levels:
+        return column or "treatment"
+    treated = str(treatment.treated)
+    control = str(treatment.control)
+    against = f" against {control}"
+    if control.lower() in _NO:
+        against = ""
+    other_number = control not in _NO and _is_number(control)
+    if treated.lower() in _YES and not other_number:
+        return f"{column}{against}"
+    if treated.lower() in (*_YES, *_NO) or _is_number(treated):
+        return f"{column} {treated} against {control}"
+    return f"{treated}{against}"
+
+
+def _is_number(label: str) -> bool:
+    """Whether a label is a number without a sign."""
+    return label.replace(".", "").isdigit()
 
 
 def unit_of(release: BaseRelease) -> str:
@@ -111,75 +124,101 @@ def adjusted(release: BaseRelease) -> str:
 def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     """Lines on what holds, by which theorems, and what that rests on."""
     guarantee = release.guarantee
-    book = release.domain.get("codebook")
-    fixed = release.goal in _FIXED
-    cells = [] if book is None else [("cells", Codebook.from_dict(book).in_words(fixed=fixed))]
     rests = together(release.public, guarantee.epsilon, guarantee.delta)
     assumed = [text for text in guarantee.assumptions if text not in (*_NOTHING, rests)]
+    rounding = "Rounding errors are NOT covered: exact arithmetic is assumed."
     if release.declared.get("arithmetic") == "counted":
         assumed = [text for text in assumed if not text.startswith(_ROUNDED)]
-        rounding = [("rounding", "Rounding errors are covered by the guarantee.")]
-    else:
-        rounding = [("rounding", "Rounding errors are NOT covered: exact arithmetic is assumed.")]
+        rounding = "Rounding errors are covered by the guarantee."
+    lines = [("guarantee", meaning(release))]
+    if rests:
+        lines.append(("ranges", f"{rests[0].upper()}{rests[1:]}."))
     theorems = f"{guarantee.theorem}; {guarantee.stability_theorem}"
-    return [
-        ("guarantee", meaning(release)),
-        *([("ranges", f"{rests[0].upper()}{rests[1:]}.")] if rests else []),
-        # what proofs call a factor is a weight of a record to readers
-        ("theorems", theorems.replace("factor", "weight")),
-        *([("assuming", "; ".join(assumed).replace("factor", "weight"))] if assumed else []),
-        *rounding,
-        *cells,
-    ]
+    lines.append(("theorems", _for_readers(theorems)))
+    if assumed:
+        lines.append(("assuming", _for_readers("; ".join(assumed))))
+    lines.append(("rounding", rounding))
+    book = release.domain.get("codebook")
+    if book is not None:
+        fixed = release.goal in _FIXED
+        lines.append(("cells", Codebook.from_dict(book).in_words(fixed=fixed)))
+    return lines
+
+
+def _for_readers(text: str) -> str:
+    """A text of proofs, in which a weight of a record is called a factor."""
+    return text.replace("factor", "weight")
 
 
 def _condition(release: BaseRelease) -> str:
-    """Condition of the promise beside its theorems, or that there is none; empty where it simply
-    holds.
+    """Condition of the promise beside its theorems, or that nothing is promised.
+
+    It is empty where the promise simply holds.
     """
     guarantee = release.guarantee
-    exact = "this release is the exact solution of the declared problem, up to a proven distance"
-    known = [exact] if guarantee.standing is Standing.CONDITIONAL else []
-    known += [guarantee.fitted_before] if guarantee.fitted_before else []
-    text = (
-        f"CONDITIONAL: what follows holds if {', and if '.join(known)}. Nothing establishes that."
-    )
-    return _NONE.get(guarantee.standing, text if known else "")
+    if guarantee.standing in _NONE:
+        return _NONE[guarantee.standing]
+    conditions = []
+    if guarantee.standing is Standing.CONDITIONAL:
+        conditions.append(
+            "this release is the exact solution of the declared problem, up to a proven distance"
+        )
+    if guarantee.fitted_before:
+        conditions.append(guarantee.fitted_before)
+    if not conditions:
+        return ""
+    holds = ", and if ".join(conditions)
+    return f"CONDITIONAL: what follows holds if {holds}. Nothing establishes that."
 
 
 def meaning(release: BaseRelease) -> str:
     """The guarantee in one sentence, after its condition. Numbers are rounded up."""
-    guarantee, unit = release.whole_guarantee, units_of(release)
+    guarantee = release.whole_guarantee
+    law = law_text(guarantee, digits=READ_DIGITS)
+    condition = _condition(release)
     if guarantee.standing in _NONE:
-        law = law_text(guarantee, digits=READ_DIGITS)
-        return f"{_condition(release)} Its plan: {law}, {guarantee.relation}."
-    rests = ", the released ranges that it rests on included," if release.public.released else ""
-    whom = f"{unit} by any other{' with the same treatment' if _keeps(release) else ''}"
-    if unit == "persons":
-        whom = "persons, with all of their records, by any other, of any number of records"
-    return (
-        f"{_condition(release)} Replacing any one of the {release.n_samples:,} {whom} changes the "
+        return f"{condition} Its plan: {law}, {guarantee.relation}."
+    rests = ""
+    if release.public.released:
+        rests = ", the released ranges that it rests on included,"
+    sentence = (
+        f"Replacing any one of the {release.n_samples:,} {_replaced(release)} changes the "
         f"probability of any result{rests} by a factor of at most {largest_factor(guarantee)} "
-        f"({law_text(guarantee, digits=READ_DIGITS)})."
-    ).lstrip()
+        f"({law})."
+    )
+    return f"{condition} {sentence}".lstrip()
 
 
-def _keeps(release: BaseRelease) -> bool:
+def _replaced(release: BaseRelease) -> str:
+    """Clause on what is replaced, and by what."""
+    if units_of(release) == "persons":
+        return "persons, with all of their records, by any other, of any number of records"
+    if _keeps_treatment(release):
+        return "records by any other with the same treatment"
+    return "records by any other"
+
+
+def _keeps_treatment(release: BaseRelease) -> bool:
+    """Whether neighbors agree in the treatment of the record that is replaced."""
     return release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 def noise_of(step: StepStatement) -> str:
     """The law of the noise of a step in a word: on numbers, gamma noise is Laplace noise."""
-    laplace = step.noise.value == "gamma" and not step.gamma
-    return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
+    if step.step == "ranges":
+        return "exponential"
+    if step.noise.value == "gamma" and not step.gamma:
+        return "Laplace"
+    return step.noise.value
 
 
 def spent_by_step(release: BaseRelease) -> Table:
-    """Lines on what every step released, and what it cost."""
-    rows = [
-        (_releases_of(one), noise_of(one), digits_of(one.epsilon, 4), digits_of(one.delta, 2))
-        for one in release.steps
-    ]
+    """Table of what every step released, and what it cost."""
+    rows = []
+    for step in release.steps:
+        epsilon = digits_of(step.epsilon, 4)
+        delta = digits_of(step.delta, 2)
+        rows.append((_releases_of(step), noise_of(step), epsilon, delta))
     return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
 
@@ -188,19 +227,19 @@ def taken_over(release: BaseRelease) -> Iterator[str]:
     owners: dict[str, list[StepStatement]] = {}
     for step in release.steps:
         if step.step in release.before:
-            owners.setdefault(release.before[step.step]["of"], []).append(step)
-    for of, steps in owners.items():
-        epsilon = math.fsum(step.epsilon for step in steps)
+            owner = release.before[step.step]["of"]
+            owners.setdefault(owner, []).append(step)
+    for owner, steps in owners.items():
+        epsilon = digits_of(math.fsum(step.epsilon for step in steps), 4, left=True)
+        released = ", ".join(_releases_of(step) for step in steps)
         yield (
-            f"Released once, by the question {of} of the same study: "
-            f"{', '.join(map(_releases_of, steps))}. Of this epsilon "
-            f"{digits_of(epsilon, 4, left=True)} is spent there: an account is charged once for "
-            "both."
+            f"Released once, by the question {owner} of the same study: {released}. Of this "
+            f"epsilon {epsilon} is spent there: an account is charged once for both."
         )
 
 
 def _releases_of(step: StepStatement) -> str:
-    """Lines on what a step releases."""
+    """What a step releases, in words."""
     return RELEASED.get(step.step, step.theorem)
 
 
@@ -210,41 +249,63 @@ def units_of(release: BaseRelease) -> str:
 
 
 def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
-    """Sentences on what one record can change; and on what a reader can learn, where anything is
+    """Sentences on a promise, for readers.
+
+    Returns
+    -------
+    What one record can change, and what a reader can learn; the latter is empty where nothing is
     promised.
     """
     if release.guarantee.standing in _NONE:
         return [_condition(release)], []
-    units, changes = units_of(release), [meaning(release)]
-    if _keeps(release):
-        changes.append(
-            "The treatment of a record is NOT protected; its covariates and its outcome are."
-        )
-    if rests := together(release.public, release.guarantee.epsilon, release.guarantee.delta):
-        changes.append(f"{rests[0].upper()}{rests[1:]}.")
-    if floor := release.domain.get("arm_floor"):
-        changes.append(
+    return list(_changes(release)), list(_learned(release))
+
+
+def _changes(release: BaseRelease) -> Iterator[str]:
+    """Sentences on what one record can change."""
+    yield meaning(release)
+    if _keeps_treatment(release):
+        yield "The treatment of a record is NOT protected; its covariates and its outcome are."
+    rests = together(release.public, release.guarantee.epsilon, release.guarantee.delta)
+    if rests:
+        yield f"{rests[0].upper()}{rests[1:]}."
+    floor = release.domain.get("arm_floor")
+    if floor:
+        yield (
             f"It is promised for data with at least {floor:g} records in each arm, as was declared."
         )
-    alone = "A person with several records is protected less. " if units == "records" else ""
-    return changes, [
+
+
+def _learned(release: BaseRelease) -> Iterator[str]:
+    """Sentences on what a reader can learn."""
+    units = units_of(release)
+    yield (
         f"Who knows all other {units}, and that this one is one of two, guesses which with "
-        f"probability at most {largest_guess(release.whole_guarantee)}, instead of one half.",
+        f"probability at most {largest_guess(release.whole_guarantee)}, instead of one half."
+    )
+    alone = "A person with several records is protected less. " if units == "records" else ""
+    yield (
         f"{alone}Not hidden: the number of {units}, and what holds for the population. Every "
-        "other release from these data weakens the promise.",
-    ]
+        "other release from these data weakens the promise."
+    )
+
+
+#: Powers of ten from which on a factor is told as one.
+_POWERS = 6.0
 
 
 def largest_factor(guarantee: Guarantee) -> str:
     """``e^epsilon``, and delta on top, rounded up."""
-    digits = guarantee.epsilon / math.log(10.0)
-    factor = (
-        f"10^{math.ceil(digits)}" if digits > 6.0 else digits_of(math.exp(guarantee.epsilon), 3)
-    )
-    factor = f"{float(factor):,.0f}" if "e+" in factor else factor
-    return (
-        f"{factor}, plus {digits_of(guarantee.delta, READ_DIGITS)}" if guarantee.delta else factor
-    )
+    power = guarantee.epsilon / math.log(10.0)
+    if power > _POWERS:
+        factor = f"10^{math.ceil(power)}"
+    else:
+        factor = digits_of(math.exp(guarantee.epsilon), 3)
+    if "e+" in factor:
+        factor = f"{float(factor):,.0f}"
+    if not guarantee.delta:
+        return factor
+    return f"{factor}, plus {digits_of(guarantee.delta, READ_DIGITS)}"
 
 
 def largest_guess(guarantee: Guarantee) -> str:
@@ -261,55 +322,57 @@ def largest_guess(guarantee: Guarantee) -> str:
 
 def gaps(release: Any) -> str:
     """Cells without which a record does not count, in words; nothing where every record counts."""
-    if (book := release.public.codebook) is None or release.goal in _FIXED:
+    book = release.public.codebook
+    if book is None or release.goal in _FIXED:
         return ""
-    return "treatment" if book.outcome in book.missing else "treatment or outcome"
+    if book.outcome in book.missing:
+        return "treatment"
+    return "treatment or outcome"
 
 
 def population(release: Any) -> str:
     """Whom a release is about, as far as eligibility, missing cells and sampling weights say."""
-    domain = release.public
-    weights, book = domain.sampling, domain.codebook or Codebook()
-    all_of_them = f"the {release.n_samples:,} {units_of(release)}"
-    levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
-    named = " and ".join([*book.eligible, *levels])
+    weights = release.public.sampling
+    book = release.public.codebook or Codebook()
+    whom = f"the {release.n_samples:,} {units_of(release)}"
+    conditions = list(book.eligible)
+    conditions += [f"{column} is {level or 'missing'}" for column, level in book.where.items()]
     which = []
-    if lost := gaps(release):
-        which.append(f"that have {lost.replace(' or ', ' and ')}")
-    if named:
-        which.append(f"where {named}")
-    whom = f"those of {all_of_them} {' '.join(which)}" if which else all_of_them
+    needed = gaps(release).replace(" or ", " and ")
+    if needed:
+        which.append(f"that have {needed}")
+    if conditions:
+        which.append(f"where {' and '.join(conditions)}")
+    if which:
+        whom = f"those of {whom} {' '.join(which)}"
     if weights is None:
         return whom
     return f"whom {whom} stand for by the weights in {weights.column}"
 
 
+#: What the noise of an average effect was multiplied with when it got a denominator of its own.
+_OF_DENOMINATOR = 17 / 16
+
+
 def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
-    """How many records count; what sampling weights cost, and what of a survey's design is not
-    counted.
+    """How many records count, and what sampling weights cost.
+
+    Parameters
+    ----------
+    release
+        Of any kind.
+    interval
+        Whether it has intervals: these do not count the design of a survey.
     """
-    domain = release.public
-    weights, book = domain.sampling, domain.codebook
-    if (counted := getattr(release, "counted", None)) is not None and book is not None:
-        silent = [
-            f"those without {gaps(release)}",
-            *(["those not eligible"] if book.eligible or book.where else []),
-        ]
-        silent += [] if book.group is None else [f"those of no declared {book.group}"]
-        whose = f"of the {release.n_samples:,} {units_of(release)} count"
-        if book.unit is not None and book.unit.count > 1:
-            whose = (
-                f"persons with {book.unit.count} records each count as much as the "
-                f"{release.n_samples:,} do"
-            )
-        yield (
-            f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do "
-            "not."
-        )
+    counted = getattr(release, "counted", None)
+    if counted is not None and release.public.codebook is not None:
+        yield _records_that_count(release, release.public.codebook, counted)
+    weights = release.public.sampling
     if weights is None:
         return
-    # an average effect has a denominator now, of which its noise is 17/16 times what it was
-    times = (17 / 16 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
+    times = 1.0 / weights.mass
+    if getattr(release, "estimand", "") == "ate":
+        times = _OF_DENOMINATOR / weights.mass
     yield (
         f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are "
         f"clipped: who stands for many counts too little. Where they average {weights.mean:g}, "
@@ -322,62 +385,107 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
         )
 
 
+def _records_that_count(release: Any, book: Codebook, counted: float) -> str:
+    """Sentence on how many records count, and which do not."""
+    silent = [f"those without {gaps(release)}"]
+    if book.eligible or book.where:
+        silent.append("those not eligible")
+    if book.group is not None:
+        silent.append(f"those of no declared {book.group}")
+    whose = f"of the {release.n_samples:,} {units_of(release)} count"
+    if book.unit is not None and book.unit.count > 1:
+        whose = (
+            f"persons with {book.unit.count} records each count as much as the "
+            f"{release.n_samples:,} do"
+        )
+    return f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do not."
+
+
 def calibrated(release: Release) -> Table:
     """The noise of theta, and what it is scaled to."""
     step = release.mechanism
+    propensity = release.step("propensity")
     output = step.perturbed is Perturbed.OUTPUT
-    # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius
-    direct = math.isclose(step.sensitivity or 0.0, (step.gradient_radius or 0.0) * step.stability)
-    spent = release.step("propensity")
-    of = "what is left" if spent else "epsilon"
-    share = "" if step.split is None or output else f", {step.split:.0%} of {of}"
-    product = (
-        f" = {step.gradient_radius:.6g} x V" if step.gradient_radius is not None and direct else ""
-    )
     rows = [("calibration", step.reason or "")]
-    if spent is not None:
-        noise = f"{spent.noise} noise of scale {spent.scale:.4g}, gamma {spent.gamma:.4g}"
-        rows.append(("propensity", f"{noise} ({spent.theorem})"))
+    if propensity is not None:
+        noise = (
+            f"{propensity.noise} noise of scale {propensity.scale:.4g}, gamma "
+            f"{propensity.gamma:.4g}"
+        )
+        rows.append(("propensity", f"{noise} ({propensity.theorem})"))
+    law = "Laplace" if output else step.noise
+    share = ""
+    if step.split is not None and not output:
+        of = "epsilon" if propensity is None else "what is left"
+        share = f", {step.split:.0%} of {of}"
     rows += [
-        ("noise", f"{'Laplace' if output else step.noise}, scale {step.scale:.6g}{share}"),
+        ("noise", f"{law}, scale {step.scale:.6g}{share}"),
         ("perturbed", str(step.perturbed)),
         ("gamma", f"{step.gamma:.6g}"),
         ("stability V", f"{step.stability:.6g} (largest weight {step.weight_bound:.4g})"),
-        ("sensitivity", f"{step.sensitivity:.6g}{product}"),
+        ("sensitivity", f"{step.sensitivity:.6g}{_as_product(step)}"),
     ]
-    if (numerical := step.numerical) is not None and not output:
+    numerical = step.numerical
+    if numerical is not None and not output:
         hidden = (
             f"on multiples of 2^{numerical.grid_exponent}, 2 x {digits_of(numerical.epsilon, 3)} "
             "of epsilon"
         )
-        rows += [("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")]
+        rows.append(
+            ("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")
+        )
     return pairs(rows)
+
+
+def _as_product(step: StepStatement) -> str:
+    """The sensitivity as a gradient radius times V; nothing where it is none.
+
+    The paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius.
+    """
+    radius = step.gradient_radius
+    if radius is None or not math.isclose(step.sensitivity or 0.0, radius * step.stability):
+        return ""
+    return f" = {radius:.6g} x V"
 
 
 def clips(release: EffectRelease) -> Table:
     """Every bound that a record was clipped to."""
-    domain, settings = release.public, release.settings
-    net = "net outcome" if domain.treatment_cost else "outcome"
-    sides = [
-        (net, domain.outcome_center, domain.outcome_bound),
-        ("residual of the outcome regression", 0.0, float(settings["residual_bound"])),
-        ("estimate of one record, less the middle", 0.0, float(settings["score_bound"])),
-    ]
-    if release.weighting is not None:
-        del sides[2]
-    if release.arms is not None:
-        sides[2] = ("weighted residual, of an arm that all arms are as large as", *sides[2][1:])
-    ends = [(name, middle - bound, middle + bound) for name, middle, bound in sides]
-    least = 1.0 / float(settings["cap"])
-    if release.arms is not None:
-        ends.append(("probability of an arm", least, 1.0))
-    elif release.weighting is None and release.estimand != "overlap":  # whose weights need no cap
-        ends.append(
-            ("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least)
-        )
-    ends.append(("norm of the scaled covariates", 0.0, domain.features_bound))
-    rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in ends]
+    rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in _clip_ends(release)]
     return grid("clipped by public rule", "from", "to", rows=rows)
+
+
+def _clip_ends(release: EffectRelease) -> Iterator[tuple[str, float, float]]:
+    """What is clipped, and both ends."""
+    domain = release.public
+    yield (
+        _outcome_name(domain),
+        domain.outcome_center - domain.outcome_bound,
+        domain.outcome_center + domain.outcome_bound,
+    )
+    residual_bound = float(release.settings["residual_bound"])
+    yield "residual of the outcome regression", -residual_bound, residual_bound
+    score_bound = float(release.settings["score_bound"])
+    if release.arms is not None:
+        of = "weighted residual, of an arm that all arms are as large as"
+        yield of, -score_bound, score_bound
+    elif release.weighting is None:
+        yield "estimate of one record, less the middle", -score_bound, score_bound
+    least = 1.0 / float(release.settings["cap"])
+    if release.arms is not None:
+        yield "probability of an arm", least, 1.0
+    elif release.weighting is None and release.estimand == "att":
+        yield "propensity of treatment", 0.0, 1.0 - least
+    elif release.weighting is None and release.estimand != "overlap":
+        # the weights of overlap need no cap
+        yield "propensity of treatment", least, 1.0 - least
+    yield "norm of the scaled covariates", 0.0, domain.features_bound
+
+
+def _outcome_name(domain: Domain) -> str:
+    """What is clipped of the outcome: a declared cost of treatment is taken off before."""
+    if domain.treatment_cost:
+        return "net outcome"
+    return "outcome"
 
 
 def declared_tables(release: BaseRelease) -> Iterator[Table]:
@@ -391,21 +499,9 @@ def declared_tables(release: BaseRelease) -> Iterator[Table]:
 def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     """Lines on what is declared beside the covariates, and how it reads."""
     domain = release.public
-    unit = None if domain.codebook is None else domain.codebook.unit
-    yield "records" if unit is None else "persons", f"{release.n_samples:,}, a public number"
-    if unit is not None:
-        yield (
-            "unit",
-            f"a person, with all records of the same {unit.column}; their number is private",
-        )
+    yield from _declared_units(release)
     if release.goal != "effect":  # which has a table of all that it clips
-        low, high = (domain.outcome_center + sign * domain.outcome_bound for sign in (-1.0, 1.0))
-        net, book = (
-            "net outcome" if domain.treatment_cost else "outcome",
-            domain.codebook or Codebook(),
-        )
-        measured = book.units.get(book.outcome or "", "")
-        yield net, f"clipped to {low:.4g} to {high:.4g} {measured}".rstrip()
+        yield _declared_outcome(domain)
     if domain.treatment_cost:
         yield (
             "treatment cost",
@@ -417,29 +513,48 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     if domain.arm_floor:
         yield "arms", f"at least {domain.arm_floor:,} records in each"
     yield "neighbors", str(domain.relation)
-    settings: Any = getattr(release, "settings", None)
     for which in ("first", "second"):
         if which in release.declared:
             stage = release.declared[which]
-            yield (
-                f"{which} stage",
-                f"{stage.get('name')}{_settings_text(stage.get('settings'), ': ')}",
-            )
+            settings_of_stage = _settings_text(stage.get("settings"), ": ")
+            yield f"{which} stage", f"{stage.get('name')}{settings_of_stage}"
+    settings: Any = getattr(release, "settings", None)
     if isinstance(settings, Mapping):
         # where no center of the effect is declared, it is one that was released
-        yield (
-            "settings",
-            _settings_text(
-                {name: value for name, value in settings.items() if name != "effect_center"}
-            ),
-        )
+        declared = {name: value for name, value in settings.items() if name != "effect_center"}
+        yield "settings", _settings_text(declared)
+
+
+def _declared_units(release: BaseRelease) -> Iterator[tuple[str, str]]:
+    """Lines on who or what is protected, and on their public number."""
+    book = release.public.codebook
+    number = f"{release.n_samples:,}, a public number"
+    if book is None or book.unit is None:
+        yield "records", number
+        return
+    yield "persons", number
+    yield (
+        "unit",
+        f"a person, with all records of the same {book.unit.column}; their number is private",
+    )
+
+
+def _declared_outcome(domain: Domain) -> tuple[str, str]:
+    """Line on the bounds that the outcome is clipped to."""
+    low = domain.outcome_center - domain.outcome_bound
+    high = domain.outcome_center + domain.outcome_bound
+    book = domain.codebook or Codebook()
+    unit = book.units.get(book.outcome or "", "")
+    return _outcome_name(domain), f"clipped to {low:.4g} to {high:.4g} {unit}".rstrip()
 
 
 def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
+    """Table of the ranges of all covariates; a level is there or not."""
     table = grid("covariate", "from", "to", "unit")
     book = domain.codebook or Codebook()
     for column, (low, high) in zip(columns, domain.range_pairs, strict=True):
-        if book.origin(column)[1] is None:
+        _, level = book.origin(column)
+        if level is None:
             table.add_row(column, f"{low:.4g}", f"{high:.4g}", book.units.get(column, ""))
         else:
             table.add_row(column, "0", "1", "yes or no")
@@ -447,24 +562,29 @@ def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
 
 
 def _settings_text(settings: Any, before: str = "") -> str:
+    """All settings that are set, in words, after a text; nothing where there are none."""
     if not isinstance(settings, Mapping) or not settings:
         return ""
-    items = {
-        " ".join(_CALLED.get(one, one) for one in name.split("_")): value
-        for name, value in settings.items()
-        if value not in (None, [], {})
-    }
-    return before + ", ".join(
-        f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items.items()
-    )
+    texts = []
+    for name, value in settings.items():
+        if value in (None, [], {}):
+            continue
+        words = " ".join(_CALLED.get(word, word) for word in name.split("_"))
+        shown = f"{value:.6g}" if type(value) is float else f"{value}"
+        texts.append(f"{words} = {shown}")
+    return before + ", ".join(texts)
 
 
 def signed(number: float, half: float | None) -> str:
     """A number with a sign, to two digits of the half width; unknown where that is unbounded."""
     if half is None:
         return "unknown"
-    places = 1 - math.floor(math.log10(half)) if half > 0.0 else -1
-    return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
+    if not half > 0.0:  # 0, or nan
+        return f"{number:+.4g}"
+    places = 1 - math.floor(math.log10(half))
+    if 0 <= places <= 9 and abs(number) < 1e9:
+        return f"{number:+.{places}f}"
+    return f"{number:+.4g}"
 
 
 #: What a plan by inverse propensities and its release say where arms are declared to lie far apart.
@@ -497,9 +617,17 @@ def remains(share: float, what: str) -> str:
 
 def interval_text(interval: EffectInterval) -> str:
     """Both ends, to two digits of the half width."""
-    ends, half = (interval.low, interval.high), interval.half_width
-    if ends == (None, None):
+    if interval.low is None and interval.high is None:
+        return "unbounded"
+    low = _end_text(interval.low, interval.half_width)
+    high = _end_text(interval.high, interval.half_width)
+    return f"{low} to {high}"
+
+
+def _end_text(end: float | None, half: float | None) -> str:
+    """One end of an interval; of an interval with one end, to four digits."""
+    if end is None:
         return "unbounded"
     if half is None:
-        return " to ".join("unbounded" if end is None else f"{end:+.4g}" for end in ends)
-    return " to ".join(signed(end, half) for end in ends if end is not None)
+        return f"{end:+.4g}"
+    return signed(end, half)
