@@ -56,7 +56,8 @@ def fitted(cell: Cell, lines: tuple, replicate: int) -> dict[str, tuple[float, .
         domain = ranges.fit(*data).domain_
     else:
         domain = cell.domain(lines)
-    model = estimator(cell, domain, seed=replicate).fit(*data)
+    # a column of one declared level is one whose other cells hold nothing that is declared
+    model = estimator(cell, domain, seed=replicate).fit(*data, accept=True)
     release = model.release_
     answers = {"": release} | {one.name: one for one in getattr(release, "ratios", ())}
     answers = {one.over: one for one in release.gains} if cell.of == "value" else answers

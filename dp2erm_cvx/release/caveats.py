@@ -289,6 +289,7 @@ CAVEATS = (
     Caveat("events-far-apart", "warns", _EFFECT, _events_far_apart, False),
     Caveat("narrow", "warns", _LEARNED, narrow_numbers, False),
     Caveat("rare-level", "warns", _LEARNED, rare_levels),
+    Caveat("few-records", "warns", _EFFECT, lambda r: r.few),
     Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed, False),
     Caveat("skewed-means", "warns", _LEARNED, _skewed_means),
     Caveat("clipped-tail", "warns", _LEARNED, lambda r: _one_sided(r) and cuts_residuals(r)),

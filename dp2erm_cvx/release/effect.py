@@ -23,7 +23,8 @@ from dp2erm_cvx.inference.distance import (
 from dp2erm_cvx.inference.effect_error import nuisance_error, risk_errors
 from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
-from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError
+from dp2erm_cvx.inference.levels import few_records, with_rare_levels
+from dp2erm_cvx.inference.nuisances import NO_ERROR, EffectFacts, NuisanceError
 from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
 from dp2erm_cvx.inference.scale import clipped_residuals, clipped_weighted, too_large
 from dp2erm_cvx.inference.skewed import skewed
@@ -161,6 +162,31 @@ def capped_share(
     return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))
 
 
+@dataclass(frozen=True)
+class FewRecords(Stated):
+    """A rare level of which an arm may have too few records.
+
+    Parameters
+    ----------
+    level
+        The column of the level, such as "region=West".
+    having
+        True for records that have the level, False where those without it are few.
+    treated
+        True for the treated, False for the untreated.
+    counted
+        The released number of these records of the arm, which may be negative.
+    noise
+        Standard deviation of the noise of ``counted``, in records.
+    """
+
+    level: str
+    having: bool
+    treated: bool
+    counted: float
+    noise: float
+
+
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
 #: What is declared of the population among the settings of a release.
@@ -238,6 +264,8 @@ class EffectRelease(BaseRelease):
         How far the released means of both arms lie apart; None where they were not released.
     overlaps
         False where the arms lie so far apart that no interval is stated.
+    few
+        Rare levels of which either arm may have too few records, where risks rest on regressions.
     """
 
     goal: ClassVar[str] = "effect"
@@ -263,6 +291,7 @@ class EffectRelease(BaseRelease):
     weighting: Weighting | None = None
     distance: Distance | None = None
     overlaps: bool = True
+    few: tuple[FewRecords, ...] = ()
 
     @property
     def by(self) -> str | None:
@@ -292,6 +321,8 @@ class EffectRelease(BaseRelease):
             del plain["distance"]
         if self.overlaps:
             del plain["overlaps"]
+        if not self.few:
+            del plain["few"]
         return plain
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -353,6 +384,7 @@ def make_effect(
     distance = released_distance(facts, released)
     facts = at_released_distance(facts, distance)
     arms, groups, risks, ratios = None, list[GroupMean](), tuple[float, ...](), tuple[Ratio, ...]()
+    few = tuple[FewRecords, ...]()
     if isinstance(own, ArmScores):
         arms, result = arm_effects(facts, released, level, predicted=predicted)
     elif isinstance(own, GroupScore):
@@ -366,7 +398,10 @@ def make_effect(
             center = own.center + error.shift
             result = estimated(score, sums, center, middle, level, own.widening, (error, error))[0]
         elif target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS:
-            predicted, errors = True, risk_errors(facts, released, (risks[0], risks[1]))
+            predicted = True
+            errors = risk_errors(facts, released, (risks[0], risks[1]))
+            errors = with_rare_levels(facts, released, errors)
+            few = tuple(state_few(facts, released, columns))
             result, risks, ratios = estimated(
                 score, sums, own.center, middle, level, own.widening, errors
             )
@@ -414,10 +449,22 @@ def make_effect(
         skewed=off,
         clipped_residuals=clipped,
         distance=distance,
+        few=few,
     )
     if predicted and hardly_overlap(study.confounding, distance, float(own.nuisances.rate)):
         return _without_intervals(stated)
     return stated
+
+
+def state_few(
+    facts: EffectFacts, released: Mapping[str, Array], columns: Sequence[str]
+) -> Iterator[FewRecords]:
+    """Rare levels of which either arm may have too few records; none at a public propensity."""
+    if facts.known_propensity:
+        return
+    for one in few_records(facts.mean, released):
+        having, treated = one.sign > 0.0, one.arm == 1
+        yield FewRecords(columns[one.covariate], having, treated, one.counted_in_arm, one.noise)
 
 
 def _without_intervals(release: EffectRelease) -> EffectRelease:

@@ -10,6 +10,7 @@ from typing import Any
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.display import READ_DIGITS, digits_of
 from dp2erm_cvx.inference.interval import e_value
+from dp2erm_cvx.inference.levels import FEW_RECORDS
 from dp2erm_cvx.plan.predict import SHARE
 from dp2erm_cvx.release.caveats import (
     APART,
@@ -279,6 +280,23 @@ def _rare(release: Any) -> str:
     return (
         f"Almost no record, or almost every one, may have {named_few(named, 'or')}: what that "
         f"confounds may stay in the {release.goal}."
+    )
+
+
+def _few_records(release: Any) -> str:
+    """Sentence on levels of which an arm may have too few records."""
+    book = release.public.codebook or Codebook()
+    named = []
+    for one in release.few:
+        level = " ".join(str(part or "missing") for part in book.origin(one.level))
+        preposition = "with" if one.having else "without"
+        arm = "treated" if one.treated else "untreated"
+        counted = max(one.counted, 0.0)
+        named.append(f"{arm} {preposition} {level} (counted: {counted:,.0f} ± {one.noise:,.0f})")
+    return (
+        f"There may be fewer than {FEW_RECORDS:g} {named_few(named, 'or')}. The interval allows "
+        "for what noise and shrinkage do to so few. It is shorter where such a level is "
+        "put together with another one."
     )
 
 
@@ -565,6 +583,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "events-far-apart": _events_apart,
     "narrow": _narrow,
     "rare-level": _rare,
+    "few-records": _few_records,
     "skewed-residuals": _skewed_residuals,
     "skewed-means": _skewed_means,
     "clipped-tail": _clipped_tail,
