@@ -32,7 +32,7 @@ class Neighboring(enum.StrEnum):
 
 
 class Standing(enum.StrEnum):
-    """True if the guarantee holds for this release.
+    """Whether the guarantee of a release holds, and on what condition.
 
     ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
     certified or a penalty with kinks leaves only a duality gap. ``FITTED_BEFORE``: it was, and a
