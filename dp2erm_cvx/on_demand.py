@@ -26,10 +26,13 @@ class ModuleOnDemand(ModuleType):
 
 
 if TYPE_CHECKING:
+    import asyncio as asyncio
+
     import clarabel as clarabel
     import cvxpy as cvxpy
     from scipy import sparse as sparse
 else:
+    asyncio = ModuleOnDemand("asyncio")
     clarabel = ModuleOnDemand("clarabel")
     cvxpy = ModuleOnDemand("cvxpy")
     sparse = ModuleOnDemand("scipy.sparse")

@@ -6,7 +6,6 @@ Messages of a :class:`~dp2erm_cvx.errors.WorkerError` depend on the cluster alon
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import importlib
@@ -27,6 +26,7 @@ import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import Dp2ermError, FileError, WorkerError
+from dp2erm_cvx.on_demand import asyncio
 from dp2erm_cvx.parallel import one_thread
 
 T = TypeVar("T")
