@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.curves.atoms import Atom, atom
 
 #: 0 or 1 of every record.
@@ -26,7 +26,15 @@ FARTHEST = 700.0
 
 
 class LossTerms(NamedTuple):
-    """Phi, its two derivatives and bounds on their errors at margins (n,)."""
+    """Phi, its two derivatives and bounds on their errors at margins.
+
+    Attributes
+    ----------
+    value, slope, curvature
+        Phi, phi' and phi'' (n,).
+    slope_error, curvature_error
+        Bounds on how far the computed derivatives are off (n,).
+    """
 
     value: Array
     slope: Array
@@ -36,14 +44,32 @@ class LossTerms(NamedTuple):
 
     def plus(self, other: LossTerms) -> LossTerms:
         """The sum of both, each addition with its rounding."""
-        value, slope, curvature, off, bent = map(np.add, self, other)
-        off += UNIT * (np.abs(self.slope) + np.abs(other.slope))
-        return LossTerms(value, slope, curvature, off, bent + UNIT * curvature)
+        curvature = self.curvature + other.curvature
+        slope_error = self.slope_error + other.slope_error
+        slope_error += UNIT * (np.abs(self.slope) + np.abs(other.slope))
+        curvature_error = self.curvature_error + other.curvature_error
+        return LossTerms(
+            value=self.value + other.value,
+            slope=self.slope + other.slope,
+            curvature=curvature,
+            slope_error=slope_error,
+            curvature_error=curvature_error + UNIT * curvature,
+        )
 
 
 @dataclass(frozen=True)
 class Part:
-    """``coefficient * atom(scale * s + shift)``; the coefficient is above 0 but for a line."""
+    """``coefficient * atom(scale * s + shift)``, a part of a loss.
+
+    Parameters
+    ----------
+    coefficient
+        Above 0 but for a line.
+    atom
+        The function of one number.
+    scale, shift
+        Of its argument.
+    """
 
     coefficient: float
     atom: Atom
@@ -62,35 +88,61 @@ class Part:
 
     def inner(self, s: Any) -> Any:
         """The argument of the atom, of an array or an expression."""
-        u = s if self.scale == 1.0 else -s if self.scale == -1.0 else self.scale * s
-        return u + self.shift if self.shift else u
+        if self.scale == 1.0:
+            scaled = s
+        elif self.scale == -1.0:
+            scaled = -s
+        else:
+            scaled = self.scale * s
+        return scaled + self.shift if self.shift else scaled
 
     def at(self, s: Array, error: Array) -> LossTerms:
-        """Value, derivatives and their errors at margins that are wrong by at most ``error``
-        (n,).
+        """Value, derivatives and their errors.
+
+        Parameters
+        ----------
+        s
+            Margins (n,).
+        error
+            How far they may be off (n,).
         """
-        atom, c, scale, u = self.atom, self.coefficient, self.scale, self.inner(s)
-        exact = self.keeps_margin
-        wrong = error if exact else abs(scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
+        atom = self.atom
+        u = self.inner(s)
+        wrong = error
+        if not self.keeps_margin:
+            wrong = abs(self.scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
         phi, first, second = atom.at(u)
         near = np.asarray(atom.largest_near(u, wrong)) * (1 + 1e-9)
-        off = wrong * near + UNIT * (atom.absolute + atom.relative * np.abs(first))
+        first_error = wrong * near + UNIT * (atom.absolute + atom.relative * np.abs(first))
         if math.isinf(atom.concordance):
             least, largest = atom.curvatures(u - wrong, u + wrong)
-            bent = largest - least
+            second_error = largest - least
         else:
-            bent = wrong * (atom.concordance * near) + UNIT * (atom.flat + 8 * second)
+            second_error = wrong * (atom.concordance * near) + UNIT * (atom.flat + 8 * second)
         if self.is_plain:
-            return LossTerms(phi, scale * first, second, off, bent)
-        size, steep = abs(c * scale), c * scale**2
-        off, bent = size * (off + 2 * UNIT * np.abs(first)), abs(steep) * (bent + 4 * UNIT * second)
-        return LossTerms(c * phi, (c * scale) * first, steep * second, off, bent)
+            return LossTerms(phi, self.scale * first, second, first_error, second_error)
+        # the products with the coefficient and the scale round as well
+        of_slope = self.coefficient * self.scale
+        of_curvature = self.coefficient * self.scale**2
+        return LossTerms(
+            value=self.coefficient * phi,
+            slope=of_slope * first,
+            curvature=of_curvature * second,
+            slope_error=abs(of_slope) * (first_error + 2 * UNIT * np.abs(first)),
+            curvature_error=abs(of_curvature) * (second_error + 4 * UNIT * second),
+        )
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A loss ``phi(s)`` of a margin: a sum of atoms of affine functions of it, convex. Methods take
-    (n,).
+    """A convex loss ``phi(s)`` of a margin: a sum of atoms of affine functions of it.
+
+    Methods take margins (n,).
+
+    Parameters
+    ----------
+    parts
+        The terms of the sum.
     """
 
     parts: tuple[Part, ...]
@@ -101,9 +153,8 @@ class Curve:
 
     def scaled(self, factor: float) -> Curve:
         """A multiple of the loss."""
-        return Curve(
-            tuple(Part(factor * p.coefficient, p.atom, p.scale, p.shift) for p in self.parts)
-        )
+        scaled = [replace(part, coefficient=factor * part.coefficient) for part in self.parts]
+        return Curve(tuple(scaled))
 
     @property
     def is_line(self) -> bool:
@@ -122,24 +173,29 @@ class Curve:
 
     def bend_within(self, margin_bound: float) -> float:
         """Ratio c with ``|phi'''| <= c phi''`` between the kinks over ``|s| <= margin_bound``."""
-        reaches = [abs(part.scale) * margin_bound + abs(part.shift) for part in self.parts]
-        pairs = zip(self.parts, reaches, strict=True)
-        return max(
-            (abs(part.scale) * part.atom.bend_within(reach) for part, reach in pairs), default=0.0
-        )
+        largest = 0.0
+        for part in self.parts:
+            reach = abs(part.scale) * margin_bound + abs(part.shift)
+            largest = max(largest, abs(part.scale) * part.atom.bend_within(reach))
+        return largest
 
     @property
     def kinks(self) -> tuple[float, ...]:
         """Margins at which the curvature jumps."""
-        return tuple((u - part.shift) / part.scale for part in self.parts for u in part.atom.kinks)
+        margins: list[float] = []
+        for part in self.parts:
+            margins += [(kink - part.shift) / part.scale for kink in part.atom.kinks]
+        return tuple(margins)
 
     @property
     def ends(self) -> tuple[float, float]:
         """Limits of the slope far to the left and far to the right."""
-        left = right = 0.0
+        left = 0.0
+        right = 0.0
         for part in self.parts:
             low, high = sorted(part.coefficient * part.scale * end for end in part.atom.ends)
-            left, right = left + low, right + high
+            left += low
+            right += high
         return left, right
 
     def value(self, s: Array) -> Array:
@@ -156,23 +212,24 @@ class Curve:
 
     def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Least and largest curvature over every cell ``[low, high]``."""
-        least, largest = np.zeros_like(low), np.zeros_like(low)
+        least = np.zeros_like(low)
+        largest = np.zeros_like(low)
         for part in self.parts:
             ends = part.inner(low), part.inner(high)
             below, above = part.atom.curvatures(np.minimum(*ends), np.maximum(*ends))
             steep = part.coefficient * part.scale**2
-            least, largest = least + steep * below, largest + steep * above
+            least = least + steep * below
+            largest = largest + steep * above
         return least, largest
 
     def at(self, s: Array, error: Array) -> LossTerms:
-        """Value, derivatives and their errors at margins that are wrong by at most ``error``
-        (n,).
-        """
+        """Value, derivatives and their errors at margins that are off by at most ``error`` (n,)."""
         return reduce(LossTerms.plus, (part.at(s, error) for part in self.parts))
 
     def least_curvature(self, s: Array, distance: Array) -> Array:
         """Lower bound on phi'' within ``distance`` (n,) of the margins."""
-        for part in self.parts:  # what is added to a scaled margin rounds, as it does at a margin
+        for part in self.parts:
+            # what is added to a scaled margin rounds, as it does at a margin
             if part.shift or abs(part.scale) != 1.0:
                 distance = distance + 2 * UNIT * (np.abs(s) + abs(part.shift / part.scale))
         lowest: Array = self.curvatures(s - distance, s + distance)[0] * (1 - 1e-9)
@@ -180,9 +237,11 @@ class Curve:
 
     def largest_slope(self, margin_bound: float) -> float:
         """Bound on ``|phi'|`` over ``|s| <= margin_bound``, which may be infinite."""
-        reach = np.array([-margin_bound, margin_bound])
-        ends = self.ends if math.isinf(margin_bound) else tuple(self.slope(reach) * (1 + 1e-12))
-        return min(max(abs(float(end)) for end in ends), max(map(abs, self.ends)))
+        anywhere = max(abs(end) for end in self.ends)
+        if math.isinf(margin_bound):
+            return anywhere
+        slopes = self.slope(np.array([-margin_bound, margin_bound])) * ROUND_UP
+        return min(max(abs(float(slope)) for slope in slopes), anywhere)
 
     def largest_curvature(self, margin_bound: float) -> float:
         """Bound on ``phi''`` over ``|s| <= margin_bound``, which may be infinite."""
@@ -214,19 +273,18 @@ class Curve:
 
     @property
     def margin_units(self) -> float:
-        """Units of roundoff of what slopes are taken of, beside its margin, relative to the
-        margin.
-        """
+        """Units of roundoff of arguments of slopes beside their margin, relative to the margin."""
         return 0.0 if all(part.keeps_margin for part in self.parts) else 2.0
 
     def least_value(self, margin_bound: float) -> float:
         """Lower bound of phi over ``|s| <= margin_bound``, -inf where it falls without end."""
         reach = min(margin_bound, FARTHEST)
-        s = np.concatenate(
-            [-np.geomspace(reach, 1e-6 * reach, 2000), np.geomspace(1e-6 * reach, reach, 2000)]
-        )
+        left = -np.geomspace(reach, 1e-6 * reach, 2000)
+        right = np.geomspace(1e-6 * reach, reach, 2000)
+        s = np.concatenate([left, right])
         with np.errstate(over="ignore"):
-            values, slopes = self.value(s), self.slope(s)
+            values = self.value(s)
+            slopes = self.slope(s)
         place = int(np.argmin(values))
         # convex: between neighbors it lies above the tangents there
         near = slice(max(place - 1, 0), place + 2)
@@ -236,18 +294,19 @@ class Curve:
         return float(values[place]) - gap
 
     def pull(self, margin_bound: float) -> float:
-        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged
-        sum.
-        """
+        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``, for minimizers of ridged sums."""
         reach = min(margin_bound, FARTHEST)
         edge = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 4000)]) * reach
         edge = np.concatenate([-edge[:0:-1], edge])
-        low, high = edge[:-1], edge[1:]
+        low = edge[:-1]
+        high = edge[1:]
         with np.errstate(over="ignore"):
-            first, last = self.slope(low), self.slope(high)
+            first = self.slope(low)
+            last = self.slope(high)
             largest = np.max([-low * first, -low * last, -high * first, -high * last])
-        if margin_bound > reach and not (self.ends[0] <= 0.0 <= self.ends[1]):
-            return math.inf  # the loss falls without end
+        if margin_bound > reach and not self.ends[0] <= 0.0 <= self.ends[1]:
+            # the loss falls without end
+            return math.inf
         if margin_bound > reach:
             # beyond twice r a convex phi has -s phi'(s) <= 2 (phi(r) - inf phi)
             far = np.array([-1e300, -reach / 2, reach / 2, 1e300])
@@ -255,7 +314,9 @@ class Curve:
                 ends = self.value(far)
             falls = float(max(ends[1] - ends[0], ends[2] - ends[3], 0.0))
             largest = max(largest, 2.0 * falls) if math.isfinite(falls) else math.nan
-        return math.inf if math.isnan(largest) else float(max(largest, 0.0)) * (1 + 1e-9)
+        if math.isnan(largest):
+            return math.inf
+        return float(max(largest, 0.0)) * (1 + 1e-9)
 
     def along(self, arm: Arms | None) -> Curve:
         """The loss of records of these arms (n,): it is the same in either."""
@@ -265,19 +326,25 @@ class Curve:
         """``-phi'(s)`` from ``tilt = exp(-s)`` and ``total = 1 + tilt``, as batches have both."""
         if self == LOGISTIC:
             return np.asarray(tilt / total)
-        return tilt if self == EXPONENTIAL else -self.slope(-np.log(tilt))
+        if self == EXPONENTIAL:
+            return tilt
+        return -self.slope(-np.log(tilt))
 
     def declared(self, s: Any) -> Any:
         """Phi of a CVXPY expression, elementwise."""
-        phis = [(part.coefficient, part.atom.declared(part.inner(s))) for part in self.parts]
-        return sum(phi if c == 1.0 else c * phi for c, phi in phis)
+        terms = []
+        for part in self.parts:
+            phi = part.atom.declared(part.inner(s))
+            terms.append(phi if part.coefficient == 1.0 else part.coefficient * phi)
+        return sum(terms)
 
     def _summed(self, s: Array, which: str, order: int) -> Array:
-        own = (
-            part.coefficient * part.scale**order * getattr(part.atom, which)(part.inner(s))
-            for part in self.parts
-        )
-        return reduce(np.add, own, np.zeros_like(s))
+        """The sum of a function of the atoms, which is their derivative of this order."""
+        total: Array = np.zeros_like(s)
+        for part in self.parts:
+            of_atom = getattr(part.atom, which)(part.inner(s))
+            total = total + part.coefficient * part.scale**order * of_atom
+        return total
 
 
 #: No loss at all, as that of records that a scheme does not fit.
@@ -341,29 +408,24 @@ class CurvesByArm:
         return max(curve.largest_curvature(margin_bound) for curve in self.each)
 
     def rounding_units(self, margin_bound: float) -> float:
-        """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is
-        exact.
-        """
+        """Units of roundoff of a slope over ``|s| <= margin_bound`` whose margin is exact."""
         return max(curve.rounding_units(margin_bound) for curve in self.each)
 
     @property
     def margin_units(self) -> float:
-        """Units of roundoff of what slopes are taken of, beside its margin, relative to the
-        margin.
-        """
+        """Units of roundoff of arguments of slopes beside their margin, relative to the margin."""
         return max(curve.margin_units for curve in self.each)
 
     def pull(self, margin_bound: float) -> float:
-        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged
-        sum.
-        """
+        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``, for minimizers of ridged sums."""
         return max(curve.pull(margin_bound) for curve in self.each)
 
 
 @dataclass(frozen=True, eq=False)
 class CurveOfRecords:
-    """The losses of records of known arms; methods take arrays of the shape of ``arm``, as of a
-    Curve.
+    """The losses of records of known arms.
+
+    Methods take arrays of the shape of ``arm``, as those of a Curve do.
 
     Parameters
     ----------
@@ -378,27 +440,35 @@ class CurveOfRecords:
 
     def value(self, s: Array) -> Array:
         """phi(s)."""
-        return by_arm(self.arm, lambda which, of: [self.each[which].value(s[of])])[0]
+        return self._of_records(Curve.value, s)
 
     def slope(self, s: Array) -> Array:
         """phi'(s)."""
-        return by_arm(self.arm, lambda which, of: [self.each[which].slope(s[of])])[0]
+        return self._of_records(Curve.slope, s)
 
     def curvature(self, s: Array) -> Array:
         """phi''(s)."""
-        return by_arm(self.arm, lambda which, of: [self.each[which].curvature(s[of])])[0]
+        return self._of_records(Curve.curvature, s)
 
     def at(self, s: Array, error: Array) -> LossTerms:
         """Value, derivatives and their errors at margins that are wrong by at most ``error``."""
-        return LossTerms(*by_arm(self.arm, lambda which, of: self.each[which].at(s[of], error[of])))
+
+        def of_arm(arm: int, records: NDArray[np.bool_]) -> LossTerms:
+            return self.each[arm].at(s[records], error[records])
+
+        return LossTerms(*by_arm(self.arm, of_arm))
 
     def least_curvature(self, s: Array, distance: Array) -> Array:
         """Lower bound on phi'' within ``distance`` of the margins."""
+        return self._of_records(Curve.least_curvature, s, distance)
 
-        def own(which: int, of: Any) -> list[Array]:
-            return [self.each[which].least_curvature(s[of], distance[of])]
+    def _of_records(self, function: Callable[..., Array], *arguments: Array) -> Array:
+        """A function of a curve, whose arguments have an entry for every record."""
 
-        return by_arm(self.arm, own)[0]
+        def of_arm(arm: int, records: NDArray[np.bool_]) -> list[Array]:
+            return [function(self.each[arm], *(argument[records] for argument in arguments))]
+
+        return by_arm(self.arm, of_arm)[0]
 
 
 #: The loss of a margin: one for all records, or one for each arm.

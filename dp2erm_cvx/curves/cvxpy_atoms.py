@@ -1,6 +1,4 @@
-"""Atoms of this library as atoms of CVXPY, in a file of their own, as importing CVXPY takes
-long.
-"""
+"""Atoms of this library as atoms of CVXPY, in a file of its own: importing CVXPY takes long."""
 
 from __future__ import annotations
 
@@ -68,8 +66,10 @@ class BoundedInfluence(_OwnAtom):
 
 def _canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
     # S^2 min (v + exp(-v) - 1) over v >= |u| / S, where it increases with v
-    S, shape = e.atom.number, e.shape
-    v, falls = cp.Variable(shape), cp.Variable(shape)
+    S = e.atom.number
+    shape = e.shape
+    v = cp.Variable(shape)
+    falls = cp.Variable(shape)
     cone = ExpCone(-v, cp.Constant(np.ones(shape)), falls)
     return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]
 

@@ -182,7 +182,15 @@ class DispersionPart:
 class Dispersion:
     """``phi(w)``, a sum of parts.
 
-    Raises DeclarationError for an atom that is none, or a factor of 0.
+    Parameters
+    ----------
+    parts
+        The terms of the sum.
+
+    Raises
+    ------
+    DeclarationError
+        For an atom that is none, or a factor of 0.
     """
 
     parts: tuple[DispersionPart, ...]
@@ -254,9 +262,7 @@ class Dispersion:
 
     @property
     def finite_slopes(self) -> bool:
-        """Whether the slope is finite at the ends of its domain as well, as that of powers above 1
-        is.
-        """
+        """Whether the slope is finite at the ends of its domain too, as that of powers above 1."""
         begun = [part for part in self.parts if math.isfinite(ATOMS[part.atom].starts)]
         return all(part.atom == "power" and part.number > 1.0 for part in begun)
 

@@ -19,12 +19,15 @@ from dp2erm_cvx.curves.dispersion import ATOMS, Dispersion, DispersionPart
 
 #: Ends of the arguments of an exponential function: weights beyond have met any cap, or are 0 to
 #: 299 digits.
-_LEAST_EXPONENT, _LARGEST_EXPONENT = -690.0, 300.0
+_LEAST_EXPONENT = -690.0
+_LARGEST_EXPONENT = 300.0
 #: Ends of powers, beyond which weights have met any end of their box that a public radius is stated
 #: for.
-LEAST_POWER, _LARGEST_POWER = 1e-120, 1e120
+LEAST_POWER = 1e-120
+_LARGEST_POWER = 1e120
 #: Ends of the logarithms of their arguments.
-_LEAST_LOGARITHM, LARGEST_LOGARITHM = -230.0, 100.0
+_LEAST_LOGARITHM = -230.0
+LARGEST_LOGARITHM = 100.0
 #: Most steps of the safeguarded iteration; every sixth halves the bracket, which a public radius
 #: counts on.
 _MOST_STEPS = 400
@@ -79,9 +82,7 @@ class InverseSlope:
         return np.clip(weight, low, cap), np.where(inside, rate, 0.0)
 
     def _free(self, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
-        """Weights without a base; they may leave the box, whose ends only the general iteration
-        needs.
-        """
+        """Weights without a base; they may leave the box, which only the iteration needs."""
         formulas = {
             "square": _square,
             "entropy": _entropy,
@@ -198,8 +199,7 @@ class InverseSlope:
         return np.asarray(above_start & below_end, dtype=np.bool_)
 
     def _shift(self, ratio: Array) -> Array:
-        """How far an argument of a slope may be from the weight that it was computed for, in
-        weights.
+        """How far an argument of a slope may be from its weight, in units of weights.
 
         ``factor * w + offset`` is computed as that of a weight within three units of ``|w| +
         |offset / factor|``; a division by the base adds one.
@@ -210,9 +210,7 @@ class InverseSlope:
         return np.asarray(8.0 * UNIT * (np.abs(ratio) + farthest))
 
     def _slope(self, ratio: Array) -> tuple[Array, Array]:
-        """Computed slopes, and bounds of their error at the arguments that :meth:`_shift` speaks
-        of.
-        """
+        """Computed slopes, and bounds of their error at the arguments of :meth:`_shift`."""
         total = np.zeros_like(ratio)
         size = np.zeros_like(ratio)
         for part in self.dispersion.parts:
@@ -263,9 +261,7 @@ def _log(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
 
 
 def _power(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
-    """``phi'(w) = +- s k p (k w + c)^(p - 1)``, with a minus for p between 0 and 1; t is ``k w +
-    c``.
-    """
+    """``phi'(w) = +- s k p (k w + c)^(p - 1)``, with a minus for p between 0 and 1."""
     part = curved[0]
     exponent = part.number
     sign = -1.0 if 0.0 < exponent < 1.0 else 1.0

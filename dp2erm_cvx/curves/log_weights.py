@@ -1,6 +1,4 @@
-"""Logarithms of weights as functions of one margin, which are trees of atoms and need not be
-convex.
-"""
+"""Logarithms of weights as functions of one margin: trees of atoms, which need not be convex."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from functools import cached_property, reduce
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import entr
 
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, Array, dot_error
@@ -22,7 +21,15 @@ _CELLS = 512
 
 
 class Enclosure(NamedTuple):
-    """Intervals of the value and of the slope of a function, one per cell of its argument."""
+    """Intervals of the value and of the slope of a function, one per cell of its argument.
+
+    Attributes
+    ----------
+    low, high
+        Ends of the value (m,).
+    down, up
+        Ends of the slope (m,).
+    """
 
     low: Array
     high: Array
@@ -40,13 +47,24 @@ _OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "entr"
 
 @dataclass(frozen=True)
 class LogWeight:
-    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs, atoms of
-    such.
+    """``h(s)`` of a weight exp(h), a tree whose leaves are the margin and constants.
 
-    ``entr`` is ``-u log u`` of such a function u, which is above 0.
+    Parameters
+    ----------
+    operation
+        One of ``_OPERATIONS``: ``margin``, ``constant``, ``sum``, ``multiple``, ``minimum``,
+        ``log``, ``entr`` (``-u log u`` of a function u above 0) or ``atom``.
+    parts
+        The functions that the operation is of.
+    number
+        That of a constant or a multiple.
+    atom
+        That of an operation ``atom``.
 
-    ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises
-    DeclarationError for another operation, and for an atom without one.
+    Raises
+    ------
+    DeclarationError
+        For another operation, and for an atom without one.
     """
 
     operation: str = "margin"
@@ -73,39 +91,45 @@ class LogWeight:
         return self.evaluated(s)[0]
 
     def evaluated(self, s: Array) -> tuple[Array, Array]:
-        """h(s) at margins (n,), and the sizes (n,) of all that is added up on the way to it, 1 at
-        least.
+        """h(s) at margins (n,), and the sizes (n,) of all that is added up on the way to it.
 
-        The value is within 16 units of roundoff of its size.
+        The value is within 16 units of roundoff of its size, which is at least 1.
         """
-        value, size = s, np.zeros_like(s)
         inner = [part.evaluated(s) for part in self.parts]
-        values, sizes = [v for v, _ in inner], [size for _, size in inner]
+        value, carried = self._evaluated(s, inner)
+        return value, carried + 1.0 + np.abs(value)
+
+    def _evaluated(self, s: Array, inner: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """The value, and the sizes that it has from the values and sizes of the parts."""
+        values = [value for value, _ in inner]
+        sizes = [size for _, size in inner]
         match self.operation:
+            case "margin":
+                return s, np.zeros_like(s)
             case "constant":
-                value = np.full_like(s, self.number)
+                return np.full_like(s, self.number), np.zeros_like(s)
             case "sum":
-                value, size = reduce(np.add, values), reduce(np.add, sizes)
+                return reduce(np.add, values), reduce(np.add, sizes)
             case "multiple":
-                value, size = self.number * values[0], abs(self.number) * sizes[0]
+                return self.number * values[0], abs(self.number) * sizes[0]
             case "minimum":
-                value, size = reduce(np.minimum, values), reduce(np.maximum, sizes)
+                return reduce(np.minimum, values), reduce(np.maximum, sizes)
             case "log":
-                value, size = np.log(values[0]), sizes[0] / values[0]
+                return np.log(values[0]), sizes[0] / values[0]
             case "entr":
                 steep = np.abs(np.log(values[0]) + 1.0)
-                value, size = entr(values[0]), steep * sizes[0]
-            case "atom":
-                assert self.atom is not None
-                value, size = (
-                    self.atom.value(values[0]),
-                    np.abs(self.atom.slope(values[0])) * sizes[0],
-                )
-        return value, size + 1.0 + np.abs(value)
+                return entr(values[0]), steep * sizes[0]
+        assert self.atom is not None
+        steep = np.abs(self.atom.slope(values[0]))
+        return self.atom.value(values[0]), steep * sizes[0]
 
     def enclose(self, low: Array, high: Array) -> Enclosure:
-        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes
-        count.
+        """Intervals of value and slope on every cell; at a kink both slopes count.
+
+        Parameters
+        ----------
+        low, high
+            Ends of the cells (m,).
         """
         inner = [part.enclose(low, high) for part in self.parts]
         zero = np.zeros_like(low)
@@ -117,19 +141,11 @@ class LogWeight:
             case "sum":
                 return Enclosure(*(reduce(np.add, column) for column in zip(*inner, strict=True)))
             case "multiple":
-                k, y = self.number, inner[0]
-                turned = y if k >= 0 else Enclosure(y.high, y.low, y.up, y.down)
-                return Enclosure(*(k * end for end in turned))
+                return _multiple(self.number, inner[0])
             case "minimum":
                 return reduce(_smaller, inner)
             case "log":
-                y = inner[0]
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    steepest = np.where(
-                        y.low > 0, 1 / y.low, np.inf
-                    )  # a logarithm falls without end at 0
-                    low = np.log(np.maximum(y.low, 0))
-                    return Enclosure(low, np.log(y.high), *_product(1 / y.high, steepest, y))
+                return _logarithm(inner[0])
             case "entr":
                 return _entropy(inner[0])
         assert self.atom is not None
@@ -145,10 +161,10 @@ class LogWeight:
 
     @cached_property
     def curve(self) -> Curve | None:
-        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or
-        None.
+        """The function or minus it as a convex one, a multiple of an atom; None for any other.
 
-        Of a function that is cut off at constants that which is cut off.
+        The atom is of a multiple of the margin. Of a function that is cut off at constants it is
+        that of the function that is cut off.
         """
         size, node = self._multiple
         if node.operation == "minimum":
@@ -157,30 +173,33 @@ class LogWeight:
         if node.operation != "atom" or node.atom is None:
             return None
         scale, inner = node.parts[0]._multiple
-        return (
-            Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
-        )
+        if inner != LogWeight() or size == 0.0:
+            return None
+        return Curve((Part(abs(size), node.atom, scale),))
 
     @property
     def cap(self) -> float | None:
-        """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for
-        another f.
+        """F of the inverse propensity ``log min(1 + exp(-s), F)``; None for another function.
+
+        It is infinite where the inverse propensity is not cut off.
         """
-        first, *caps = self.parts if self.operation == "minimum" else (self,)
-        if (
-            first != INVERSE_PROPENSITY
-            or len(caps) > 1
-            or any(one.operation != "constant" for one in caps)
-        ):
+        if self == INVERSE_PROPENSITY:
+            return math.inf
+        if self.operation != "minimum" or self.parts[0] != INVERSE_PROPENSITY:
+            return None
+        caps = self.parts[1:]
+        if len(caps) > 1 or any(one.operation != "constant" for one in caps):
             return None
         return math.exp(caps[0].number) if caps else math.inf
 
     @property
     def _multiple(self) -> tuple[float, LogWeight]:
         """The function as a multiple of another."""
-        factor, node = 1.0, self
+        factor = 1.0
+        node = self
         while node.operation == "multiple":
-            factor, node = factor * node.number, node.parts[0]
+            factor = factor * node.number
+            node = node.parts[0]
         return factor, node
 
     @property
@@ -189,19 +208,33 @@ class LogWeight:
         return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
 
     def range(self, low: float, high: float) -> tuple[float, float]:
-        """Bounds of h over ``[low, high]``, which may be infinite: exact where it is near and
-        monotone.
+        """Bounds of h over ``[low, high]``, exact where it is near and monotone.
+
+        Parameters
+        ----------
+        low, high
+            Ends of the margin, which may be infinite.
         """
-        far = max(-low, high) > FARTHEST
-        edges = np.clip([low, high], -1e300, 1e300) if far else np.linspace(low, high, _CELLS + 1)
+        if max(-low, high) > FARTHEST:
+            return self._far_range(low, high)
+        edges = np.linspace(low, high, _CELLS + 1)
         with np.errstate(over="ignore", invalid="ignore"):
-            bounds, ends = self.enclose(edges[:-1], edges[1:]), self.log(edges)
-        monotone = (
-            ((bounds.down >= 0) | (bounds.up <= 0)) & ~np.isnan(ends[:-1] + ends[1:]) & (not far)
-        )
-        least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), bounds.low)
-        largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
+            bounds = self.enclose(edges[:-1], edges[1:])
+            ends = self.log(edges)
+        first = ends[:-1]
+        last = ends[1:]
+        same_sign = (bounds.down >= 0) | (bounds.up <= 0)
+        monotone = same_sign & ~np.isnan(first + last)
+        least = np.where(monotone, np.minimum(first, last), bounds.low)
+        largest = np.where(monotone, np.maximum(first, last), bounds.high)
         return float(np.min(least)), float(np.max(largest))
+
+    def _far_range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of h over margins of which some are beyond what exponentials take, as one cell."""
+        ends = np.clip([low, high], -1e300, 1e300)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bounds = self.enclose(ends[:1], ends[1:])
+        return float(bounds.low[0]), float(bounds.high[0])
 
     @property
     def is_constant(self) -> bool:
@@ -211,13 +244,22 @@ class LogWeight:
         return all(part.is_constant for part in self.parts)
 
     def of(self, tilt: Array, total: Array) -> Array:
-        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with
-        the loss.
+        """F itself, written over ``total``: batches share both arrays with the loss.
+
+        Parameters
+        ----------
+        tilt
+            ``exp(-s)``.
+        total
+            ``1 + exp(-s)``.
         """
         if self == OVERLAP:
             return np.divide(tilt, total, out=total)
-        if (cap := self.cap) is not None:
-            return total if math.isinf(cap) else np.minimum(total, cap, out=total)
+        cap = self.cap
+        if cap is not None and math.isinf(cap):
+            return total
+        if cap is not None:
+            return np.minimum(total, cap, out=total)
         return np.exp(self.log(-np.log(tilt)), out=total)
 
     def log_range(self, reach: float) -> float:
@@ -233,8 +275,7 @@ class LogWeight:
         return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
 
     def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <=
-        norm``.
+        """Bound on ``||w_hat - w||_1 / n`` of weights that are computed at a coefficient v.
 
         Only the margins and the last steps round.
 
@@ -259,8 +300,7 @@ class LogWeight:
 
 @dataclass(frozen=True)
 class LogWeightsByArm:
-    """``h(s)`` of a weight exp(h) that depends on the arm of its record. Bounds are those of both
-    arms.
+    """``h(s)`` of a weight exp(h) that depends on the arm; bounds are those of both arms.
 
     Parameters
     ----------
@@ -299,16 +339,15 @@ class LogWeightsByArm:
         return max(weight.steepest(reach) for weight in self.each)
 
     def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, as of a
-        LogWeight.
-        """
+        """Bound on ``||w_hat - w||_1 / n`` of computed weights, as of a LogWeight."""
         return max(weight.error_at(dimension, row_bound, norm, offset) for weight in self.each)
 
 
 @dataclass(frozen=True, eq=False)
 class LogWeightOfRecords:
-    """Log weights of records of known arms; methods take arrays of the shape of ``arm``, as of a
-    LogWeight.
+    """Log weights of records of known arms.
+
+    Methods take arrays of the shape of ``arm``, as those of a LogWeight do.
 
     Parameters
     ----------
@@ -332,16 +371,20 @@ class LogWeightOfRecords:
 
     def evaluated(self, s: Array) -> tuple[Array, Array]:
         """h(s), and the sizes of all that is added up on the way to it, 1 at least."""
-        value, size = by_arm(self.arm, lambda which, of: self.each[which].evaluated(s[of]))
+
+        def of_arm(arm: int, records: NDArray[np.bool_]) -> tuple[Array, Array]:
+            return self.each[arm].evaluated(s[records])
+
+        value, size = by_arm(self.arm, of_arm)
         return value, size
 
     def enclose(self, low: Array, high: Array) -> Enclosure:
-        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes
-        count.
-        """
-        return Enclosure(
-            *by_arm(self.arm, lambda which, of: self.each[which].enclose(low[of], high[of]))
-        )
+        """Intervals of value and slope on every cell; at a kink both slopes count."""
+
+        def of_arm(arm: int, records: NDArray[np.bool_]) -> Enclosure:
+            return self.each[arm].enclose(low[records], high[records])
+
+        return Enclosure(*by_arm(self.arm, of_arm))
 
 
 #: The log of a weight: one function for all records, or one for each arm.
@@ -354,8 +397,17 @@ INVERSE_PROPENSITY = LogWeight("atom", (LogWeight().times(-1.0),), atom=atom("lo
 OVERLAP = LogWeight("atom", (LogWeight(),), atom=atom("logistic")).times(-1.0)
 
 
+def _multiple(factor: float, y: Enclosure) -> Enclosure:
+    """A multiple of a function; a negative one turns both intervals around."""
+    if factor >= 0:
+        return Enclosure(factor * y.low, factor * y.high, factor * y.down, factor * y.up)
+    return Enclosure(factor * y.high, factor * y.low, factor * y.up, factor * y.down)
+
+
 def _smaller(x: Enclosure, y: Enclosure) -> Enclosure:
-    first, second = x.high <= y.low, y.high <= x.low
+    """The smaller one of two functions; where either may be, both slopes count."""
+    first = x.high <= y.low
+    second = y.high <= x.low
     down = np.where(first, x.down, np.where(second, y.down, np.minimum(x.down, y.down)))
     up = np.where(first, x.up, np.where(second, y.up, np.maximum(x.up, y.up)))
     return Enclosure(np.minimum(x.low, y.low), np.minimum(x.high, y.high), down, up)
@@ -368,22 +420,41 @@ def _product(low: Array, high: Array, y: Enclosure) -> tuple[Array, Array]:
     return products.min(axis=0), products.max(axis=0)
 
 
+def _logarithm(y: Enclosure) -> Enclosure:
+    """``log u`` of a function u, which falls without end at 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least_slope = 1 / y.high
+        largest_slope = np.where(y.low > 0, 1 / y.low, np.inf)
+        low = np.log(np.maximum(y.low, 0))
+        high = np.log(y.high)
+        down, up = _product(least_slope, largest_slope, y)
+    return Enclosure(low, high, down, up)
+
+
 def _entropy(y: Enclosure) -> Enclosure:
     """``-u log u`` of a function u above 0: it rises up to 1/e, and falls beyond."""
-    least, largest = np.maximum(y.low, 0.0), np.maximum(y.high, 0.0)
-    ends = entr(least), entr(largest)
-    inside = (least < 1.0 / math.e) & (largest > 1.0 / math.e)
-    highest = np.where(inside, (1.0 + 4 * UNIT) / math.e, np.maximum(*ends))
+    least = np.maximum(y.low, 0.0)
+    largest = np.maximum(y.high, 0.0)
+    at_least = entr(least)
+    at_largest = entr(largest)
+    peak = (1.0 + 4 * UNIT) / math.e
+    holds_peak = (least < 1.0 / math.e) & (largest > 1.0 / math.e)
+    highest = np.where(holds_peak, peak, np.maximum(at_least, at_largest))
     with np.errstate(divide="ignore", invalid="ignore"):
-        falls, rises = -np.log(largest) - 1.0, -np.log(least) - 1.0
-    return Enclosure(np.minimum(*ends), highest, *_product(falls, rises, y))
+        least_slope = -np.log(largest) - 1.0
+        largest_slope = -np.log(least) - 1.0
+    down, up = _product(least_slope, largest_slope, y)
+    return Enclosure(np.minimum(at_least, at_largest), highest, down, up)
 
 
 def _of_atom(atom: Atom, y: Enclosure) -> Enclosure:
-    at_low, at_high = atom.value(y.low), atom.value(y.high)
-    down, up = atom.slope(y.low), atom.slope(y.high)
-    turning = (down < 0) & (
-        up > 0
-    )  # convex: its least value is inside, where all atoms here have 0
-    least = np.where(turning, atom.value(np.zeros_like(y.low)), np.minimum(at_low, at_high))
-    return Enclosure(least, np.maximum(at_low, at_high), *_product(down, up, y))
+    """An atom of a function; where it turns, its least value is that at 0, as of all atoms here."""
+    at_low = atom.value(y.low)
+    at_high = atom.value(y.high)
+    least_slope = atom.slope(y.low)
+    largest_slope = atom.slope(y.high)
+    turning = (least_slope < 0) & (largest_slope > 0)
+    at_zero = atom.value(np.zeros_like(y.low))
+    least = np.where(turning, at_zero, np.minimum(at_low, at_high))
+    down, up = _product(least_slope, largest_slope, y)
+    return Enclosure(least, np.maximum(at_low, at_high), down, up)

@@ -12,12 +12,22 @@ from dp2erm_cvx.errors import CalibrationError
 
 @dataclass(frozen=True)
 class RowBox:
-    """A public box that holds the rows of all records, in whose norm gradients are measured
-    (Theorem 17).
+    """A public box that holds the rows of all records, in whose norm gradients are measured.
 
-    ``widths`` m (p,): rows have ``|x_j| <= m_j``. Gradients are multiples of rows, which ``slope``
-    bounds over Theta: their size in that norm, and half their diameter. Raises DeclarationError
-    where one is not positive.
+    Theorem 17 has its noise from it.
+
+    Parameters
+    ----------
+    widths
+        M (p,): rows have ``|x_j| <= m_j``.
+    slope
+        Bound over Theta on the multiples of rows that gradients are: their size in that norm, and
+        half their diameter.
+
+    Raises
+    ------
+    DeclarationError
+        Where a number is not positive.
     """
 
     widths: tuple[float, ...]
@@ -32,15 +42,38 @@ class RowBox:
 class LossConstants:
     """Constants of a second stage for calibration, derived from the Space.
 
-    ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace``
-    bounds the trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer,
-    ``theta_bound`` bounds ||theta||_2 over the feasible set (None if unbounded), ``outcome_bound``
-    is M', ``gradient_bound`` the paper's uncentered zeta. A squared loss ``(z - <x, theta>)^2``
-    bounds ||x|| by ``covariate_bound`` and z by ``response_bound``; ``is_mean``: x is 1.
-    ``saturation`` is that of a loss of a margin, with weights as its only factors (Theorem 15), and
-    ``is_margin`` says that the gradients of a record are multiples of one vector of its own
-    (Theorem 16). ``box`` is that of the rows, None where coordinates have no bound of their own.
-    Raises DeclarationError naming what is not positive.
+    Parameters
+    ----------
+    n_parameters
+        Number of entries of theta.
+    gradient_radius
+        Zeta_c of Theorem 1: half the diameter of the gradients of one record, in units of the loss
+        per theta.
+    hessian_trace
+        Bound on the trace of the Hessian of one record's loss (Theorem 1).
+    strong_convexity
+        Mu_R of the public regularizer.
+    theta_bound
+        Bound on ``||theta||_2`` over the feasible set; None if it is unbounded.
+    outcome_bound
+        M', the bound on the outcome.
+    gradient_bound
+        The paper's uncentered zeta; None where no bound is stated.
+    covariate_bound, response_bound
+        Bounds on ``||x||`` and z of a squared loss ``(z - <x, theta>)^2``.
+    is_mean
+        Whether x is 1.
+    saturation
+        That of a loss of a margin, with weights as its only factors (Theorem 15).
+    is_margin
+        Whether the gradients of a record are multiples of one vector of its own (Theorem 16).
+    box
+        That of the rows; None where coordinates have no bound of their own.
+
+    Raises
+    ------
+    DeclarationError
+        Naming what is not positive.
     """
 
     n_parameters: int = setting(check=whole_number, at_least=1)
@@ -61,11 +94,15 @@ class LossConstants:
         check_settings(self)
 
     def factored(self) -> LossConstants:
-        """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem
-        13).
+        """Constants of ``f l`` with a factor f in [0, 1] of every record (Theorem 13).
 
-        Gradients are farthest apart at the ends of f. Bounds that weights of sum n have a part in
-        are left out. Raises CalibrationError where no bound on the gradient is stated.
+        Factors are never normalized. Gradients are farthest apart at the ends of f. Bounds that
+        weights of sum n have a part in are left out.
+
+        Raises
+        ------
+        CalibrationError
+            Where no bound on the gradient is stated.
         """
         if self.gradient_bound is None:
             raise CalibrationError("no bound on the gradient is stated, which factors below 1 need")

@@ -1,5 +1,4 @@
-"""Certified suprema: what every constant of a margin program is, as an upper bound close to the
-exact value.
+"""Certified suprema: every constant of a margin program, as an upper bound close to its value.
 
 A record's gradient is ``(c phi'(<z, v> + o) + t) z`` with ``||z|| <= 1``; rows of another norm
 bound are scaled by the caller. Cells have outward ends, and the larger value is returned.
@@ -10,29 +9,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any
+from functools import lru_cache, partial
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, Array
 
 Interval = tuple[float, float]
 
-#: Relative excess that a search may leave, and margin for the rounding of its own arithmetic.
-_CLOSE, _OUTWARD = 2e-5, 1.0 + 1e-10
-#: For the rounding of closed forms.
-_ROUNDED = 1.0 + 1e-12
-_ANGLES, _ROUNDS, _MOST_NODES = 256, 40, 8192
+#: Relative excess that a search may leave.
+_CLOSE = 2e-5
+#: The same of a diameter of log weights.
+_CLOSE_OF_WEIGHTS = 1e-3
+#: For the rounding of the arithmetic of a search.
+_OUTWARD = 1.0 + 1e-10
+#: Angles of a quarter turn at which widths are taken.
+_ANGLES = 256
+#: Most rounds of cutting cells.
+_ROUNDS = 40
+#: Most angles of rows.
+_MOST_NODES = 8192
+#: Angles of rows for derivatives that need not be monotone, and of a quarter turn beside them.
+_CELLS_OF_ANGLES = 2048
+_FEW_ANGLES = 64
 #: Beyond this reach of margins only the limits of a loss are asked for.
 _FARTHEST = 1e5
 #: Reach of margins, times the bend of the loss, beyond which its slope is that of its limits.
 _LIMIT = 30.0
 #: Relative excess of a supremum over one margin, and of one over two angles.
-_LINE, _BALL = 1e-9, 2e-4
-_CELLS, _MOST_CELLS = 48, 200_000
+_LINE = 1e-9
+_BALL = 2e-4
+#: Reach of the margins that are searched, times the bend of the loss.
+_FAR = 40.0
+#: Cells of every variable of a search before any is cut, and the most after it.
+_CELLS = 48
+_MOST_CELLS = 200_000
 
 
 # A :class:`~dp2erm_cvx.curves.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``,
@@ -98,19 +112,31 @@ def gradient_diameter(
 ) -> float:
     """Diameter of a record's gradients at one v, the largest over ``||v|| <= reach`` (Lemma A).
 
-    ``offset``, ``factor`` (at least 0) and ``tilt`` are the public intervals of o, c and t. In a
-    direction at an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha)
-    cos(t) + y cos(alpha) sin(t)`` over the angle t of the row and y = c phi' + t; the diameter is
-    the largest ``H(alpha) + H(pi - alpha)``. Between angles a step h apart a width grows by at most
-    ``1/cos(h/2)``, and H is taken on a grid of t to second order.
+    In a direction at an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha)
+    cos(tau) + y cos(alpha) sin(tau)`` over the angle tau of the row and ``y = c phi' + t``; the
+    diameter is the largest ``H(alpha) + H(pi - alpha)``. Between angles a step eta apart a width
+    grows by at most ``1/cos(eta/2)``, and H is taken on a grid of tau to second order.
+
+    Parameters
+    ----------
+    loss
+        Phi.
+    reach
+        Bound on ``||v||``, which may be infinite.
+    offset, factor, tilt
+        Public intervals of o, of c, at least 0, and of t.
+
+    Returns
+    -------
+    float
+        An upper bound, in units of the loss over those of the margin.
     """
     return diameter_of_kinds((MarginGradient(loss, offset, factor, tilt),), reach)
 
 
 @lru_cache(maxsize=1024)
 def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
-    """Diameter of the gradients of records of any of these kinds at one v, ``||v|| <= reach``
-    (Lemma A).
+    """Diameter at one v of the gradients of records of any of these kinds (Lemma A).
 
     The support function of a union is the largest of those of its parts. See
     :func:`gradient_diameter`.
@@ -132,44 +158,60 @@ def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
         return anywhere * _OUTWARD
     if len(kinds) == 1:
         (kind,) = kinds
-        bend = _bend_of_odd_line(kind.loss)
+        curvature = _curvature_of_odd_line(kind.loss)
         symmetric = kind == MarginGradient(kind.loss, (-kind.offset[1], kind.offset[1]))
-        if bend is not None and symmetric:
-            return _limacon_width(bend * reach, bend * kind.offset[1])
-    searched = _largest_over_radii(reach, lambda p, q: _width(kinds, p, q))
+        if curvature is not None and symmetric:
+            return _limacon_width(curvature * reach, curvature * kind.offset[1])
+    searched = _largest_over_radii(reach, partial(_width, kinds))
     return min(anywhere, searched) * _OUTWARD
 
 
 def multiple_diameter(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> Interval:
-    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, ``|s| <= reach``, and the
-    largest.
+    """Largest difference of multiples ``c phi'(s + o) + t`` at one s, and the largest multiple.
+
+    Parameters
+    ----------
+    loss
+        Phi.
+    reach
+        Bound on ``|s|``, which may be infinite.
+    offset, factor, tilt
+        Public intervals of o, of c, at least 0, and of t.
+
+    Returns
+    -------
+    tuple
+        Upper bounds of the difference of two multiples at one s, and of the size of a multiple.
     """
     low, high = _multiples(loss, reach, offset, factor, tilt)
-    size, line = max(abs(low), abs(high)), _bend_of_odd_line(loss)
-    if line is not None and (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)):
-        return line * (offset[1] - offset[0]), size
-
-    def between(first: Array, last: Array) -> Array:
-        down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
-        highest = np.maximum(factor[0] * up, factor[1] * up)
-        width: Array = (
-            highest - np.minimum(factor[0] * down, factor[1] * down) + (tilt[1] - tilt[0])
-        )
-        return width
-
+    size = max(abs(low), abs(high))
+    curvature = _curvature_of_odd_line(loss)
+    if curvature is not None and factor == (1.0, 1.0) and tilt == (0.0, 0.0):
+        return curvature * (offset[1] - offset[0]), size
     if not reach <= _FARTHEST:
         return high - low, size
-    width = largest_of(
-        lambda s, r: (between(s, s), between(s - r, s + r)), (-reach, reach), 1, _CLOSE
-    )
+
+    def difference(first: Array, last: Array) -> Array:
+        """Largest difference of multiples at one s between first and last."""
+        down = loss.slope(first + offset[0])
+        up = loss.slope(last + offset[1])
+        highest = np.maximum(factor[0] * up, factor[1] * up)
+        lowest = np.minimum(factor[0] * down, factor[1] * down)
+        width: Array = highest - lowest + (tilt[1] - tilt[0])
+        return width
+
+    def bounds(s: Array, half_width: float) -> tuple[Array, Array]:
+        """Differences at s, and bounds on the cells around."""
+        return difference(s, s), difference(s - half_width, s + half_width)
+
+    width = largest_of(bounds, (-reach, reach), 1, _CLOSE)
     return min(high - low, width), size
 
 
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
-    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with slopes 0 in it if
-    clipped.
+    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped.
 
     Gradients are 0 at z = 0, so that a function cut off at constants has at most the diameter of
     itself.
@@ -205,32 +247,43 @@ def slope_diameter_of_kinds(
             return anywhere
     if not reach <= _FARTHEST:
         return anywhere
-    searched = _largest_over_radii(reach, lambda p, q: _weight_width(kinds, p, q, clipped), 1e-3)
+    width = partial(_weight_width, kinds, clipped=clipped)
+    searched = _largest_over_radii(reach, width, _CLOSE_OF_WEIGHTS)
     return min(anywhere, searched) * _OUTWARD
 
 
 def largest_multiple(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> float:
-    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the largest gradient of rows of norm
-    1.
-    """
-    return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _ROUNDED
+    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the gradients of rows of norm 1."""
+    low, high = _multiples(loss, reach, offset, factor, tilt)
+    return max(abs(low), abs(high)) * ROUND_UP
 
 
 def corners(x: Array, y: Array) -> NDArray[np.int64]:
-    """Numbers of the points (x, y) at which some ``a x + b y`` is largest, a >= 0 and b > 0, by
-    falling x.
+    """Numbers of the points (x, y) at which some ``a x + b y`` is largest, a >= 0 and b > 0.
 
     Rounding may take one that is below the convex hull by less than ``_OUTWARD``.
+
+    Parameters
+    ----------
+    x, y
+        Coordinates (m,).
+
+    Returns
+    -------
+    NDArray
+        Numbers of the corners, by falling x.
     """
     order = np.lexsort((-y, -x))
     highest = np.maximum.accumulate(y[order])
-    order = order[np.concatenate([[True], highest[1:] > highest[:-1]])]
+    rises = np.concatenate([[True], highest[1:] > highest[:-1]])
+    order = order[rises]
     hull: list[tuple[float, float, int]] = []
     for right, up, number in zip(x[order].tolist(), y[order].tolist(), order.tolist(), strict=True):
         while len(hull) > 1:
-            (far, low, _), (near, high, _) = hull[-2:]
+            far, low, _ = hull[-2]
+            near, high, _ = hull[-1]
             if (up - low) * (far - near) < (high - low) * (far - right):
                 break
             hull.pop()
@@ -249,43 +302,59 @@ def support(x: Array, y: Array, a: Array, b: Array) -> Array:
 def _multiples(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> Interval:
+    """Least and largest ``c phi'(s + o) + t`` over ``|s| <= reach``."""
     if math.isfinite(reach):
         slopes = loss.slope(np.array([offset[0] - reach, offset[1] + reach]))
-        down, up = float(slopes[0]), float(slopes[1])
+        down = float(slopes[0])
+        up = float(slopes[1])
     else:
         down, up = loss.ends
-    # a factor of 0 leaves nothing of a slope without end
-    low, high = (
-        min(c * down if c else 0.0 for c in factor),
-        max(c * up if c else 0.0 for c in factor),
-    )
+    low = min(_multiple(c, down) for c in factor)
+    high = max(_multiple(c, up) for c in factor)
     return low + tilt[0], high + tilt[1]
 
 
-def _bend_of_odd_line(loss: ScalarLoss) -> float | None:
+def _multiple(factor: float, slope: float) -> float:
+    """Their product; a factor of 0 leaves nothing of a slope without end."""
+    return factor * slope if factor else 0.0
+
+
+def _curvature_of_odd_line(loss: ScalarLoss) -> float | None:
     """The curvature of a loss whose slope is a multiple of the margin; None for any other."""
     everywhere = np.array([math.inf])
     with np.errstate(over="ignore", invalid="ignore"):
-        least, largest = (float(bounds[0]) for bounds in loss.curvatures(-everywhere, everywhere))
-    return least if least == largest and float(loss.slope(np.zeros(1))[0]) == 0.0 else None
+        least, largest = loss.curvatures(-everywhere, everywhere)
+    is_line = float(least[0]) == float(largest[0])
+    if is_line and float(loss.slope(np.zeros(1))[0]) == 0.0:
+        return float(least[0])
+    return None
 
 
 def _limacon_width(A: float, B: float) -> float:
-    """``max over t of 2 sin(t) (A cos(t) + B)``: the extreme gradients of a squared loss trace a
-    limacon.
-    """
+    """``max over t of 2 sin(t) (A cos(t) + B)``: gradients of a squared loss trace a limacon."""
     cosine = 2.0 * A / (B + math.hypot(B, math.sqrt(8.0) * A))
-    return 2.0 * math.sqrt(1.0 - cosine**2) * (A * cosine + B) * _ROUNDED
+    sine = math.sqrt(1.0 - cosine**2)
+    return 2.0 * sine * (A * cosine + B) * ROUND_UP
 
 
 def _largest_over_radii(
     reach: float, width: Callable[[float, float], float], close: float = _CLOSE
 ) -> float:
-    """Largest width over radii up to ``reach``: cells are split until their bounds agree with a
-    value.
+    """Largest width over radii up to ``reach``, by cells.
+
+    Cells are cut in half until their bounds agree with the width at one radius.
+
+    Parameters
+    ----------
+    reach
+        The largest radius.
+    width
+        Bound on the width over radii from p to q.
+    close
+        Relative excess that is left.
     """
-    edges = np.linspace(0.0, reach, 5)
-    cells = [(width(float(p), float(q)), float(p), float(q)) for p, q in pairwise(edges)]
+    edges = np.linspace(0.0, reach, 5).tolist()
+    cells = [(width(p, q), p, q) for p, q in pairwise(edges)]
     best = width(reach, reach)
     for _ in range(_ROUNDS):
         top, p, q = max(cells)
@@ -294,105 +363,157 @@ def _largest_over_radii(
         middle = 0.5 * (p + q)
         best = max(best, width(middle, middle))
         cells.remove((top, p, q))
-        cells += [(width(p, middle), p, middle), (width(middle, q), middle, q)]
+        cells.append((width(p, middle), p, middle))
+        cells.append((width(middle, q), middle, q))
     return max(best, *(top for top, _, _ in cells))
 
 
 def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
     """Upper bound of the diameter for ``p <= ||v|| <= q``."""
-    multiples, angles, rises = [], [], []
-    for kind in kinds:
-        y, t, rise = _support_nodes(kind, p, q)
-        multiples.append(y)
-        angles.append(t)
-        rises.append(rise)
-    return _spread(np.concatenate(multiples), np.concatenate(angles)) + 2.0 * max(rises)
+    nodes = [_support_nodes(kind, p, q) for kind in kinds]
+    y = np.concatenate([of_kind.y for of_kind in nodes])
+    angles = np.concatenate([of_kind.angles for of_kind in nodes])
+    excess = max(of_kind.excess for of_kind in nodes)
+    return _largest_width(y, angles) + 2.0 * excess
 
 
-def _support_nodes(kind: MarginGradient, p: float, q: float) -> tuple[Array, Array, float]:
-    """Multiples y and angles of rows at nodes, for ``p <= ||v|| <= q``, and by how much H may
-    exceed them.
+class _SupportNodes(NamedTuple):
+    """Rows at which the support function H of one kind is taken.
+
+    Attributes
+    ----------
+    y
+        Least and largest multiples ``c phi' + t`` at the nodes.
+    angles
+        Angles tau of the rows to v.
+    excess
+        By how much H may exceed the largest of its values at the nodes.
     """
-    loss = kind.loss
-    offset = kind.offset
-    reach = q + max(map(abs, offset))
-    steep = kind.factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
+
+    y: Array
+    angles: Array
+    excess: float
+
+
+def _support_nodes(kind: MarginGradient, p: float, q: float) -> _SupportNodes:
+    """Nodes of the support function for ``p <= ||v|| <= q`` (Lemma A, evaluation)."""
     size = kind.largest(q)
-    turn = (
-        steep * (loss.bend_within(reach) * q * q + 3.0 * q) + size
-    )  # bounds g'' of g = |y| sin(alpha + t)
-    count = 0.5 * math.pi * math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
-    t = _nodes(2 * math.ceil(min(count, _MOST_NODES / 2)), loss.kinks, (p, q), offset)
-    m = np.sin(t)
-    first, last = np.minimum(p * m, q * m), np.maximum(p * m, q * m)
-    down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
+    turn = _second_derivative(kind, q, size)
+    per_quarter = math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
+    count = 0.5 * math.pi * per_quarter
+    angles = _angles_of_rows(2 * math.ceil(min(count, _MOST_NODES / 2)), kind, (p, q))
+    m = np.sin(angles)
+    first = np.minimum(p * m, q * m)
+    last = np.maximum(p * m, q * m)
+    down = kind.loss.slope(first + kind.offset[0])
+    up = kind.loss.slope(last + kind.offset[1])
     lowest = np.minimum(kind.factor[0] * down, kind.factor[1] * down) + kind.tilt[0]
     highest = np.maximum(kind.factor[0] * up, kind.factor[1] * up) + kind.tilt[1]
-    y = np.concatenate([lowest, highest])
-    rise = float(np.max(np.diff(t))) ** 2 / 8.0 * float(turn)
-    return y, np.concatenate([t, t]), rise
+    widest_step = float(np.max(np.diff(angles)))
+    return _SupportNodes(
+        y=np.concatenate([lowest, highest]),
+        angles=np.concatenate([angles, angles]),
+        excess=widest_step**2 / 8.0 * float(turn),
+    )
 
 
-def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, clipped: bool) -> float:
-    """Diameter for derivatives that need not be monotone: every cell of angles takes its largest
-    one.
+def _second_derivative(kind: MarginGradient, radius: float, size: float) -> float:
+    """Bound on that of ``|y| sin(alpha + tau)`` in tau: ``(kappa rho^2 + 3 rho) max phi'' + |y|``.
+
+    Parameters
+    ----------
+    kind
+        Of the records.
+    radius
+        Rho, the largest ``||v||``.
+    size
+        Bound on ``|y|``.
     """
-    t = np.linspace(-math.pi / 2, math.pi / 2, 2049)
-    m = np.sin(t)
-    corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
-    first, last = corners.min(axis=0), corners.max(axis=0)
+    loss = kind.loss
+    reach = radius + max(abs(kind.offset[0]), abs(kind.offset[1]))
+    largest_curvature = loss.curvatures(np.array([-reach]), np.array([reach]))[1]
+    steep = kind.factor[1] * float(largest_curvature[0])
+    return float(steep * (loss.bend_within(reach) * radius * radius + 3.0 * radius) + size)
+
+
+def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, *, clipped: bool) -> float:
+    """Diameter for derivatives that need not be monotone, ``p <= ||v|| <= q``.
+
+    Every cell of angles takes its largest derivative.
+    """
+    angles = np.linspace(-math.pi / 2, math.pi / 2, _CELLS_OF_ANGLES + 1)
+    m = np.sin(angles)
+    margins = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
+    first = margins.min(axis=0)
+    last = margins.max(axis=0)
     slopes = []
     for kind in kinds:
         _, _, down, up = kind.weight.enclose(first + kind.offset[0], last + kind.offset[1])
         if not np.all(np.isfinite([down, up])):
             return math.inf
         if clipped:
-            down, up = np.minimum(down, 0.0), np.maximum(up, 0.0)
+            down = np.minimum(down, 0.0)
+            up = np.maximum(up, 0.0)
+        # at both ends of the cell of angles
         slopes += [down, down, up, up]
-    ends = np.concatenate([t[:-1], t[1:]])
-    widest = _spread(np.concatenate(slopes), np.tile(ends, 2 * len(kinds)), 64)
-    return widest / math.cos(0.5 * (t[1] - t[0]))
+    ends = np.concatenate([angles[:-1], angles[1:]])
+    y = np.concatenate(slopes)
+    widest = _largest_width(y, np.tile(ends, 2 * len(kinds)), _FEW_ANGLES)
+    return widest / math.cos(0.5 * (angles[1] - angles[0]))
 
 
-def _spread(y: Array, t: Array, angles: int = _ANGLES) -> float:
-    """Largest ``H(alpha) + H(pi - alpha)`` over all angles, H from multiples y at row angles t."""
-    alpha = np.linspace(0.0, math.pi, 2 * angles + 1)
-    across, along, sines, cosines = (
-        np.abs(y) * np.cos(t),
-        y * np.sin(t),
-        np.sin(alpha),
-        np.cos(alpha),
-    )
-    half = angles + 1
-    on, below = corners(across, along), corners(across, -along)
-    upper = support(across[on], along[on], sines[:half], cosines[:half])
-    lower = support(across[below], -along[below], sines[half:], -cosines[half:])
-    H = np.concatenate([upper, lower])
+def _largest_width(y: Array, row_angles: Array, quarter: int = _ANGLES) -> float:
+    """Largest ``H(alpha) + H(pi - alpha)`` over all alpha, H of multiples y at angles of rows.
+
+    Parameters
+    ----------
+    y, row_angles
+        Multiples and angles tau of rows (m,).
+    quarter
+        Angles alpha of a quarter turn.
+    """
+    alpha = np.linspace(0.0, math.pi, 2 * quarter + 1)
+    sines = np.sin(alpha)
+    cosines = np.cos(alpha)
+    across = np.abs(y) * np.cos(row_angles)
+    along = y * np.sin(row_angles)
+    half = quarter + 1
+    # the cosine of alpha is at least 0 in the first half, and below 0 in the second
+    ahead = corners(across, along)
+    behind = corners(across, -along)
+    first_half = support(across[ahead], along[ahead], sines[:half], cosines[:half])
+    second_half = support(across[behind], -along[behind], sines[half:], -cosines[half:])
+    H = np.concatenate([first_half, second_half])
     return float(np.max(H + H[::-1])) / math.cos(0.5 * (alpha[1] - alpha[0]))
 
 
-def _nodes(count: int, kinks: tuple[float, ...], radii: Interval, offset: Interval) -> Array:
+def _angles_of_rows(count: int, kind: MarginGradient, radii: Interval) -> Array:
     """Angles from -pi/2 to pi/2, with those at which a margin meets a kink."""
-    t = np.linspace(-math.pi / 2, math.pi / 2, count + 1)
-    at = [(kink - o) / rho for kink in kinks for o in offset for rho in radii if rho > 0.0]
-    extra = [math.asin(sine) for sine in at if abs(sine) < 1.0]
-    return np.unique(np.concatenate([t, [0.0], extra]))
+    angles = np.linspace(-math.pi / 2, math.pi / 2, count + 1)
+    at_kinks = []
+    for kink, offset, radius in product(kind.loss.kinks, kind.offset, radii):
+        if radius > 0.0 and abs((kink - offset) / radius) < 1.0:
+            at_kinks.append(math.asin((kink - offset) / radius))
+    return np.unique(np.concatenate([angles, [0.0], at_kinks]))
 
 
 @dataclass(frozen=True)
 class Saturation:
-    """Constants of Theorems 15, 16 and 19 for ``c phi(<z, v>)`` whose curvature falls as ``|phi'|``
-    grows.
+    """Constants of Theorems 15, 16 and 19 for losses whose curvature falls as ``|phi'|`` grows.
 
-    S is the largest ``c |phi'|``, kappa the largest ``c phi''``, ``u = |phi'| / S`` and ``h = phi''
-    / kappa`` at one margin, both in [0, 1].
+    The loss of a record is ``c phi(<z, v>)``. S is the largest ``c |phi'|``, kappa the largest ``c
+    phi''``, ``u = |phi'| / S`` and ``h = phi'' / kappa`` at one margin, both in [0, 1].
 
-    Attributes
+    Parameters
     ----------
-    loss : phi, without kinks and with finite limits of its slope; see :meth:`of`
-    row_norm : M with ``||z||_2 <= M`` over the domain, the constant column included
-    factor : largest c
-    ball : bound on ``|<z, v>|`` over the set of v, for a loss without an offset (Theorem 19)
+    loss
+        Phi, without kinks and with finite limits of its slope; see :meth:`of`.
+    row_norm
+        M with ``||z||_2 <= M`` over the domain, the constant column included.
+    factor
+        Largest c.
+    ball
+        Bound on ``|<z, v>|`` over the set of v, for a loss without an offset (Theorem 19).
     """
 
     loss: ScalarLoss
@@ -403,8 +524,10 @@ class Saturation:
     @classmethod
     def of(cls, loss: ScalarLoss, row_norm: float, factor: float, ball: float) -> Saturation | None:
         """Saturation of a loss; None where the slope is unbounded or the curvature jumps."""
-        bounded = max(map(abs, loss.ends)) < math.inf and 0.0 < loss.bend < math.inf
-        return cls(loss, row_norm, factor, ball) if bounded and not loss.kinks else None
+        has_limits = max(map(abs, loss.ends)) < math.inf
+        if has_limits and 0.0 < loss.bend < math.inf and not loss.kinks:
+            return cls(loss, row_norm, factor, ball)
+        return None
 
     @property
     def slope(self) -> float:
@@ -419,10 +542,10 @@ class Saturation:
 
     @property
     def steepness(self) -> float:
-        """A number q with ``h <= q (1 - u)`` at every margin: ``a u + k h <= a`` iff it holds for q
-        k <= a.
+        """A number q with ``h <= q (1 - u)`` at every margin.
 
-        Far from s the slope still grows by the integral of phi'', at least ``phi''(s) / bend``.
+        ``a u + k h <= a`` holds at every margin if ``q k <= a``. Far from s the slope still grows
+        by the integral of phi'', at least ``phi''(s) / bend``.
         """
         return self.slope * float(self.loss.bend) / self.curvature
 
@@ -434,27 +557,40 @@ class Saturation:
     def largest(self, a: float, k: float, *, box: bool = False) -> float:
         """Bound on ``a ||g - g'|| + k h`` over the set of v and ordered pairs of records.
 
-        g and g' are their gradients at one v in units of M S, h is that of the first one. In a
-        ``box``, in whose norm rows have size 1, ``u + u'`` stands for the distance.
+        Parameters
+        ----------
+        a, k
+            Factors, at least 0; g and g' are the gradients of both records at one v in units of M
+            S, and h is that of the first one.
+        box
+            Whether rows are measured in the norm of a box, in which they have size 1; then ``u +
+            u'`` stands for the distance.
+
+        Returns
+        -------
+        float
         """
+
+        def weighted(size: Array, h: Array) -> Array:
+            return a * size + k * h
+
         top = self._top if box else 1.0
         alone = max(a, self.steepness * k)
         if a < alone or top < 1.0:
-            alone = min(alone, self._along(lambda u, h: a * u + k * h, box=box))
+            alone = min(alone, self._along(weighted, box=box))
         anywhere = a * top + alone
         if box or not self.in_a_ball:
             return anywhere
-        return min(anywhere, self._across(lambda apart, h: a * apart + k * h))
+        return min(anywhere, self._across(weighted))
 
     def steepest(self, total: float, k: float, *, box: bool = False) -> float:
-        """An a with ``largest(a, k) <= total``, the largest but for rounding; 0 where there is
-        none.
-        """
+        """The largest a with ``largest(a, k) <= total``, but for rounding; 0 if there is none."""
         share = k / total
-        free = 0.5 * (1.0 - 1e-12) if share * self.steepness <= 0.5 else 0.0
-        if self.in_a_ball and share < 0.5:  # at least half of the sum is a d
-            free = max(free, _steepest(self, share, box))
-        return free * total
+        steepest = 0.5 * ROUND_DOWN if share * self.steepness <= 0.5 else 0.0
+        if self.in_a_ball and share < 0.5:
+            # at least half of the sum is a times the distance
+            steepest = max(steepest, _steepest_in_a_ball(self, share, box))
+        return steepest * total
 
     @property
     def _top(self) -> float:
@@ -462,62 +598,79 @@ class Saturation:
         if not self.in_a_ball:
             return 1.0
         ends = self.loss.slope(np.array([-self.ball, self.ball]))
-        return min(float(np.max(np.abs(ends))) * self.factor / self.slope * _ROUNDED, 1.0)
+        return min(float(np.max(np.abs(ends))) * self.factor / self.slope * ROUND_UP, 1.0)
 
     def _at(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Largest u and h on cells of margins."""
-        u = np.maximum(np.abs(self.loss.slope(low)), np.abs(self.loss.slope(high)))
-        h = self.loss.curvatures(low, high)[1]
-        return np.minimum(u * (self.factor / self.slope), 1.0), h * (self.factor / self.curvature)
+        slope = np.maximum(np.abs(self.loss.slope(low)), np.abs(self.loss.slope(high)))
+        u = np.minimum(slope * (self.factor / self.slope), 1.0)
+        h = self.loss.curvatures(low, high)[1] * (self.factor / self.curvature)
+        return u, h
 
     def _along(self, value: Callable[[Array, Array], Array], *, box: bool) -> float:
         """Upper bound on ``value(u, h)``, increasing in both, over one margin."""
-        far = 40.0 / self.loss.bend
+        far = _FAR / self.loss.bend
         reach = min(self.ball, far) if box else far
-        at, ends = self._at, (-reach, reach)
-        searched = largest_of(
-            lambda s, r: (value(*at(s, s)), value(*at(s - r, s + r))), ends, 1, _LINE
-        )
+
+        def bounds(s: Array, half_width: float) -> tuple[Array, Array]:
+            """Values at margins, and bounds on the cells around."""
+            return value(*self._at(s, s)), value(*self._at(s - half_width, s + half_width))
+
+        searched = largest_of(bounds, (-reach, reach), 1, _LINE)
         if reach < far:
             return searched
         # a loss may bend again out there, as a sum of shifted ones does
         tails = self.loss.curvatures(np.array([-math.inf, far]), np.array([-far, math.inf]))[1]
-        return max(
-            searched, float(np.max(value(np.ones(2), tails * (self.factor / self.curvature))))
-        )
+        in_tails = value(np.ones(2), tails * (self.factor / self.curvature))
+        return max(searched, float(np.max(in_tails)))
 
     def _across(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
 
-        Angles t of rows to v have margins ``rho sin t``, and the parts of g and g' across v are
-        opposite at worst (page of calibrations).
+        Angles phi of rows to v have margins ``rho sin(phi)``, and the parts of g and g' across v
+        are opposite at worst (page of calibrations, Theorem 19).
         """
-        ball, unit, flat = self.ball, self.factor / self.slope, self.factor / self.curvature
-        steep = math.hypot(1.0, ball * self.curvature / self.slope)
+        rho = self.ball
+        unit = self.factor / self.slope
+        flat = self.factor / self.curvature
+        steep = math.hypot(1.0, rho * self.curvature / self.slope)
 
-        def bounds(angles: Array, width: float) -> tuple[Array, Array]:
-            sines, cosines = np.sin(angles), np.cos(angles)
-            pulls = self.loss.slope(ball * sines) * unit
-            along, across = pulls * sines, np.abs(pulls) * cosines
+        def bounds(angles: Array, half_width: float) -> tuple[Array, Array]:
+            """Values at angles of both rows, and bounds on the cells around."""
+            sines = np.sin(angles)
+            cosines = np.cos(angles)
+            y = self.loss.slope(rho * sines) * unit
+            along = y * sines
+            across = np.abs(y) * cosines
             apart = np.sqrt((along[0] - along[1]) ** 2 + (across[0] + across[1]) ** 2)
+            h = self.loss.curvature(rho * sines[0]) * flat
             # the angles of a cell are in [-pi/2, pi/2], where the sine grows
-            middle, off = sines[0] * math.cos(width), cosines[0] * math.sin(width)
-            h = self.loss.curvature(ball * sines[0]) * flat
-            highest = self.loss.curvatures(ball * (middle - off), ball * (middle + off))[1] * flat
-            return value(apart, h), value(np.minimum(apart + 2.0 * width * steep, 2.0), highest)
+            middle = sines[0] * math.cos(half_width)
+            off = cosines[0] * math.sin(half_width)
+            curvatures = self.loss.curvatures(rho * (middle - off), rho * (middle + off))
+            highest = curvatures[1] * flat
+            farthest = np.minimum(apart + 2.0 * half_width * steep, 2.0)
+            return value(apart, h), value(farthest, highest)
 
         return largest_of(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
 
 
 @lru_cache(maxsize=256)
-def _steepest(curve: Saturation, share: float, box: bool) -> float:
+def _steepest_in_a_ball(curve: Saturation, share: float, box: bool) -> float:
+    """The largest a with ``largest(a, share) <= 1``, but for rounding, as the set is a ball."""
     if box:
         top = curve._top
-        return (1.0 - 3.0 * _LINE) / curve._along(
-            lambda u, h: (top + u) / (1.0 - share * h), box=True
-        )
-    # at least half of the sum is a d, and it may be found too large by this
-    return (1.0 - 3.0 * _BALL) / curve._across(lambda apart, h: apart / (1.0 - share * h))
+
+        def both(u: Array, h: Array) -> Array:
+            return (top + u) / (1.0 - share * h)
+
+        return (1.0 - 3.0 * _LINE) / curve._along(both, box=True)
+
+    def distance(apart: Array, h: Array) -> Array:
+        return apart / (1.0 - share * h)
+
+    # at least half of the sum is a times the distance, which may be found too large by this
+    return (1.0 - 3.0 * _BALL) / curve._across(distance)
 
 
 def largest_of(
@@ -526,23 +679,46 @@ def largest_of(
     variables: int,
     close: float,
 ) -> float:
-    """Upper bound of a function over a cube, by cells that are cut in half until one is close to a
-    value.
+    """Upper bound of a function over a cube, by cells that are cut in half.
 
-    ``bounds`` has the value at the centers ``(variables, m)`` of cells, one row of them for one
-    variable, and an upper bound on the cells, which reach ``width`` to either side.
+    Cells are cut until the largest bound is close to a value of the function.
+
+    Parameters
+    ----------
+    bounds
+        Makes, of the centers (variables, m) of cells, or (m,) for one variable, and of half their
+        width, the values at the centers (m,) and upper bounds on the cells (m,).
+    ends
+        Ends of every variable.
+    variables
+        Number of variables.
+    close
+        Relative excess at which the search ends.
+
+    Returns
+    -------
+    float
+        The bound.
     """
-    width = (ends[1] - ends[0]) / (2 * _CELLS)
-    ticks = ends[0] + width * (2 * np.arange(_CELLS) + 1)
-    centers = np.stack([grid.ravel() for grid in np.meshgrid(*[ticks] * variables)])
-    corners = np.stack([grid.ravel() for grid in np.meshgrid(*[(-0.5, 0.5)] * variables)])
-    best, most = -math.inf, math.inf
+    half_width = (ends[1] - ends[0]) / (2 * _CELLS)
+    ticks = ends[0] + half_width * (2 * np.arange(_CELLS) + 1)
+    centers = _grid(ticks, variables)
+    halves = _grid(np.array([-0.5, 0.5]), variables)
+    best = -math.inf
+    most = math.inf
     for _ in range(_ROUNDS):
-        values, cells = bounds(centers if variables > 1 else centers[0], width)
-        best, most = max(best, float(np.max(values))), float(np.max(cells))
+        values, cells = bounds(centers if variables > 1 else centers[0], half_width)
+        best = max(best, float(np.max(values)))
+        most = float(np.max(cells))
         if most <= best * (1.0 + close) or cells.size > _MOST_CELLS:
             break
         promising = centers[:, cells >= best]
-        centers = (promising[:, :, None] + width * corners[:, None, :]).reshape(variables, -1)
-        width /= 2.0
+        parts = promising[:, :, None] + half_width * halves[:, None, :]
+        centers = parts.reshape(variables, -1)
+        half_width /= 2.0
     return most * (1.0 + 1e-9)
+
+
+def _grid(ticks: NDArray[Any], variables: int) -> Array:
+    """All points (variables, m) of a cube with these ticks."""
+    return np.stack([grid.ravel() for grid in np.meshgrid(*[ticks] * variables)])

@@ -20,7 +20,7 @@ ROUNDING = 1e-10
 
 
 def positive_ridge(ridge: float) -> float:
-    """Check a ridge; raises CalibrationError at 0, where these bounds do not exist."""
+    """The ridge as a number; CalibrationError at 0, where these bounds do not exist."""
     number = public_number("ridge", ridge, at_least=0.0)
     if number == 0.0:
         raise CalibrationError(
@@ -31,8 +31,27 @@ def positive_ridge(ridge: float) -> float:
 
 
 def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
-    """A public floor on both arm sizes; raises CalibrationError without one, DeclarationError
-    beyond n/2.
+    """The public floor on both arm sizes.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    arm_floor
+        The declared floor; None for none.
+    at_least
+        Least floor that is of use.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    CalibrationError
+        Without a floor.
+    DeclarationError
+        For a floor beyond n/2 or below ``at_least``.
     """
     if arm_floor is None:
         raise CalibrationError(
@@ -51,19 +70,24 @@ def outward(value: float) -> float:
 
 
 def largest_weight(n: int, log_ratio: float) -> float:
-    """Largest of ``n`` positive weights of sum ``n`` whose logs range over ``log_ratio`` >= 0;
-    attained.
-    """
+    """Largest of n positive weights of sum n whose logs range over ``log_ratio`` >= 0; attained."""
     return n / (1.0 + (n - 1) * math.exp(-log_ratio))
 
 
 def coupled_variation(n: int, w_max: float, law_change: float) -> float:
-    """``min(2 n, 2 w_max + (n - w_max) law_change)``.
+    """The bound V = ``min(2 n, 2 w_max + (n - w_max) law_change)`` of two weight vectors.
 
-    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws of the weights on the common
-    records, ``w_max`` both weights of the changed one. (With p = w/n and p_j >= p'_j: sum over the
-    common records of
-    |p_i - p'_i| <= (1 - p_j) ||q - q'||_1 + p_j - p'_j.)
+    With p = w/n and p_j >= p'_j the sum of ``|p_i - p'_i|`` over the common records is at most
+    ``(1 - p_j) ||q - q'||_1 + p_j - p'_j``.
+
+    Parameters
+    ----------
+    n
+        Number of records, and the sum of the weights.
+    w_max
+        Bound on both weights of the changed record.
+    law_change
+        Bound in [0, 2] on ``||q - q'||_1``, of the laws q of the weights on the common records.
     """
     return min(2.0 * n, 2.0 * w_max + (n - min(w_max, n)) * law_change)
 
@@ -71,9 +95,25 @@ def coupled_variation(n: int, w_max: float, law_change: float) -> float:
 def tilt_lemma(n: int, log_change_range: float, w_max: float) -> float:
     """Bound V for weights ``w_i`` proportional to ``exp(h_i)`` whose logs move (tilt lemma).
 
-    ``2 w_max + 2 (n - w_max) tanh(kappa / 2)``, at most ``2 n``: ``log_change_range`` = 2 kappa
-    bounds the range of ``h_i - h'_i`` over the common records, ``w_max`` both weights of the
-    changed one. Raises DeclarationError.
+    It is ``2 w_max + 2 (n - w_max) tanh(kappa / 2)``, at most ``2 n``.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2, and the sum of the weights.
+    log_change_range
+        2 kappa, a bound on the range of ``h_i - h'_i`` over the common records.
+    w_max
+        Bound on both weights of the changed record.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number.
     """
     n = whole_number("n", n, at_least=2)
     spread = public_number("log_change_range", log_change_range, at_least=0.0, infinite=True)
@@ -89,7 +129,21 @@ def stated_bound(
     assumptions: tuple[str, ...],
     relations: frozenset[Neighboring] = BOTH_RELATIONS,
 ) -> StabilityBound:
-    """Put a computed bound into a statement, rounded outward and capped at its universal values."""
+    """A computed bound as a statement, rounded outward and capped at its universal values.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    V, w_max
+        Bounds on the coupled variation and on a weight.
+    theorem
+        What proves them.
+    assumptions
+        What they rest on, in words.
+    relations
+        Neighboring relations that they hold for.
+    """
     return StabilityBound(
         V=min(2.0 * n, outward(V)),
         theorem=theorem,
@@ -104,7 +158,17 @@ PAPER = "Lee & Chen, arXiv 2602.12604"
 
 
 def any_weights(n: int, assumption: str, relations: frozenset[Neighboring]) -> StabilityBound:
-    """``V <= 2n`` for any two nonnegative weight vectors of sum n; ``assumption`` says why."""
+    """The bound ``V <= 2n`` of any two nonnegative weight vectors of sum n.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    assumption
+        Why no smaller bound is stated, in words.
+    relations
+        Neighboring relations that it holds for.
+    """
     return StabilityBound(
         V=2.0 * n,
         theorem="universal corollary",
@@ -116,12 +180,19 @@ def any_weights(n: int, assumption: str, relations: frozenset[Neighboring]) -> S
 
 @dataclass(frozen=True)
 class Bound:
-    """How far weights move between neighbors, as the author of a program states it, from public
-    numbers.
+    """How far weights move between neighbors, as the author of a program states it.
 
-    ``l2`` bounds ``||w - w'||_2``; or ``gradient`` bounds, at every w of a fixed convex set, the
-    norm of the difference of the two gradients of the objectives there. Made by :meth:`from_l2` or
-    :meth:`from_gradient`. No weight exceeds ``w_max``.
+    :meth:`from_l2` and :meth:`from_gradient` make it, from public numbers.
+
+    Parameters
+    ----------
+    l2
+        Bound on ``||w - w'||_2``; None where a gradient is stated.
+    gradient
+        Bound, at every w of a fixed convex set, on the norm of the difference of the two gradients
+        of the objectives there; None where the weights are bounded themselves.
+    w_max
+        Bound on a weight.
     """
 
     l2: float | None = setting(None, at_least=0.0)
@@ -147,21 +218,39 @@ class Bound:
     def at(
         self, n: int, strong_convexity: float, relations: frozenset[Neighboring]
     ) -> StabilityBound:
-        """``V <= min(2n, sqrt(n - 1) L2 + 2 w_max)`` for weights >= 0 of sum n.
+        """The bound ``V <= min(2n, sqrt(n - 1) L2 + 2 w_max)`` for weights >= 0 of sum n.
 
         Off the changed record j the movement in l1 is at most ``sqrt(n - 1) L2`` (Cauchy-Schwarz),
-        and ``|w_j - w'_j| + 2 min(w_j, w'_j) = w_j + w'_j``. Raises CalibrationError where a
-        gradient is stated and ``strong_convexity`` is not above 0.
+        and ``|w_j - w'_j| + 2 min(w_j, w'_j) = w_j + w'_j``.
+
+        Parameters
+        ----------
+        n
+            Number of records, at least 2.
+        strong_convexity
+            Of the objective in w, which a bound on the gradient needs.
+        relations
+            Neighboring relations that the statement holds for.
+
+        Returns
+        -------
+        StabilityBound
+
+        Raises
+        ------
+        CalibrationError
+            Where a gradient is stated and ``strong_convexity`` is not above 0.
         """
-        n, l2, statement = whole_number("n", n, at_least=2), self.l2, "||w - w'||_2"
-        if l2 is None:
-            if not strong_convexity > 0 or self.gradient is None:
-                raise CalibrationError(
-                    "a bound from the gradient needs an objective of known strong convexity"
-                )
-            l2, statement = (
-                outward(self.gradient / strong_convexity),
-                "the movement of the gradient",
+        n = whole_number("n", n, at_least=2)
+        if self.l2 is not None:
+            l2 = self.l2
+            statement = "||w - w'||_2"
+        elif self.gradient is not None and strong_convexity > 0:
+            l2 = outward(self.gradient / strong_convexity)
+            statement = "the movement of the gradient"
+        else:
+            raise CalibrationError(
+                "a bound from the gradient needs an objective of known strong convexity"
             )
         largest = min(float(n), self.w_max)
         return StabilityBound(
@@ -181,8 +270,7 @@ def general_stability_theorem(
     lipschitz: float = 1.0,
     w_max: float = math.inf,
 ) -> StabilityBound:
-    """Bound from the movement of a gradient and strong convexity (the paper's general stability
-    theorem).
+    """Bound by the paper's general stability theorem, from a gradient and strong convexity.
 
     Weights are ``F(xi)`` of the minimizer xi of ``E`` on a convex set that is the same for all
     datasets, and F is the same map for all. Then ``||w - w'||_2 <= L g / rho``: the variational
@@ -215,11 +303,9 @@ def general_stability_theorem(
     moved = public_number("gradient", gradient, at_least=0.0)
     convexity = public_number("strong_convexity", strong_convexity, above=0.0)
     steepness = public_number("lipschitz", lipschitz, at_least=0.0)
-    bound = Bound.from_l2(outward(steepness * moved / convexity), w_max).at(
-        n, convexity, BOTH_RELATIONS
-    )
+    movement = Bound.from_l2(outward(steepness * moved / convexity), w_max)
     return replace(
-        bound,
+        movement.at(n, convexity, BOTH_RELATIONS),
         theorem=f"general stability theorem ({PAPER})",
         assumptions=(
             "strong convexity and the movement of the gradient, on one set and by one map, as "
@@ -229,27 +315,57 @@ def general_stability_theorem(
 
 
 def uniform_weights(n: int, *, factored: bool = False) -> StabilityBound:
-    """Bound for ``w`` identically 1: V = 2, exactly. Raises DeclarationError.
+    """Bound for weights that are 1, or that are factors of their own records: V = 2, exactly.
 
-    ``factored`` weights are factors in [0, 1] of the own record alone, without a normalization
-    (Theorem 13): a replacement takes one factor out and puts one in.
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    factored
+        Whether weights are factors in [0, 1] of the own record alone, without a normalization
+        (Theorem 13): a replacement takes one factor out and puts one in.
+
+    Returns
+    -------
+    StabilityBound
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid n.
     """
     whole_number("n", n, at_least=2)
-    theorem, assumption = "uniform weights", "every weight is 1"
     if factored:
         theorem = "Theorem 13 (factors at most 1, not normalized)"
         assumption = "every record counts with a factor from 0 to 1 of its own"
+    else:
+        theorem = "uniform weights"
+        assumption = "every weight is 1"
     return StabilityBound(2.0, theorem, (assumption,), BOTH_RELATIONS, w_max=1.0)
 
 
 def fixed_up_to_scale(n: int, w_max: float, assumption: str) -> StabilityBound:
     """Bound for weights proportional to functions of their own records: V = 2 w_max, attained.
 
-    One normalization over all records; ``w_max`` bounds every weight where they sum to n. Raises
-    DeclarationError.
+    Parameters
+    ----------
+    n
+        Number of records, at least 2; there is one normalization over all of them.
+    w_max
+        Bound on every weight where they sum to n, at least 1.
+    assumption
+        What the weights are, in words.
+
+    Returns
+    -------
+    StabilityBound
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number.
     """
     w_max = public_number("w_max", w_max, at_least=1.0)
+    n = whole_number("n", n, at_least=2)
     theorem = "tilt lemma (weights fixed up to normalization)"
-    return stated_bound(
-        whole_number("n", n, at_least=2), 2.0 * w_max, w_max, theorem, (assumption,)
-    )
+    return stated_bound(n, 2.0 * w_max, w_max, theorem, (assumption,))
