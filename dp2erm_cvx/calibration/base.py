@@ -1,5 +1,6 @@
-"""Inputs, results and refusals of calibrations, and costs and tails of noise: functions of public
-numbers.
+"""Inputs, results and refusals of calibrations, and costs and tails of noise.
+
+All are functions of public numbers.
 """
 
 from __future__ import annotations
@@ -27,17 +28,24 @@ MARGIN = 1e-12
 SMALLEST_EPSILON = 1e-100
 #: Range of double precision: beyond the first epsilon - s^2/2 loses its digits, below the second
 #: the survival function of chi_p underflows.
-LARGEST_EPSILON, SMALLEST_DELTA = 1e6, 1e-300
+LARGEST_EPSILON = 1e6
+SMALLEST_DELTA = 1e-300
 # squares of noise vectors have to stay finite as well
-_SMALLEST, _LARGEST = 1e-140, 1e140
+_SMALLEST = 1e-140
+_LARGEST = 1e140
 
 
 class Noise(enum.StrEnum):
     """Law of the linear term ``b``.
 
-    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``. ``GAUSSIAN``: ``N(0, scale^2 I)``;
-    needs a delta. ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of
-    half widths m.
+    Attributes
+    ----------
+    GAMMA
+        Density proportional to ``exp(-||b|| / scale)``.
+    GAUSSIAN
+        ``N(0, scale^2 I)``; it needs a delta.
+    BOX
+        Density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m.
     """
 
     GAMMA = "gamma"
@@ -70,18 +78,44 @@ class Perturbed(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibrated mechanism: the noise law, the ridge, and the guarantee (``epsilon``, ``delta``)
-    they give.
+    """A calibrated mechanism: the law of its noise, its ridge, and the guarantee that they give.
 
-    ``scale`` is 1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise, in
-    units of ``n`` times the gradient of the averaged objective, which the noise enters as ``<b,
-    theta> / n``; for box noise over those of its half widths ``box`` (p,), for an output in those
-    of the outcome. ``gamma`` is the coefficient of ``||theta||^2 / 2``, ``split`` the share of
-    epsilon that pays for the noise, not the Jacobian. ``sensitivity``, ``zeta_c V``, bounds the
-    movement of the summed gradient in the norm of the noise. ``private`` says whether a theorem
-    certifies the guarantee; where it is False, ``delta`` is what Theorem 2 proves. Gamma noise may
-    have ``blocks`` of as many coordinates, independent of each other. Raises DeclarationError for
-    box noise without p half widths.
+    Parameters
+    ----------
+    noise
+        Law of the noise.
+    scale
+        1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise. It is in
+        units of ``n`` times the gradient of the averaged objective, which the noise enters as ``<b,
+        theta> / n``; for box noise over those of its half widths, for an output in those of the
+        outcome.
+    gamma
+        Coefficient of ``||theta||^2 / 2``.
+    split
+        Share of epsilon that pays for the noise, not the Jacobian.
+    n_parameters
+        P, the number of entries of theta.
+    V
+        Bound on the coupled variation of the weights.
+    sensitivity
+        ``zeta_c V``, the bound on the movement of the summed gradient in the norm of the noise.
+    epsilon, delta
+        The guarantee; where ``private`` is False, delta is what Theorem 2 proves.
+    theorem
+        What proves it.
+    box
+        Half widths (p,) of box noise; None for other noise.
+    perturbed
+        What the noise is added to.
+    private
+        Whether a theorem certifies the guarantee.
+    blocks
+        Number of blocks of as many coordinates, independent of each other; of gamma noise alone.
+
+    Raises
+    ------
+    DeclarationError
+        For box noise without p half widths.
     """
 
     noise: Noise
@@ -100,9 +134,8 @@ class Calibration:
     blocks: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        if (self.noise is Noise.BOX) is not (
-            self.box is not None and len(self.box) == self.n_parameters
-        ):
+        has_widths = self.box is not None and len(self.box) == self.n_parameters
+        if (self.noise is Noise.BOX) is not has_widths:
             raise DeclarationError(
                 f"box: {self.n_parameters} half widths for box noise, none for another"
             )
@@ -113,8 +146,9 @@ class Calibration:
 
     @property
     def expected_noise(self) -> float:
-        """``E ||b||_2``, in units of n times the gradient; of noise on an output in those of the
-        outcome.
+        """The mean ``E ||b||_2``, in units of n times the gradient.
+
+        Of noise on an output it is in units of the outcome.
         """
         if self.blocks > 1:  # to first order
             return math.sqrt(float(np.sum(self.variances)))
@@ -133,16 +167,16 @@ class Calibration:
     @property
     def variances(self) -> NDArray[np.float64]:
         """``E b_j^2`` of every coordinate (p,)."""
-        p, square = self.n_parameters, self.scale**2
+        p = self.n_parameters
+        square = self.scale**2
         if self.box is not None:
             return np.square(self.box) * ((p + 1) * (p + 2) / 3.0 * square)
-        own = p // self.blocks + 1
-        return np.full(p, own * square if self.noise is Noise.GAMMA else square)
+        if self.noise is Noise.GAMMA:
+            return np.full(p, (p // self.blocks + 1) * square)
+        return np.full(p, square)
 
     def norms(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The norm of noise vectors (..., p) that their density falls with, in the units of
-        ``scale``.
-        """
+        """The norm of noise vectors (..., p) that the density falls with, in units of ``scale``."""
         if self.box is not None:
             largest: NDArray[np.float64] = np.max(np.abs(noise) / self.box, axis=-1)
             return largest
@@ -165,8 +199,9 @@ def mean_norm(noise: Noise, n_parameters: int, box: tuple[float, ...] | None = N
 
 @lru_cache(maxsize=256)
 def _mean_of_box(box: tuple[float, ...]) -> float:
-    """Mean norm of a uniform point, by ``E Q^(1/2) = integral (1 - E exp(-s^2 Q)) / s^2 ds /
-    pi^(1/2)``.
+    """Mean norm of a uniform point of the box.
+
+    It is ``E Q^(1/2)``, the integral of ``(1 - E exp(-s^2 Q)) / s^2`` over ``pi^(1/2)``.
     """
     size = math.hypot(*box)
     nodes, weights = np.polynomial.legendre.leggauss(128)
@@ -200,11 +235,28 @@ def box_of(loss: LossConstants, noise: Noise) -> tuple[float, ...] | None:
 class Objective:
     """The weighted objective that a release minimizes, by what is public of it.
 
-    ``bound`` is that of the movement of its weights between neighbors of the ``relation``;
-    ``name``, ``weights`` and ``theta_set`` are what texts call the program, the first stage and the
-    set. ``restriction`` says why the program is no plain squared loss over R^p, None where it is
-    one without its set (Theorems 7 and 8). Every row lies in one of ``blocks`` of coordinates.
-    Raises DeclarationError.
+    Parameters
+    ----------
+    bound
+        On the movement of its weights between neighbors.
+    loss
+        Constants of the second stage.
+    n_samples
+        Number of records, at least 2.
+    relation
+        Which datasets are neighbors.
+    name, weights, theta_set
+        What texts call the program, the first stage and the set of theta.
+    restriction
+        Why the program is no plain squared loss over R^p; None where it is one without its set
+        (Theorems 7 and 8).
+    blocks
+        Number of blocks of coordinates, of which every row lies in one.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number.
     """
 
     bound: StabilityBound
@@ -223,10 +275,19 @@ class Objective:
     def calibrated(
         self, noise: Noise, budget: Budget, scale: float, gamma: float, **facts: Any
     ) -> Calibration:
-        """The mechanism of this noise and ridge; ``facts`` are sensitivity, theorem, and perhaps a
-        split.
+        """The mechanism of this noise and ridge.
 
-        Raises as :meth:`refuse_uncovered`, so that no calibration can leave that out.
+        Parameters
+        ----------
+        noise, budget, scale, gamma
+            The law, what it may spend, its scale and the ridge.
+        facts
+            Sensitivity, theorem, and perhaps a split.
+
+        Raises
+        ------
+        CalibrationError
+            As :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
         self.refuse_uncovered(budget, noise)
         scale = self.in_range("noise scale", scale * (1.0 + MARGIN), budget)
@@ -245,9 +306,7 @@ class Objective:
         )
 
     def in_range(self, name: str, value: float, budget: Budget) -> float:
-        """Return ``value``; raises CalibrationError, naming what it follows from, where floats give
-        out.
-        """
+        """The value; CalibrationError where floats give out, naming what it follows from."""
         if not _SMALLEST < value < _LARGEST:
             named = ("gradient_radius", "gradient_bound", "hessian_trace", "response_bound")
             known = {fact: getattr(self.loss, fact) for fact in named}
@@ -260,21 +319,22 @@ class Objective:
         return value
 
     def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
-        """Raise CalibrationError where a bound covers not what is declared, or a budget is out of
-        range.
+        """Raise CalibrationError where the bound does not cover the declaration or a budget is off.
 
         A search for noise asks first: without a finite V or a delta it has no end.
         """
-        bound, relation = self.bound, self.relation
+        bound = self.bound
+        relation = self.relation
         if not bound.private:
             raise CalibrationError(
                 f"the bound of {bound.theorem} was read off the data: declare its constants "
                 "publicly"
             )
         if relation not in bound.relations:
+            covered = sorted(known.value for known in bound.relations)
             raise CalibrationError(
                 f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
-                f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
+                f"it covers {', '.join(covered) or 'none'}"
             )
         if not (math.isfinite(bound.V) and bound.V > 0.0):
             raise CalibrationError(
@@ -319,8 +379,9 @@ def utility_bound(
 
 
 def _usual_curvature(loss: LossConstants) -> float:
-    """Curvature of records of the largest trace, evenly spread; exact for a mean and two equal
-    arms.
+    """Curvature of records of the largest trace, evenly spread.
+
+    It is exact for a mean and for two equal arms.
     """
     return loss.strong_convexity + loss.hessian_trace / loss.n_parameters
 
@@ -328,8 +389,7 @@ def _usual_curvature(loss: LossConstants) -> float:
 def predicted_distance(
     noise_norm: float, gamma: float, loss: LossConstants, n_samples: int
 ) -> float:
-    """How far noise of norm ``||b||`` and a ridge gamma move theta: a prediction, in units of
-    theta.
+    """Predicted distance in theta that noise of norm ``||b||`` and a ridge gamma make.
 
     ``sqrt((||b|| / n)^2 + (gamma a)^2) / rho`` from public guesses: rho is ``mu_R + Lambda / p``,
     Lambda the ``hessian_trace``; the norm a of the minimizer is ``Z sqrt(2 / Lambda) / 8``, Z the
@@ -347,23 +407,22 @@ def predicted_distance(
 def least_predicted(
     objective: Objective, noise: Noise, scales: Iterable[float], gammas: Iterable[float]
 ) -> int:
-    """Place of the scale and gamma of the least :func:`predicted_distance` at the expected
-    noise.
-    """
-    loss, n = objective.loss, objective.n_samples
+    """Place of the least :func:`predicted_distance` at the expected noise."""
+    loss = objective.loss
     unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
-    pairs = zip(scales, gammas, strict=True)
-    return int(
-        np.argmin([predicted_distance(unit * float(b), float(g), loss, n) for b, g in pairs])
-    )
+    distances = []
+    for scale, gamma in zip(scales, gammas, strict=True):
+        norm = unit * float(scale)
+        distances.append(predicted_distance(norm, float(gamma), loss, objective.n_samples))
+    return int(np.argmin(distances))
 
 
 def predicted_error(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
-    """Predicted excess of the second-stage objective, by which calibrations are chosen; no
-    guarantee.
+    """Predicted excess of the second-stage objective, by which calibrations are chosen.
 
-    ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.base.predicted_distance` at the
-    expected noise; of a mean the noise is the distance.
+    It is no guarantee: ``rho/2`` times the square of
+    :func:`~dp2erm_cvx.calibration.base.predicted_distance` at the expected noise; of a mean the
+    noise is the distance.
     """
     distance = calibration.expected_noise
     if calibration.perturbed is not Perturbed.OUTPUT:
@@ -378,22 +437,39 @@ _APART = 1.002
 
 
 def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
-    """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all
-    independent.
+    """The probability ``P(N + sum L_j > x)``, rounded up, of independent noises.
 
-    ``deviation``, that of N, and the scales may be 0. Two Laplace variables of scales b > c have
-    the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c), and are enlarged by
-    1/500 where they are closer than that. For more of them the characteristic function is inverted.
+    N is normal.
+
+    Two Laplace variables of scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less
+    ``c^2/(b^2 - c^2)`` Laplace(c), and are enlarged by 1/500 where they are closer than that. For
+    more of them the characteristic function is inverted.
+
+    Parameters
+    ----------
+    noise
+        Law of the L_j.
+    x
+        The number.
+    deviation
+        Standard deviation of N, which may be 0.
+    scales
+        Scales of the L_j, which may be 0.
     """
-    if x <= 0.0:
-        return 1.0 - sum_tail(noise, -x, deviation, *scales) if x < 0.0 else 0.5
+    if x == 0.0:
+        return 0.5
+    if x < 0.0:
+        return 1.0 - sum_tail(noise, -x, deviation, *scales)
     if noise is Noise.GAUSSIAN:
-        deviation, scales = math.hypot(deviation, *scales), ()
+        deviation = math.hypot(deviation, *scales)
+        scales = ()
     if sum(scale > 0.0 for scale in scales) > 2:
         return _many_tail(x, deviation, scales)
     small, large = [0.0, 0.0, *sorted(scales)][-2:]
     if large < _APART * small:
-        small, large = large, _APART * large
+        # both are taken larger
+        small = large
+        large = _APART * large
     ratio = small / large if large else 0.0
     weight = 1.0 / (1.0 - ratio * ratio)
     tail = weight * _one_tail(x, deviation, large)
@@ -403,26 +479,47 @@ def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
 
 
 def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
-    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded
-    up.
+    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, rounded up.
+
+    Parameters
+    ----------
+    noise, deviation, scales
+        As of :func:`sum_tail`.
+    tail
+        Probability, above 0 and below 1/2.
     """
     # an upper end by the union bound: half for N, the other half for all noises alike
-    normal, most = -float(special.ndtri(0.5 * tail)), max(len(scales), 2)
-    high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(
-        most / tail
-    )
-    return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
+    normal = -float(special.ndtri(0.5 * tail))
+    of_normal = (math.hypot(deviation, *scales) + deviation) * normal
+    of_others = sum(scales) * math.log(max(len(scales), 2) / tail)
+
+    def is_beyond(x: float) -> bool:
+        return sum_tail(noise, x, deviation, *scales) <= tail
+
+    return bracketed(is_beyond, (of_normal + of_others) * _APART)
 
 
 def bracketed(
     holds: Callable[[float], bool], high: float, low: float = 0.0, halvings: int = 52
 ) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, which is taken to hold and may be the
-    smaller.
+    """A number near which ``holds`` begins, on the side where it holds.
+
+    Parameters
+    ----------
+    holds
+        What is to hold.
+    high, low
+        Numbers between which it begins; it is taken to hold at ``high``, which may be the smaller
+        one.
+    halvings
+        Steps of bisection.
     """
     for _ in range(halvings):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -450,8 +547,9 @@ def _one_tail(x: float, deviation: float, scale: float) -> float:
 
 
 def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
-    """Tail of a sum of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973), to
-    1e-12.
+    """Tail of a sum of Laplace variables to 1e-12, by inverting its characteristic function.
+
+    A sum stands for the integral of Gil-Pelaez (Davies 1973).
     """
     # scales below a twentieth of the largest are enlarged to it
     largest = max(scales)
@@ -459,13 +557,13 @@ def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
     reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(wide))
     step = 2.0 * math.pi / reach
     # where the characteristic function is below 1e-13
-    far = (
-        min(5e6, np.prod(wide / largest) ** (-1.0 / len(wide)) * 10.0 ** (6.5 / len(wide)))
-        / largest
-    )
+    count = len(wide)
+    far = np.prod(wide / largest) ** (-1.0 / count) * 10.0 ** (6.5 / count)
+    far = min(5e6, far) / largest
     if deviation > 0.0:
         far = min(far, 7.8 / deviation)
     t = (np.arange(math.ceil(far / step)) + 0.5) * step
-    size = np.exp(-0.5 * (deviation * t) ** 2) / np.prod(1.0 + np.square(wide[:, None] * t), axis=0)
+    of_laplace = np.prod(1.0 + np.square(wide[:, None] * t), axis=0)
+    size = np.exp(-0.5 * (deviation * t) ** 2) / of_laplace
     tail = 0.5 - step / math.pi * float(np.sum(np.sin(t * x) * size / t))
     return max(tail, 0.0) * _ROUND_UP + 2e-12

@@ -93,9 +93,7 @@ class IntegerNoise:
 
 
 def block_norm(vector: Array, block: int) -> float:
-    """Sum over the blocks, of ``block`` entries each, of the largest size of an entry of a vector
-    (m,).
-    """
+    """Sum over the blocks of a vector (m,), of ``block`` entries each, of their largest size."""
     return float(np.sum(np.max(np.abs(vector.reshape(-1, block)), axis=1)))
 
 
@@ -120,14 +118,17 @@ def calibrate_integers(
     delta or the noise leaves 64-bit integers.
     """
     shift = whole_number("sensitivity", sensitivity, at_least=1)
-    kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
+    kind = one_of("noise", noise, Noise).on_numbers
+    epsilon = budget.epsilon
+    delta = budget.delta
     size = whole_number("block", block, at_least=1)
     if size > 1 and kind is Noise.GAUSSIAN:
         raise DeclarationError(
             f"block = {size}: Gaussian noise is on single integers: take block = 1"
         )
     if kind is Noise.GAMMA:
-        scale, delta = shift / epsilon, 0.0
+        scale = shift / epsilon
+        delta = 0.0
     elif delta < _SMALLEST_DELTA:
         raise CalibrationError(
             f"delta = {delta:g}: Gaussian noise needs a delta of at least 1e-290"
@@ -142,36 +143,47 @@ def calibrate_integers(
 
 
 def analytic_delta(ratio: float, epsilon: float) -> float:
-    """Upper bound on the delta of Gaussian noise at ``ratio = sensitivity / sigma`` > 0 and
-    ``epsilon`` > 0.
+    """Upper bound on the delta of Gaussian noise on a number or a vector.
 
     Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio /
     2``; with Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``, and their
     rounding is added.
+
+    Parameters
+    ----------
+    ratio
+        ``sensitivity / sigma`` > 0.
+    epsilon
+        Above 0.
     """
     c = epsilon / ratio - ratio / 2.0
     if c < -30.0:
         return 1.0
-    here, there = _mills(c), _mills(c + ratio)
+    here = _mills(c)
+    there = _mills(c + ratio)
     density = math.exp(-0.5 * c * c) / math.sqrt(2.0 * math.pi) if c < 40.0 else 0.0
     # beyond 40 the density is below 1e-300, where its own digits end
     return density * (max(here - there, 0.0) + _ROUNDING * here) * _ROUND_UP + 1e-300
 
 
 def analytic_ratio(epsilon: float, delta: float) -> float:
-    """The largest ``sensitivity / sigma`` that bisection finds to be (epsilon, delta)-private, to
-    1e-12.
-    """
+    """The largest ``sensitivity / sigma`` that is (epsilon, delta)-private, bisected to 1e-12."""
     # at c = u the survival function is at most exp(-u^2 / 2) / 2
     u = math.sqrt(-2.0 * math.log(delta))
     low = 2.0 * epsilon / (u + math.sqrt(u * u + 2.0 * epsilon))
     high = 2.0 * low
     while analytic_delta(high, epsilon) <= delta:
-        low, high = high, 2.0 * high
-    return bracketed(lambda ratio: analytic_delta(ratio, epsilon) <= delta, low, high, 42)
+        low = high
+        high = 2.0 * high
+
+    def private(ratio: float) -> bool:
+        return analytic_delta(ratio, epsilon) <= delta
+
+    return bracketed(private, low, high, 42)
 
 
 def _mills(x: float) -> float:
+    """Mills' ratio of the standard normal law, survival function over density."""
     return math.sqrt(0.5 * math.pi) * float(special.erfcx(x / math.sqrt(2.0)))
 
 
@@ -181,7 +193,8 @@ EXACT_ARITHMETIC = "exact arithmetic assumed"
 
 #: The grid is finer than the shift by this factor, so that rounding to it costs next to nothing.
 _FINER = 64.0
-_SMALLEST, _LARGEST = 1e-280, 1e280
+_SMALLEST = 1e-280
+_LARGEST = 1e280
 
 
 class Arithmetic(enum.StrEnum):
@@ -198,11 +211,20 @@ class Arithmetic(enum.StrEnum):
 
 @dataclass(frozen=True)
 class GridNoise:
-    """Round to the grid ``2^exponent Z^p``, then add independent discrete Laplace noise of this
-    ``scale``.
+    """Rounding to the grid ``2^exponent Z^p``, then independent discrete Laplace noise.
 
-    Pure ``epsilon`` between vectors whose l1 distance is at most ``l1_sensitivity``, both in units
-    of the vector.
+    Parameters
+    ----------
+    l1_sensitivity
+        Largest l1 distance of two vectors between which ``epsilon`` holds, in units of the vector.
+    exponent
+        Of the step of the grid.
+    scale
+        Of the noise, in units of the vector.
+    epsilon
+        Pure.
+    n_parameters
+        P, the number of entries.
     """
 
     l1_sensitivity: float
@@ -213,11 +235,26 @@ class GridNoise:
 
 
 def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
-    """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) /
-    epsilon``.
+    """The smallest noise for shifts in the l1 norm: ``(shift + p 2^k) / epsilon``.
 
     Rounding to the grid adds at most ``p 2^k`` to the shift; the ``exponent`` k makes that a 64th
-    of it. Raises DeclarationError, and CalibrationError where floating point gives out.
+    of it.
+
+    Parameters
+    ----------
+    l1_sensitivity
+        The shift, in units of the vector.
+    n_parameters
+        P, the number of entries.
+    epsilon
+        Pure.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number.
+    CalibrationError
+        Where floating point gives out.
     """
     shift = public_number("l1_sensitivity", l1_sensitivity, above=0.0)
     p = whole_number("n_parameters", n_parameters, at_least=1)
@@ -243,7 +280,8 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     the treatment effect where each arm has weight n/2. Raises CalibrationError where the loss is no
     such mean or the bound does not cover what is declared, and DeclarationError.
     """
-    bound, loss, name = objective.bound, objective.loss, objective.name
+    loss = objective.loss
+    name = objective.name
     if not loss.is_mean:
         raise CalibrationError(
             f"Theorem 8 releases a weighted mean, and {name} is none: use plug_in_ate"
@@ -253,12 +291,13 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
             f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
         )
     largest = 0.5 * loss.response_bound
-    sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
+    movement = objective.bound.V / objective.n_samples
+    sensitivity = 2.0 * largest * movement * (1.0 + MARGIN)
     facts: dict[str, Any] = {
         "theorem": "Theorem 8 (output perturbation)",
         "perturbed": Perturbed.OUTPUT,
+        "sensitivity": sensitivity,
     }
-    facts["sensitivity"] = sensitivity
     return objective.calibrated(Noise.GAMMA, budget, sensitivity / budget.epsilon, 0.0, **facts)
 
 
@@ -269,7 +308,8 @@ _OUTERMOST = (0.02, 0.01)
 _NEAREST = 0.25
 #: All candidates beyond the records together are as likely as exp(-8) of one good one; at least
 #: exp(-5).
-_LEAD, _LEAST_LEAD = 8.0, 5.0
+_LEAD = 8.0
+_LEAST_LEAD = 5.0
 #: Released ranges reach to this many standard deviations of a normal column, for covariates and
 #: outcomes.
 _DEVIATIONS = (2.0, 3.0)
@@ -277,12 +317,21 @@ _DEVIATIONS = (2.0, 3.0)
 
 @dataclass(frozen=True)
 class RangeNoise:
-    """Two private choices for every column whose range is released: ``each`` at an epsilon of its
-    own.
+    """Two private choices for every column whose range is released.
 
-    ``levels`` have, for every covariate and then every outcome, q of the chosen quantiles q and 1 -
-    q, None where the range is public. The range is widened about its middle by ``factors``, at
-    least 1.
+    Parameters
+    ----------
+    epsilon
+        What all choices cost together.
+    each
+        Epsilon of one choice.
+    levels
+        For every covariate and then every outcome, q of the chosen quantiles q and 1 - q; None
+        where the range is public.
+    factors
+        Factors, at least 1, by which each range is widened about its middle.
+    noise, delta, sensitivity
+        Law, delta and sensitivity of a choice.
     """
 
     epsilon: float
@@ -322,15 +371,16 @@ def calibrate_ranges(
             f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer "
             "covariates or a larger share"
         )
+    # covariates are of the first kind, outcomes of the second
     kinds = [0] * (len(sizes) - outcomes) + [1] * outcomes
-    levels = [
-        None
-        if size is None
-        else min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
-        for kind, size in zip(kinds, sizes, strict=True)
-    ]
-    factors = (
-        1.0 if level is None else max(1.0, -_DEVIATIONS[kind] / float(special.ndtri(level)))
-        for kind, level in zip(kinds, levels, strict=True)
-    )
+    levels: list[float | None] = []
+    factors: list[float] = []
+    for kind, size in zip(kinds, sizes, strict=True):
+        if size is None:
+            levels.append(None)
+            factors.append(1.0)
+            continue
+        level = min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
+        levels.append(level)
+        factors.append(max(1.0, -_DEVIATIONS[kind] / float(special.ndtri(level))))
     return RangeNoise(budget.epsilon, each, tuple(levels), tuple(factors))

@@ -1,6 +1,4 @@
-"""Noise as a linear term of the objective: Theorems 1, 2, 15, 16, 17 and 19, and the paper's own
-formulas.
-"""
+"""Noise as a linear term of the objective: Theorems 1, 2, 15, 16, 17 and 19."""
 
 from __future__ import annotations
 
@@ -78,26 +76,47 @@ def calibrate(
     noise: Noise | str = Noise.GAMMA,
     split: float | None = None,
 ) -> Calibration:
-    """Calibrate objective perturbation to a budget, of whose epsilon the share ``split`` pays for
-    the noise.
+    """Calibrate objective perturbation to a budget.
 
     Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is: ``scale =
     zeta_c V / (q epsilon)``, q the split. Gaussian noise by Theorem 2, or for a loss of a margin by
     Theorem 16 where that is smaller. The rest pays for the Jacobian, ``J <= (1 - q) epsilon``:
     gamma is the least with that, and at least ``1e-8`` of the bound on the trace. Every rounding
-    goes to more noise. Without ``split`` it is
-    :func:`~dp2erm_cvx.calibration.objective.default_split`. Raises CalibrationError where the bound
-    does not cover what is declared or floating point gives out; DeclarationError for an invalid
-    argument.
+    goes to more noise.
+
+    Parameters
+    ----------
+    objective
+        What is perturbed.
+    budget
+        Epsilon and delta.
+    noise
+        Law of the noise.
+    split
+        Share of epsilon that pays for the noise; by default
+        :func:`~dp2erm_cvx.calibration.objective.default_split`.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    CalibrationError
+        Where the bound does not cover what is declared or floating point gives out.
+    DeclarationError
+        For an invalid argument.
     """
     kind = one_of("noise", noise, Noise)
-    bound, loss = objective.bound, objective.loss
+    bound = objective.bound
+    loss = objective.loss
     objective.refuse_uncovered(budget, kind)
     if split is None:
         q = default_split(objective, budget, kind)
     else:
         q = public_number("split", split, above=0.0)
-        if not 1e-9 <= q <= 1.0 - 1e-9:  # a sliver of epsilon drowns in rounding
+        if not 1e-9 <= q <= 1.0 - 1e-9:
+            # a sliver of epsilon drowns in rounding
             raise DeclarationError(f"split = {split!r}: must be from 1e-9 to 1 - 1e-9")
 
     gamma = required_gamma(bound.V, loss, objective.n_samples, (1.0 - q) * budget.epsilon)
@@ -119,18 +138,16 @@ def calibrate(
 def _scales(
     objective: Objective, budget: Budget, kind: Noise, shares: tuple[float, ...], cells: int = CELLS
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Smallest scale where a share of epsilon pays for the noise, and whether Theorem 16 gives
-    it.
-    """
-    loss, V = objective.loss, objective.bound.V
+    """Smallest scales where shares of epsilon pay for noise, and whether Theorem 16 gives them."""
+    loss = objective.loss
+    V = objective.bound.V
+    nowhere = np.zeros(len(shares), dtype=bool)
     with np.errstate(divide="ignore", over="ignore"):
         if kind.pure:
-            return gradient_size(loss, kind) * V / np.array(shares), np.zeros(
-                len(shares), dtype=bool
-            )
+            return gradient_size(loss, kind) * V / np.array(shares), nowhere
         scales = loss.gradient_radius * V / _ratios(shares, loss.n_parameters, budget.delta, cells)
         if not loss.is_margin:
-            return scales, np.zeros(len(shares), dtype=bool)
+            return scales, nowhere
         if loss.gradient_bound is None:
             raise DeclarationError(
                 f"{objective.name}: a loss of a margin states its gradient_bound"
@@ -142,12 +159,26 @@ def _scales(
 def privacy_loss(
     calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float
 ) -> float:
-    """Upper bound on the delta at ``epsilon`` that a scale and a gamma guarantee, whatever
-    calibrated them.
+    """Upper bound on the delta that a scale and a gamma guarantee, whatever calibrated them.
 
     By Theorem 1 or 17 (and 15 or 19, where the loss saturates), or Theorems 2 and 16. It is 0 for
     gamma and box noise from their pure epsilon on, ``1 - exp(epsilon - pure epsilon)`` below.
-    Raises DeclarationError.
+
+    Parameters
+    ----------
+    calibration
+        The noise and gamma.
+    loss
+        Constants of the loss.
+    n_samples
+        Number of records.
+    epsilon
+        The epsilon that delta is at.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
@@ -163,7 +194,9 @@ def privacy_loss(
     if loss.is_margin and loss.gradient_bound is not None:
         line = max(loss.gradient_bound * calibration.V / calibration.scale, 1e-300)
         deltas.append(float(margin_delta(line, left)))
-    if (curve := loss.saturation) is not None:  # Theorem 16
+    curve = loss.saturation
+    if curve is not None:
+        # Theorem 16 of a loss that saturates
         ratio = max(curve.row_norm * curve.slope * calibration.V / calibration.scale, 1e-300)
         deltas.append(float(margin_delta(ratio, level, _share(calibration, loss, n))))
     return min(deltas)
@@ -179,19 +212,24 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a logistic
     loss in a ball it is the share of the gamma of Theorem 19.
     """
-    V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
+    V = objective.bound.V
+    loss = objective.loss
+    n_samples = objective.n_samples
     epsilon = budget.epsilon
     slack = max(jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon, 1e-6)
     if loss.saturation is not None and math.isfinite(loss.saturation.ball):
         spent = jacobian_loss(V, loss, n_samples, ball_gamma(objective, budget)) / epsilon
         return min(max(1.0 - spent, GRID[0]), 1.0 - 1e-6)
-    candidates = [*GRID, 1.0 - slack] if slack < 1.0 else list(GRID)
+    candidates = list(GRID)
+    if slack < 1.0:
+        candidates.append(1.0 - slack)
     shares = tuple(q * epsilon for q in candidates)
     # the shares of the grid are the same for every bound
-    parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
-    scales = np.concatenate(
-        [_scales(objective, budget, noise, part, cells=64)[0] for part in parts]
-    )
+    parts = [shares[: len(GRID)]]
+    if slack < 1.0:
+        parts.append(shares[len(GRID) :])
+    scales_of_parts = [_scales(objective, budget, noise, part, cells=64)[0] for part in parts]
+    scales = np.concatenate(scales_of_parts)
     gammas = (required_gamma(V, loss, n_samples, (1.0 - share) * epsilon) for share in candidates)
     return candidates[least_predicted(objective, noise, scales, gammas)]
 
@@ -225,7 +263,10 @@ def calibrate_saturating(
     and DeclarationError.
     """
     kind = one_of("noise", noise, Noise)
-    V, loss, n, epsilon = objective.bound.V, objective.loss, objective.n_samples, budget.epsilon
+    V = objective.bound.V
+    loss = objective.loss
+    n = objective.n_samples
+    epsilon = budget.epsilon
     curve, size = _saturation(loss, kind, objective.name)
     objective.refuse_uncovered(budget, kind)
     in_box = ", box noise" if kind is Noise.BOX else ""
@@ -237,7 +278,8 @@ def calibrate_saturating(
         facts["theorem"] = f"Theorem 19 (in a ball{in_box})"
         scale = size / a if a > 0.0 else math.inf
         return objective.calibrated(kind, budget, scale, gamma, **facts)
-    ratio = left = epsilon
+    ratio = epsilon
+    left = epsilon
     if kind is Noise.GAUSSIAN:
         ratio = float(private_ratio(epsilon, None, budget.delta))
         left = curvature_left(ratio, epsilon)
@@ -263,9 +305,7 @@ def calibrate_saturating(
 
 
 def ball_gamma(objective: Objective, budget: Budget) -> float:
-    """The gamma of Theorem 19 where none is declared, from public quantities, at least its
-    floor.
-    """
+    """The gamma of Theorem 19 where none is declared, at least its floor, by public quantities."""
     loss = objective.loss
     curve, _ = _saturation(loss, Noise.GAMMA, objective.name)
     steep = 2.0 * curve.curvature * curve.row_norm**2 * objective.bound.V
@@ -276,15 +316,21 @@ def ball_gamma(objective: Objective, budget: Budget) -> float:
 def _saturation(
     loss: LossConstants, kind: Noise, name: str = "the loss"
 ) -> tuple[Saturation, float]:
-    """Saturation of a loss, and the largest norm of a gradient of full slope in the norm of the
-    noise.
+    """Saturation of a loss, and the largest norm of a gradient of full slope.
+
+    The norm is that of the noise. CalibrationError where the loss does not saturate.
     """
-    if (curve := loss.saturation) is None:
+    curve = loss.saturation
+    if curve is None:
         raise CalibrationError(f"{name} states no saturation of its loss, which Theorem 15 needs")
     for fact in ("slope", "curvature", "row_norm"):
-        public_size(fact, getattr(curve, fact))  # whose squares stay finite
-    gradient_size(loss, kind)  # refuses box noise without a box, in whose norm rows are at most 1
-    return curve, curve.slope if kind is Noise.BOX else curve.row_norm * curve.slope
+        # their squares have to stay finite
+        public_size(fact, getattr(curve, fact))
+    # it refuses box noise without a box, in whose norm rows are at most 1
+    gradient_size(loss, kind)
+    if kind is Noise.BOX:
+        return curve, curve.slope
+    return curve, curve.row_norm * curve.slope
 
 
 def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
@@ -302,7 +348,8 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
     in a ball the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate
     or the noise is Gaussian.
     """
-    kind, n = calibration.noise, whole_number("n_samples", n_samples, at_least=2)
+    kind = calibration.noise
+    n = whole_number("n_samples", n_samples, at_least=2)
     if not kind.pure:
         raise CalibrationError("Theorem 15 is about gamma noise and box noise")
     curve, size = _saturation(loss, kind)
@@ -313,11 +360,24 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
 def private_ratio(
     epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS
 ) -> Array:
-    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the
-    largest.
+    """A ratio ``s`` whose delta was evaluated as at most ``delta``, to 1e-6 the largest.
 
-    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`, monotone
-    or not.
+    Parameters
+    ----------
+    epsilon
+        Above 0, of any shape.
+    n_parameters
+        P of :func:`gaussian_delta`; None for :func:`margin_delta`. The delta may be monotone or
+        not.
+    delta
+        What is allowed.
+    cells
+        Cells of the grid.
+
+    Returns
+    -------
+    Array
+        Ratios of the shape of ``epsilon``.
     """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
@@ -330,14 +390,19 @@ def private_ratio(
     # rounding.
     u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
     low: Array = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
-    while not (inside := private(low)).all():
+    inside = private(low)
+    while not inside.all():
         low = np.where(inside, low, low / 2.0)
+        inside = private(low)
     high = 2.0 * low
-    while (inside := private(high)).any():
+    inside = private(high)
+    while inside.any():
         low = np.where(inside, high, low)
         high = np.where(inside, 2.0 * high, high)
+        inside = private(high)
     for _ in range(21):
         middle = np.sqrt(low) * np.sqrt(high)
         inside = private(middle)
-        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        low = np.where(inside, middle, low)
+        high = np.where(inside, high, middle)
     return np.asarray(low.reshape(np.shape(epsilon)), dtype=np.float64)

@@ -1,5 +1,6 @@
-"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, whose theta is exactly
-Gaussian.
+"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss.
+
+Its theta is exactly Gaussian.
 """
 
 from __future__ import annotations
@@ -37,19 +38,21 @@ _SLACK = 1e-11
 
 @dataclass(frozen=True)
 class RenyiCalibration(Calibration):
-    """Calibration of Theorem 7: valid for an unconstrained squared loss only.
+    """Calibration of Theorem 7, whose ``sensitivity`` is S: for an unconstrained squared loss only.
 
-    ``sensitivity`` is S, ``order`` the one that gave the scale, ``tau`` the bound ``M^2 V / (n
-    gamma)``.
+    Parameters
+    ----------
+    order
+        The order that gave the scale.
+    tau
+        The bound ``M^2 V / (n gamma)``.
     """
 
     order: float
     tau: float
 
     def curve(self) -> RenyiCurve:
-        """The bound of Theorem 7 at the public orders and at ``order``; infinite where h <=
-        0.001.
-        """
+        """The bound of Theorem 7 at public orders and at ``order``; infinite where h <= 0.001."""
         orders = sorted({*RENYI_ORDERS, self.order})
         bounds = _divergence(np.array(orders), self.tau, self.sensitivity / self.scale)
         return RenyiCurve(tuple(orders), tuple(bounds.tolist()))
@@ -78,24 +81,39 @@ def renyi_divergence(
 
 
 def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
-    """Smallest epsilon, rounded up, that a curve of Renyi divergences proves at ``delta`` in (0,
-    1).
+    """The smallest epsilon, rounded up, that a curve of Renyi divergences proves at a delta.
 
     Minimum over the orders of ``D + log((alpha - 1)/alpha) - (log delta + log alpha)/(alpha - 1)``
-    (Canonne, Kamath and Steinke 2020, Proposition 12), and at least 0. Raises DeclarationError.
+    (Canonne, Kamath and Steinke 2020, Proposition 12), and at least 0.
+
+    Parameters
+    ----------
+    order
+        Orders alpha > 1 (m,).
+    divergence
+        Bounds D on the divergence (m,).
+    delta
+        In (0, 1).
+
+    Raises
+    ------
+    DeclarationError
+        For numbers outside of these ranges.
     """
     level = public_number("delta", delta, above=0.0)
     if level >= 1.0:
         raise DeclarationError(f"delta = {delta!r}: must be in (0, 1)")
-    orders, costs = np.asarray(order, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
+    orders = np.asarray(order, dtype=np.float64)
+    costs = np.asarray(divergence, dtype=np.float64)
     if not ((orders > 1.0).all() and (costs >= 0.0).all()):
         raise DeclarationError("order must be greater than 1 and divergence at least 0 everywhere")
     return max(0.0, float(np.min(costs * (1.0 + MARGIN) + _conversion(orders, level))))
 
 
 def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
-    """Bound on the movement of the summed gradient: ``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``,
-    rounded up.
+    """Bound ``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)`` on the movement of the summed gradient.
+
+    It is rounded up.
     """
     M, Z = _squared(loss)
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
@@ -113,10 +131,11 @@ def calibrate_renyi(
     is not squared, no order fits or the bound does not cover what is declared; and
     DeclarationError.
     """
-    bound, loss, n = objective.bound, objective.loss, objective.n_samples
+    loss = objective.loss
+    n = objective.n_samples
     M, _ = _squared(loss)
     objective.refuse_uncovered(budget, Noise.GAUSSIAN)
-    V = bound.V
+    V = objective.bound.V
     candidates = M * M * V / n / TAU_GRID
     if gamma is not None:
         candidates = np.array([public_number("gamma", gamma, above=0.0)])
@@ -125,10 +144,9 @@ def calibrate_renyi(
 
     taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
     unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
-    lengths = (
-        float(u) * gradient_movement(V, loss, float(g))
-        for u, g in zip(unit, candidates, strict=True)
-    )
+    lengths = []
+    for one_unit, value in zip(unit, candidates, strict=True):
+        lengths.append(float(one_unit) * gradient_movement(V, loss, float(value)))
     best = least_predicted(objective, Noise.GAUSSIAN, lengths, candidates)
     if not math.isfinite(unit[best]):
         where = "any gamma" if gamma is None else f"gamma = {gamma:g}"
@@ -140,13 +158,17 @@ def calibrate_renyi(
     top = np.minimum(near * 1.3, _top(taus[[best]]))
     fine, fine_orders = _unit_noise(taus[[best]], budget, np.array([near / 1.3]), top)
     if fine[0] > unit[best]:
-        fine, fine_orders = unit[[best]], orders[[best]]
+        fine = unit[[best]]
+        fine_orders = orders[[best]]
     chosen = float(candidates[best])
-    facts: dict[str, Any] = {"theorem": "Theorem 7 (Renyi)", "perturbed": Perturbed.UNCONSTRAINED}
-    facts["sensitivity"] = sensitivity = gradient_movement(V, loss, chosen)
-    known = objective.calibrated(
-        Noise.GAUSSIAN, budget, sensitivity * float(fine[0]), chosen, **facts
-    )
+    sensitivity = gradient_movement(V, loss, chosen)
+    facts: dict[str, Any] = {
+        "theorem": "Theorem 7 (Renyi)",
+        "perturbed": Perturbed.UNCONSTRAINED,
+        "sensitivity": sensitivity,
+    }
+    scale = sensitivity * float(fine[0])
+    known = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, **facts)
     return RenyiCalibration(**vars(known), order=float(fine_orders[0]), tau=float(taus[best]))
 
 
@@ -158,6 +180,7 @@ def _squared(loss: LossConstants) -> tuple[float, float]:
 
 
 def _tau(V: float, loss: LossConstants, n: int, gamma: float) -> float:
+    """``M^2 V / (n gamma)``, rounded up."""
     M, _ = _squared(loss)
     return M / gamma * (M * V / n) * (1.0 + MARGIN)
 
@@ -193,26 +216,25 @@ def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Ar
 
 
 def _costs(order: Array, tau: float | Array) -> tuple[Array, Array]:
-    """``alpha / (2 h)``, the cost of a unit squared shift, and ``2 f(1 + tau)``; both rounded
-    up.
-    """
+    """The costs ``alpha / (2 h)`` of a unit squared shift and ``2 f(1 + tau)``, rounded up."""
     k = order - 1.0
     loss_of_h = k * tau * (2.0 + tau) * (1.0 + 1e-14)
     h = 1.0 - loss_of_h
     valid = h > _LEAST_H
     safe = np.where(valid, loss_of_h, 0.0)
-    gain, pay = np.log1p(tau), -np.log1p(-safe) / (2.0 * k)
+    gain = np.log1p(tau)
+    pay = -np.log1p(-safe) / (2.0 * k)
     hessian = 2.0 * np.maximum(pay - gain + _SLACK * 1e-1 * (pay + gain), 0.0)
     noise = order / (2.0 * np.where(valid, h, 1.0)) * (1.0 + _SLACK)
     return np.where(valid, noise, np.inf), np.where(valid, hessian, np.inf)
 
 
 def _conversion(order: Array, delta: float) -> Array:
-    """Term that the conversion from order alpha to (epsilon, delta) adds to the divergence, rounded
-    up.
-    """
+    """What the conversion to (epsilon, delta) adds to a divergence, rounded up."""
     k = order - 1.0
-    terms = np.log1p(1.0 / k), np.log1p(k) / k, math.log(delta) / k
-    rounding = 1e-13 * (terms[0] + terms[1] + np.abs(terms[2]))
-    result: Array = -terms[0] - terms[1] - terms[2] + rounding
+    of_ratio = np.log1p(1.0 / k)
+    of_order = np.log1p(k) / k
+    of_delta = math.log(delta) / k
+    rounding = 1e-13 * (of_ratio + of_order + np.abs(of_delta))
+    result: Array = -of_ratio - of_order - of_delta + rounding
     return result

@@ -11,9 +11,7 @@ from dp2erm_cvx.privacy import StabilityBound
 
 
 class BoundFamily(enum.StrEnum):
-    """Whose stability bound is in force: the sharp theorems, or the paper's statements as
-    printed.
-    """
+    """Whose stability bound is in force: the sharp theorems, or the paper's as printed."""
 
     SHARP = "sharp"
     PAPER = "paper"

@@ -104,9 +104,7 @@ PRINTED: Mapping[str, Statement] = MappingProxyType(
 
 
 def in_paper(program: FirstStage) -> bool:
-    """Whether the paper makes a statement about a program; about one that an author wrote it makes
-    none.
-    """
+    """Whether the paper makes a statement about a program; it makes none about an author's own."""
     return program.name in PRINTED and is_of_library(program)
 
 
@@ -134,8 +132,9 @@ def printed_bound(program: FirstStage, universe: MappedUniverse) -> PrintedBound
 
 
 def usable_bound(program: FirstStage, universe: MappedUniverse) -> PrintedBound:
-    """The smaller of the paper's statement and its universal corollary; raises as
-    :func:`printed_bound`.
+    """The smaller of the paper's statement and its universal corollary.
+
+    Raises as :func:`printed_bound` does.
     """
     return usable(universe.n_samples, printed_bound(program, universe))
 

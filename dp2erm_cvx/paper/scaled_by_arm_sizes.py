@@ -19,8 +19,9 @@ from dp2erm_cvx.stability.base import (
 def entropy_balancing_paper_scaling(
     n: int, ridge: float, arm_floor: int | None, radius: float = math.inf, refined: bool = True
 ) -> StabilityBound:
-    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4'); treatment flips are
-    covered.
+    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4').
+
+    Treatment flips are covered.
 
     With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i|| <=
     1``, the dual minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2)

@@ -92,8 +92,9 @@ def _from_norm_bound(
 
 
 def usable(n: int, printed: PrintedBound) -> PrintedBound:
-    """The smaller of a printed bound and the universal corollary, entry by entry; its name says
-    which.
+    """The smaller of a printed bound and the universal corollary, entry by entry.
+
+    Its name says which.
     """
     # the largest weight before its rounding, which the corollary rounds once
     universal = universal_corollary(n, max(1.0, printed.w_max / (1.0 + ROUNDING)))
@@ -109,8 +110,7 @@ def _exponential(exponent: float) -> float:
 
 
 def paper_randomized_trial(n: int, propensity: float) -> PrintedBound:
-    """Printed bound for a trial with known treatment probability (proposition on randomized
-    trials).
+    """Printed bound for a trial with known propensities (proposition on randomized trials).
 
     ``||w - w'||_2 <= sqrt(2) |p_1 - p_0| / min(p_0, p_1) * n / (n - 1)``; the common weights move
     together. ``propensity`` = p_1 in (0, 1). Raises DeclarationError.
@@ -177,8 +177,7 @@ def paper_ipw_logistic(n: int, covariate_bound: float, ridge: float, radius: flo
 def paper_entropy_balancing(
     n: int, ridge: float, radius: float, arm_floor: int | None, base_measure_ratio: float = 1.0
 ) -> PrintedBound:
-    """Printed bound for entropy balancing with the paper's scaling (theorem on the stability of
-    EBW).
+    """Printed bound for entropy balancing as the paper scales it (theorem on the stability of EBW).
 
     ``||w - w'||_2 <= 2 r e (sqrt(2) + r e)/(rho sqrt(n)) + 2 R r^2 e^2/rho + 2 sqrt(2) r d exp(2
     d)``, where e = exp(2R), d = min(R, (1 + sqrt(2))/rho), rho the ``ridge`` and r >= 1 the
@@ -209,14 +208,13 @@ def paper_kernel_balancing(
     weight_cap: float,
     relation: Neighboring = Neighboring.REPLACE_ONE_KEEP_TREATMENT,
 ) -> PrintedBound:
-    """Printed bound for three-way MMD weights (proposition on MMD) of at most ``weight_cap`` = R >=
-    1.
+    """Printed bound for three-way MMD weights of at most a cap (proposition on MMD).
 
     ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge`` for the program ``mmd``, whose own ridge is n
-    times smaller; the cap may bind. The feasible set depends on the treatments, so the neighbor
-    must keep its treatment; otherwise the statement is false: as the ridge grows the bound tends to
-    0 and the movement does not. Raises CalibrationError for such a relation and for ``ridge = 0``,
-    DeclarationError for an invalid number.
+    times smaller; R >= 1 is the ``weight_cap``, which may bind. The feasible set depends on the
+    treatments, so the neighbor must keep its treatment; otherwise the statement is false: as the
+    ridge grows the bound tends to 0 and the movement does not. Raises CalibrationError for such a
+    relation and for ``ridge = 0``, DeclarationError for an invalid number.
     """
     C = public_number("kernel_bound", kernel_bound, above=0.0)
     mu = positive_ridge(ridge)
