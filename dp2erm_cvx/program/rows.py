@@ -399,12 +399,10 @@ class DeclaredRecords:
     def mean_of(self, datum: Datum, of: str | PublicSample) -> Datum:
         """The mean of data over the records of one arm, or of features over public points.
 
-        A number, or a vector (k,). It is no datum of one record, so that it multiplies no weights;
-        ``P.T @ w
-        - records.n * records.mean_of(P, "treated")`` balances weights of sum n to the mean of the
-          treated.
-        How far that moves with one record follows from a declared arm floor; the mean of public
-        points does not move.
+        The mean is a number, or a vector (k,). It is no datum of one record, so that it multiplies
+        no weights. ``P.T @ w - records.n * records.mean_of(P, "treated")`` balances weights of sum
+        n to the mean of the treated. How far that mean moves with one record follows from a
+        declared arm floor. The mean of public points does not move.
 
         Parameters
         ----------
