@@ -66,20 +66,27 @@ class BalanceTable(Shown):
             "covariate", "control", "after", "treated", "after", "SMD before", "SMD after"
         )
         for k, name in enumerate(self.columns):
-            means = [
-                when[arm, k] for arm in (0, 1) for when in (self.means_before, self.means_after)
-            ]
-            differences = self.smd_before[k], self.smd_after[k]
             covariates.add_row(
-                name, *(f"{m:.4g}" for m in means), *(f"{v:+.3f}" for v in differences)
+                name,
+                f"{self.means_before[0, k]:.4g}",
+                f"{self.means_after[0, k]:.4g}",
+                f"{self.means_before[1, k]:.4g}",
+                f"{self.means_after[1, k]:.4g}",
+                f"{self.smd_before[k]:+.3f}",
+                f"{self.smd_after[k]:+.3f}",
             )
         yield covariates
         yield ""
         arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
         for arm, name in enumerate(ARMS):
-            sizes = [f"{v[arm]:.3f}" for v in (self.mass_before, self.mass_after)]
-            sizes += [f"{v[arm]:.1f}" for v in (self.effective_before, self.effective_after)]
-            arms.add_row(name, str(self.records[arm]), *sizes)
+            arms.add_row(
+                name,
+                str(self.records[arm]),
+                f"{self.mass_before[arm]:.3f}",
+                f"{self.mass_after[arm]:.3f}",
+                f"{self.effective_before[arm]:.1f}",
+                f"{self.effective_after[arm]:.1f}",
+            )
         yield arms
         for note in self.notes:
             yield f"note: {note}"
@@ -104,27 +111,29 @@ def balance_table(
         counting rows from 0.
     """
     table = numbers_where(X, "X", np.isfinite, "finite")
-    members, weight = arm_masks(a), _weights(weights)
+    members = arm_masks(a)
+    weight = _weights(weights)
     shapes = [arm.shape for arm in (table, members[0], weight)]
     if table.ndim != 2 or shapes[1:] != [shapes[0][:1]] * 2:
         raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
     if not len(table):
         raise DataError("X, a and weights hold no records")
-    names = (
-        tuple(columns) if columns is not None else tuple(f"x{k + 1}" for k in range(table.shape[1]))
-    )
+    if columns is None:
+        columns = [f"x{k + 1}" for k in range(table.shape[1])]
+    names = tuple(columns)
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
-    weight, records = _scaled(weight), np.array([arm.sum() for arm in members])
-    variances = [_variance(table[arm]) for arm in members]
-    spread = np.sqrt((variances[0] + variances[1]) / 2)
-    scale = np.where(spread > 0, spread, np.nan)
-    before, after = (
-        np.array([weighted_means(table[arm], w[arm]) for arm in members])
-        for w in (np.ones(len(table)), weight)
-    )
-    constant = [names[int(k)] for k in np.flatnonzero((variances[0] == 0) & (variances[1] == 0))]
+    weight = _scaled(weight)
+    records = np.array([arm.sum() for arm in members])
+    control_variance, treated_variance = (_variance(table[arm]) for arm in members)
+    pooled = np.sqrt((control_variance + treated_variance) / 2)
+    scale = np.where(pooled > 0, pooled, np.nan)
+    before = _means_by_arm(table, np.ones(len(table)), members)
+    after = _means_by_arm(table, weight, members)
+    notes = list(_about_arms(weight, members))
+    for k in np.flatnonzero((control_variance == 0) & (treated_variance == 0)):
+        notes.append(f"{names[int(k)]} does not vary within the arms: no difference is defined")
     return BalanceTable(
         columns=names,
         means_before=before,
@@ -136,14 +145,13 @@ def balance_table(
         mass_after=np.array([np.sum(weight[arm]) for arm in members]) / (np.sum(weight) or np.nan),
         effective_before=records.astype(np.float64),
         effective_after=np.array([effective_sample_size(weight[arm]) for arm in members]),
-        notes=(
-            *_about_arms(weight, members),
-            *(
-                f"{name} does not vary within the arms: no difference is defined"
-                for name in constant
-            ),
-        ),
+        notes=tuple(notes),
     )
+
+
+def _means_by_arm(X: Array, weight: Array, members: tuple[Mask, Mask]) -> Array:
+    """Weighted means (2, p) of the controls and of the treated."""
+    return np.array([weighted_means(X[arm], weight[arm]) for arm in members])
 
 
 #: The row of an effect's table that no covariate has.
@@ -155,14 +163,27 @@ UNWEIGHTED = "one propensity, hence no weights: an outcome regression adjusts"
 def effective_sample_size(weights: ArrayLike) -> float:
     """(sum w)^2 / sum w^2 (Kish 1965) of (n,) nonnegative weights; 0 where no weight is positive.
 
-    Raises DataError where a weight is negative or not finite.
+    Raises
+    ------
+    DataError
+        Where a weight is negative or not finite.
     """
     unit = _scaled(_weights(weights))
-    return float(np.sum(unit) ** 2 / np.sum(unit**2)) if unit.any() else 0.0
+    if not unit.any():
+        return 0.0
+    return float(np.sum(unit) ** 2 / np.sum(unit**2))
 
 
 class Estimate(NamedTuple):
-    """``value`` and its standard error, as of independent records and known nuisances."""
+    """An estimate.
+
+    Parameters
+    ----------
+    value
+        In units of the outcome.
+    error
+        Its standard error, as of independent records and known nuisances.
+    """
 
     value: float
     error: float
@@ -170,33 +191,47 @@ class Estimate(NamedTuple):
 
 def difference(data: Dataset) -> Estimate:
     """The naive difference of means."""
-    arms = [data.y[data.a == arm] for arm in (0, 1)]
-    means = [float(np.mean(arm)) for arm in arms]
-    return Estimate(
-        means[1] - means[0], math.sqrt(sum(float(np.var(arm)) / len(arm) for arm in arms))
-    )
+    controls = data.y[data.a == 0]
+    treated = data.y[data.a == 1]
+    value = float(np.mean(treated)) - float(np.mean(controls))
+    variance = float(np.var(controls)) / len(controls) + float(np.var(treated)) / len(treated)
+    return Estimate(value, math.sqrt(variance))
 
 
 def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
     """Augmented inverse propensity weighting by a line in either arm and a logistic propensity.
 
-    ``estimand``: "ate", "att" or "overlap", records weighted by min(e, 1 - e) at their propensities
-    e.
+    Parameters
+    ----------
+    data
+        The records.
+    estimand
+        "ate", "att" or "overlap", which weights records by min(e, 1 - e) at their propensities e.
     """
     rows = np.column_stack([np.ones(len(data.a)), data.X])
-    m_0, m_1 = (
-        rows @ np.linalg.lstsq(rows[data.a == arm], data.y[data.a == arm])[0] for arm in (0, 1)
-    )
-    e, treated = logistic(data), data.a == 1
+    control_line = _line_in_arm(rows, data, 0)
+    treated_line = _line_in_arm(rows, data, 1)
+    e = logistic(data)
+    treated = data.a == 1
     if estimand == "att":
-        share, score = treated * 1.0, np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - m_0)
+        share = treated * 1.0
+        score = np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - control_line)
     else:
         share = np.minimum(e, 1.0 - e) if estimand == "overlap" else np.ones(len(e))
-        residual = np.where(treated, (data.y - m_1) / e, -(data.y - m_0) / (1.0 - e))
-        score = share * (m_1 - m_0 + residual)
+        of_treated = (data.y - treated_line) / e
+        of_controls = -(data.y - control_line) / (1.0 - e)
+        residual = np.where(treated, of_treated, of_controls)
+        score = share * (treated_line - control_line + residual)
     value = float(np.mean(score) / np.mean(share))
     deviation = float(np.std((score - value * share) / np.mean(share)))
     return Estimate(value, deviation / math.sqrt(len(score)))
+
+
+def _line_in_arm(rows: Array, data: Dataset, arm: int) -> Array:
+    """Outcomes (n,) of all records by the least squares line of one arm."""
+    inside = data.a == arm
+    coefficients = np.linalg.lstsq(rows[inside], data.y[inside])[0]
+    return np.asarray(rows @ coefficients)
 
 
 def logistic(data: Dataset) -> Array:
@@ -211,8 +246,9 @@ def logistic(data: Dataset) -> Array:
 
 
 def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:
-    """The values as float64 of any shape; DataError at the first for which something does not
-    hold.
+    """The values as float64 of any shape.
+
+    Raises DataError at the first for which something does not hold.
     """
     array = as_array(values, name)
     # numpy would turn dates into counts and complex numbers into their real parts
@@ -230,14 +266,16 @@ def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: 
 
 
 def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
-    """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor
-    1.
+    """(n,) masks of the controls and of the treated.
+
+    Raises DataError at the first a that is neither 0 nor 1.
     """
     arm = numbers_where(a, "a", lambda v: (v == 0) | (v == 1), "0 or 1")
     return arm == 0, arm == 1
 
 
 def _weights(values: ArrayLike) -> Array:
+    """Weights (n,) as float64; DataError at the first that is negative or not finite."""
     return numbers_where(
         values, "weights", lambda v: np.isfinite(v) & (v >= 0), "finite and at least 0"
     )

@@ -1,6 +1,4 @@
-"""Contents of the columns of a raw table, and their fit to what is declared: for the data
-holder.
-"""
+"""Contents of the columns of a raw table, and their fit to what is declared. For data holders."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +30,7 @@ from dp2erm_cvx.diagnostics.unread import (
 )
 from dp2erm_cvx.errors import brief
 
-#: Different texts of one column that are listed as levels; a column with more of them is no
-#: category.
+#: Different texts of one column that are listed as levels; with more of them it is no category.
 MOST_LEVELS = 20
 #: Different labels of a column that are counted: what comes later is counted by its kind alone.
 _KEPT = 10_000
@@ -104,17 +101,10 @@ class RecordCounts:
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Counts of the records of both."""
-
-        def added(own: Any, more: Any) -> Any:
-            if isinstance(own, Mapping):
-                both = {name: count + more[name] for name, count in own.items() if name in more}
-                return {**own, **more, **both}
-            if isinstance(own, tuple):
-                return tuple(sorted({*own, *more})[:3])
-            return own if isinstance(own, str) else own + more
-
-        names = [one.name for one in fields(self)]
-        return RecordCounts(*(added(getattr(self, name), getattr(other, name)) for name in names))
+        both: dict[str, Any] = {}
+        for one in fields(self):
+            both[one.name] = _added(getattr(self, one.name), getattr(other, one.name))
+        return RecordCounts(**both)
 
     @property
     def total(self) -> int:
@@ -124,85 +114,97 @@ class RecordCounts:
     @property
     def line(self) -> str:
         """The records by arm."""
-        lost, silent = self.missing, self.silent
-        arms = ", ".join(f"{count:,} {arm}" for arm, count in self.arms.items())
-        text = f"{self.total:,} records: {arms}" + (
-            f", {lost:,} without a treatment" if lost else ""
-        )
-        return f"{text}, {silent:,} not eligible." if silent else f"{text}."
+        parts = [f"{count:,} {arm}" for arm, count in self.arms.items()]
+        if self.missing:
+            parts.append(f"{self.missing:,} without a treatment")
+        if self.silent:
+            parts.append(f"{self.silent:,} not eligible")
+        return f"{self.total:,} records: {', '.join(parts)}."
 
     def __str__(self) -> str:
         lines = [f"NOT PRIVATE, for the data holder only: {self.line}"]
-        if cells := [f"{name} {count:,}" for name, count in self.unreadable.items() if count]:
+        cells = [f"{name} {count:,}" for name, count in self.unreadable.items() if count]
+        if cells:
             lines.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
         if self.clipped:
             lines.append(f"Values of {self.outcome} that are clipped: {self.clipped:,}.")
         return " ".join(lines)
 
 
-def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
-    """Record counts of a table, or of a block of one, with these covariates.
+def _added(own: Any, more: Any) -> Any:
+    """A field of the counts of two parts: counts add up, of values the first three stay."""
+    if isinstance(own, str):
+        return own
+    if isinstance(own, tuple):
+        return tuple(sorted({*own, *more})[:3])
+    if not isinstance(own, Mapping):
+        return own + more
+    both = {**own, **more}
+    for name, count in own.items():
+        if name in more:
+            both[name] = count + more[name]
+    return both
 
-    ``public`` is a domain, or private ranges, with a codebook that names the treatment and the
-    outcome.
+
+def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
+    """Record counts of a table, or of a block of one.
+
+    Parameters
+    ----------
+    table
+        The cells as they stand.
+    public
+        A domain, or private ranges, with a codebook that names the treatment and the outcome.
+    columns
+        The covariates.
     """
     book = public.codebook
     assert book is not None
     treatment = book.treatment.column or "a"
     outcome = book.outcome or "y"
-    raw = table
-    table = replace(table, column=book.read(table))
-    texts = _by_label(*distinct_labels(table.cells(treatment), treatment))
-    arms = book.treatment.arms(table.cells(treatment))
-    counted = np.ones(len(arms), dtype=np.bool_)
-    if book.silences:
-        counted = (
-            np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1)
-            != 0.0
-        )
-    near = _spelled(treatment, texts, book.treatment.labels)
-    cells = _Cells(raw, table, book, np.where(counted, arms, -1), len(book.treatment.labels))
+    read = replace(table, column=book.read(table))
+    texts, place = distinct_labels(read.cells(treatment), treatment)
+    arms = book.treatment.arms(read.cells(treatment))
+    in_arm = arms >= 0
+    eligible = _eligible(book, read, len(arms))
+    spelled = _spelled(treatment, _by_label(texts, place), book.treatment.labels)
+    cells = _Cells(table, read, book, np.where(eligible, arms, -1), len(book.treatment.labels))
     numbers = cells.read_numbers(outcome)
-    cells.unreadable[treatment] = int(np.sum(arms < 0))
+    cells.unreadable[treatment] = int(np.sum(~in_arm))
     levels: dict[str, int] = {}
     outside: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
             known = [str(level) for level in book.levels[name]]
             seen = cells.read_levels(name, known)
-            near |= _spelled(name, seen, known)
-            levels |= {
-                f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER
-            }
+            spelled |= _spelled(name, seen, known)
+            for level in known:
+                if level != OTHER:
+                    levels[_level_name(name, level)] = seen[level]
         else:
             own = cells.read_numbers(name)
             if name not in book.bins:
-                number = book.numbers(name, own[counted])
-                outside |= _outside(public, columns, next(iter(book.covariates_of(name))), number)
-    for name in dict.fromkeys(book.origin(one)[0] for one in columns):
-        if name in book.bins or name in book.crosses:
-            sets = book.covariate_levels[name]
-            members = np.bincount(book.places(table.cells, name), minlength=len(sets))
-            levels |= {
-                f"{name}={level or 'missing'}": int(members[k]) for k, level in enumerate(sets)
-            }
+                covariate = next(iter(book.covariates_of(name)))
+                values = book.numbers(name, own[eligible])
+                outside |= _outside(public, columns, covariate, values)
+    levels |= _cut_levels(book, read, columns)
     unreadable = {treatment: cells.unreadable[treatment], **cells.unreadable}
     if book.unit is not None:
-        persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
-        unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
+        persons, rows = book.unit.labels(read.cells(book.unit.column, written=True))
+        unreadable[book.unit.column] = int(np.sum(persons[rows] == ""))
+    counted = in_arm & eligible
+    values_that_count = np.unique(numbers[counted & np.isfinite(numbers)])
     return RecordCounts(
         outcome,
-        arms={
-            name: int(np.sum((arms == arm) & counted)) for name, arm in _numbered_arms(book).items()
-        },
-        missing=int(np.sum(arms < 0)),
-        clipped=_clipped(public, arms[counted], numbers[counted]),
+        arms=_by_arm(book, arms[eligible]),
+        missing=int(np.sum(~in_arm)),
+        clipped=_clipped(public, arms[eligible], numbers[eligible]),
         unreadable=unreadable,
-        spelled=near,
+        spelled=spelled,
         levels=levels,
-        silent=int(np.sum((arms >= 0) & ~counted)),
-        absent=int(np.sum(np.isnan(numbers) & (arms >= 0))),
-        values=tuple(np.unique(numbers[(arms >= 0) & counted & np.isfinite(numbers)])[:3].tolist()),
+        silent=int(np.sum(in_arm & ~eligible)),
+        absent=int(np.sum(np.isnan(numbers) & in_arm)),
+        values=tuple(values_that_count[:3].tolist()),
         outside=outside,
         blank=cells.blank,
         gaps={name: gaps for name, gaps in cells.gaps.items() if name != outcome},
@@ -211,11 +213,38 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     )
 
 
-def _numbered_arms(book: Codebook) -> dict[str, int]:
-    """The number of every arm, by what a line calls those who are in it."""
-    if not book.treatment.levels:
-        return {"treated": 1, "controls": 0}
-    return {label: number for number, label in enumerate(book.treatment.labels)}
+def _eligible(book: Codebook, table: Table, n_rows: int) -> NDArray[np.bool_]:
+    """Which records (n,) are eligible and in a declared group, whatever their arm."""
+    if not book.silences:
+        return np.ones(n_rows, dtype=np.bool_)
+    weights = book.counts(table.cells, np.ones(n_rows)).reshape(n_rows, -1)
+    return np.asarray(np.sum(weights, axis=1) != 0.0)
+
+
+def _by_arm(book: Codebook, arms: NDArray[np.int64]) -> dict[str, int]:
+    """Records by arm, by what a line calls those who are in it."""
+    if book.treatment.levels:
+        numbers = {label: number for number, label in enumerate(book.treatment.labels)}
+    else:
+        numbers = {"treated": 1, "controls": 0}
+    return {name: int(np.sum(arms == number)) for name, number in numbers.items()}
+
+
+def _level_name(column: str, level: str | None) -> str:
+    """How a level is called among the counts."""
+    return f"{column}={level or 'missing'}"
+
+
+def _cut_levels(book: Codebook, table: Table, columns: Sequence[str]) -> dict[str, int]:
+    """Cells by level, of columns that are cut at numbers or crossed."""
+    counts: dict[str, int] = {}
+    for name in dict.fromkeys(book.origin(column)[0] for column in columns):
+        if name in book.bins or name in book.crosses:
+            levels = book.covariate_levels[name]
+            members = np.bincount(book.places(table.cells, name), minlength=len(levels))
+            for place, level in enumerate(levels):
+                counts[_level_name(name, level)] = int(members[place])
+    return counts
 
 
 @dataclass
@@ -248,22 +277,22 @@ class _Cells:
     words: set[str] = field(default_factory=set)
 
     def _gaps(self, name: str, gap: NDArray[np.bool_]) -> None:
-        inside = gap & (self.arms >= 0)
-        self.gaps[name] = np.bincount(self.arms[inside], minlength=self.n_arms)
+        """Count the gaps (n,) of a column by arm."""
+        arms = self.arms[gap & (self.arms >= 0)]
+        self.gaps[name] = np.bincount(arms, minlength=self.n_arms)
 
     def read_levels(self, name: str, known: Sequence[str]) -> Counter[str]:
         """Count the cells of a column with these levels; returns them by label."""
         texts, place = distinct_labels(self.table.cells(name), name)
         seen = _by_label(texts, place)
-        odd = {text: count for text, count in seen.items() if text not in known}
-        self.unreadable[name] = 0 if OTHER in known else sum(odd.values())
-        self.blank[name] = (
-            0 if OTHER in known else sum(odd[text] for text in odd if says_missing(text))
-        )
-        gap = np.array(
-            [says_missing(text) or (text in odd and OTHER not in known) for text in texts]
-        )
-        self._gaps(name, gap[place] if len(texts) else np.zeros(0, dtype=np.bool_))
+        odd = Counter({text: count for text, count in seen.items() if text not in known})
+        if OTHER in known:  # which takes every label
+            odd.clear()
+        empty = {text for text in texts if says_missing(text)}
+        self.unreadable[name] = odd.total()
+        self.blank[name] = sum(count for text, count in odd.items() if text in empty)
+        gap = np.array([text in empty or text in odd for text in texts], dtype=np.bool_)
+        self._gaps(name, gap[place])
         return seen
 
     def read_numbers(self, name: str) -> NDArray[np.float64]:
@@ -273,27 +302,28 @@ class _Cells:
         absent = np.isnan(numbers)
         self._gaps(name, absent)
         odd = unread_texts(self.book, self.raw, name, cells, absent)
-        empty = sum(count for text, count in odd.items() if says_missing(text))
-        lost = odd.total() - empty
         self._texts(name, odd, cells)
-        declared = name in self.book.missing
-        self.unreadable[name] = lost + (0 if declared else empty)
-        self.blank[name] = 0 if declared else empty
+        blank = sum(count for text, count in odd.items() if says_missing(text))
+        lost = odd.total() - blank
+        if name in self.book.missing:  # a number is declared for empty cells
+            blank = 0
+        self.unreadable[name] = lost + blank
+        self.blank[name] = blank
         return numbers
 
     def _texts(self, name: str, odd: Counter[str], cells: NDArray[Any]) -> None:
         """Count the kinds of texts in a column of numbers, of which the labels ``odd`` are none."""
-        signs = signs_of(odd)
         self.words |= {f"{name}: {brief(text)}" for text in odd if sign_of(text) == "words"}
-        if not self.book.reads_texts(name):
-            if self.table.written is not None:
-                cells = as_column(self.table.cells(name, written=True), name)
-            if cells.dtype.kind not in "buif":  # numbers are no texts
-                texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
-                signs += signs_of_read(
-                    {text: count for text, count in texts.items() if text not in odd}
-                )
-        self.signs[name] = signs
+        self.signs[name] = signs_of(odd)
+        if self.book.reads_texts(name):
+            return
+        if self.table.written is not None:
+            cells = as_column(self.table.cells(name, written=True), name)
+        if cells.dtype.kind in "buif":  # numbers are no texts
+            return
+        texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
+        read = {text: count for text, count in texts.items() if text not in odd}
+        self.signs[name] += signs_of_read(read)
 
 
 def unread_texts(
@@ -324,32 +354,52 @@ def unread_texts(
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
-    """Record counts in memory: what does not count is ``missing``, and ``unreadable`` if all should
-    count.
+    """Record counts in memory.
+
+    What does not count is ``missing``, and ``unreadable`` too where every record should count.
     """
-    silent = np.zeros(len(data.a), dtype=np.bool_)
+    counted = np.ones(len(data.a), dtype=np.bool_)
     if data.sampling is not None:
-        silent = data.sampling.reshape(len(data.a), -1).sum(axis=1) == 0.0
-    X, a, y = (values[~silent] if silent.any() else values for values in (data.X, data.a, data.y))
-    arms = {f"{data.treatment} = {arm}": int(np.sum(a == arm)) for arm in range(data.n_arms)}
-    ends = {float(y.min()), float(y.max())} if len(y) else set()
-    values = tuple(ends if np.all(np.isin(y, [*ends])) else (*ends, np.nan))
+        counted = data.sampling.reshape(len(data.a), -1).sum(axis=1) != 0.0
+    # a slice takes no copy of the records
+    rows = slice(None) if counted.all() else counted
+    X = data.X[rows]
+    a = data.a[rows]
+    y = data.y[rows]
+    lost = int(np.sum(~counted))
+    unreadable = {f"{data.treatment} or {data.outcome}": lost}
+    if public.codebook is not None and public.codebook.silences:
+        unreadable = {}
     outside: dict[str, int] = {}
     for name, column in zip(data.columns, X.T, strict=True):
         outside |= _outside(public, data.columns, name, column)
-    lost, clipped, book = int(silent.sum()), _clipped(public, a, y), public.codebook
-    unreadable = (
-        {} if book is not None and book.silences else {f"{data.treatment} or {data.outcome}": lost}
-    )
     return RecordCounts(
-        data.outcome, arms, lost, clipped, unreadable, {}, {}, 0, 0, values, outside
+        data.outcome,
+        arms={f"{data.treatment} = {arm}": int(np.sum(a == arm)) for arm in range(data.n_arms)},
+        missing=lost,
+        clipped=_clipped(public, a, y),
+        unreadable=unreadable,
+        spelled={},
+        levels={},
+        silent=0,
+        absent=0,
+        values=_few_values(y),
+        outside=outside,
     )
+
+
+def _few_values(y: NDArray[np.float64]) -> tuple[float, ...]:
+    """Both ends of the outcomes, and nan where there are others between."""
+    if not len(y):
+        return ()
+    ends = {float(y.min()), float(y.max())}
+    if np.all(np.isin(y, [*ends])):
+        return tuple(ends)
+    return (*ends, np.nan)
 
 
 def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
-    """Outcomes of records in an arm that are beyond the declared bound, or beyond wide bounds, if
-    any.
-    """
+    """Outcomes of records in an arm that are beyond the declared bound, or beyond wide bounds."""
     if isinstance(public, Domain):
         net = numbers - public.treatment_cost * arms - public.outcome_center
         beyond = np.abs(net) > public.outcome_bound
@@ -364,8 +414,7 @@ def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
 def _outside(
     public: Public, columns: Sequence[str], name: str, values: NDArray[np.float64]
 ) -> dict[str, int]:
-    """How many of these values of a covariate are beyond its declared range or wide bounds, by its
-    name.
+    """How many values of a covariate are beyond its range or wide bounds, by its name.
 
     Nothing is counted of a covariate of which nothing is declared.
     """
@@ -385,9 +434,7 @@ def _outside(
 
 
 def _spelled(name: str, seen: Mapping[str, int], known: Collection[str]) -> dict[str, int]:
-    """Labels of a column that are declared ones but for case and blanks: a note for each, and its
-    cells.
-    """
+    """Cells by a note on each label that is a declared one but for case and blanks."""
     notes = _near(name, seen, known)
     return {f"{name}: {note}": seen[text] for text, note in notes.items()}
 
@@ -425,8 +472,14 @@ def brief_text(text: str) -> str:
 
 
 def _by_label(texts: Sequence[str], place: NDArray[np.intp]) -> Counter[str]:
-    """Cells by label, of labels that may stand there several times, and of the place (n,) of every
-    cell.
+    """Cells by label.
+
+    Parameters
+    ----------
+    texts
+        The labels, of which one may stand there several times.
+    place
+        (n,) the number of the label of every cell.
     """
     times = np.bincount(place, minlength=len(texts))
     seen: Counter[str] = Counter()
@@ -435,14 +488,44 @@ def _by_label(texts: Sequence[str], place: NDArray[np.intp]) -> Counter[str]:
     return seen
 
 
+class _Counted(NamedTuple):
+    """The cells of one column.
+
+    Parameters
+    ----------
+    counts
+        Cells by kind.
+    seen
+        Cells by label.
+    odd
+        Cells by label, of labels that nothing declares.
+    """
+
+    counts: Counter[str]
+    seen: Counter[str]
+    odd: Counter[str]
+
+
 @dataclass(frozen=True)
 class TableCells:
-    """Cells of the columns of a table, or of some of its rows, counted beside what is declared of
-    them.
+    """Cells of a table, or of some of its rows, counted beside what is declared of them.
 
-    ``counts`` are cells by kind, ``seen`` the labels and ``odd`` those that nothing declares, by
-    column: at most ``_KEPT`` different ones, so that no table is too long for them. ``outcomes``
-    are those of all questions that are asked.
+    Parameters
+    ----------
+    book
+        The codebook.
+    ranges
+        Declared ranges by raw column.
+    outcomes
+        Outcomes of all questions that are asked.
+    counts
+        Cells by kind, by column.
+    seen
+        Cells by label, by column: at most ``_KEPT`` different ones, so that no table is too long.
+    odd
+        Those of the labels that nothing declares, by column.
+    damage
+        Notes on what could not be read of the file, and how often each holds.
     """
 
     book: Codebook
@@ -461,87 +544,100 @@ class TableCells:
         ranges: object = None,
         outcomes: Collection[str] = (),
     ) -> TableCells:
-        """Cell counts of a table, by the codebook, the ranges, and further outcomes that are
-        declared.
+        """Cell counts of a table.
+
+        Parameters
+        ----------
+        table
+            The cells as they stand.
+        book, ranges
+            What is declared of them.
+        outcomes
+            Further outcomes that are declared.
         """
-        named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
-        logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
-        named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
-        none: dict[str, Counter[str]] = {}
-        made = cls(book, named, {book.outcome, *outcomes}, none, none, none, Counter(table.damage))
+        book = book or Codebook()
         damage = Counter(table.damage)
         if table.repeated:
-            damage[
-                "Columns of one name, which cannot be asked for: "
-                f"{', '.join(map(brief, table.repeated))}."
-            ] = 1
-        made = replace(made, damage=damage)
-        columns = {
-            name: made._counted(table, name) for name in table.names if name not in table.repeated
-        }
-        counts, seen, odd = (
-            {name: own[place] for name, own in columns.items()} for place in range(3)
+            names = ", ".join(map(brief, table.repeated))
+            damage[f"Columns of one name, which cannot be asked for: {names}."] = 1
+        made = cls(book, _raw_ranges(book, ranges), {book.outcome, *outcomes}, {}, {}, {}, damage)
+        columns = {}
+        for name in table.names:
+            if name not in table.repeated:
+                columns[name] = made._counted(table, name)
+        return replace(
+            made,
+            counts={name: own.counts for name, own in columns.items()},
+            seen={name: own.seen for name, own in columns.items()},
+            odd={name: own.odd for name, own in columns.items()},
         )
-        return replace(made, counts=counts, seen=seen, odd=odd)
 
     def __add__(self, other: TableCells) -> TableCells:
         """Cell counts of the rows of both."""
-        counts = {name: own + other.counts[name] for name, own in self.counts.items()}
-        seen, odd = (
-            {name: _first(own + more[name]) for name, own in first.items()}
-            for first, more in ((self.seen, other.seen), (self.odd, other.odd))
+        return replace(
+            self,
+            counts={name: own + other.counts[name] for name, own in self.counts.items()},
+            seen={name: _first(own + other.seen[name]) for name, own in self.seen.items()},
+            odd={name: _first(own + other.odd[name]) for name, own in self.odd.items()},
+            damage=self.damage + other.damage,
         )
-        return replace(self, counts=counts, seen=seen, odd=odd, damage=self.damage + other.damage)
 
     def _declared(self, name: str) -> tuple[str, tuple[str, ...], str]:
-        """Declared kind of a column, the labels that it may hold, and what is said of any other
-        cell.
-        """
-        book, weights = self.book, self.book.sampling_weights
+        """Declared kind of a column, the labels that it may hold, and a note on other cells."""
+        book = self.book
+        weights = book.sampling_weights
         if name in book.levels:
             return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
         if name == book.treatment.column:
-            arms = book.treatment.labels[::-1]
-            known = (
-                f"none of {', '.join(arms[::-1])}"
-                if book.treatment.levels
-                else f"neither {' nor '.join(arms)}"
-            )
-            which = "them" if book.treatment.levels else "both"
-            return "treatment", arms, f"{known}; declare {which} under [treatment]"
+            return "treatment", book.treatment.labels[::-1], _no_arm(book)
         if weights is not None and name == weights.column:
             return "sampling weight", (), f"no number: counts as {weights.missing:g}"
-        if name in self.ranges or name in self.book.bins or name in self.outcomes:
-            kind = "outcome" if name in self.outcomes else "number"
-            return kind, (), "no number: counts as missing"
+        if name in self.outcomes:
+            return "outcome", (), "no number: counts as missing"
+        if name in self.ranges or name in book.bins:
+            return "number", (), "no number: counts as missing"
         if book.unit is not None and name == book.unit.column:
             return "person", (), ""
-        return "unit" if name in book.no_covariates else "-", (), ""
+        if name in book.no_covariates:
+            return "unit", (), ""
+        return "-", (), ""
 
-    def _counted(self, raw: Table, name: str) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    def _counted(self, raw: Table, name: str) -> _Counted:
         """Cells of a column by kind, its labels, and those that nothing declares."""
         cells = as_column(self.book.read(raw)(name), name)
         texts = labels(cells, name)
-        seen, odd = Counter(cell for cell in texts if cell), Counter[str]()
-        of = _numbers(seen)
+        seen = Counter(text for text in texts if text)
         counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
-        counts["numbers"] = sum(seen[cell] for cell, number in of.items() if not np.isnan(number))
-        counts["dates"] = sum(seen[cell] for cell in seen if is_date(cell))
+        numbers = _numbers(seen)
+        counts["numbers"] = sum(
+            count for text, count in seen.items() if not np.isnan(numbers[text])
+        )
+        counts["dates"] = sum(count for text, count in seen.items() if is_date(text))
         declared, known, _ = self._declared(name)
+        odd: Counter[str] = Counter()
         if known:
-            odd.update({cell: times for cell, times in seen.items() if cell not in known})
+            odd.update({text: count for text, count in seen.items() if text not in known})
         elif declared not in ("-", "unit", "person"):
-            pair, weights = self.ranges.get(name), self.book.sampling_weights
             values = numbers_or_nan(cells, name)
-            if declared == "sampling weight" and weights is not None:
-                pair = 0.0, weights.largest
-            odd = unread_texts(self.book, raw, name, cells, np.isnan(values))
+            absent = np.isnan(values)
+            odd = unread_texts(self.book, raw, name, cells, absent)
             del odd[""]
-            counts["missing"] = len(texts) - int(np.sum(~np.isnan(values))) - odd.total()
-            low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
+            low, high = self._range(name, declared)
+            counts["missing"] = int(np.sum(absent)) - odd.total()
             counts["outside"] = int(np.sum((values < low) | (values > high)))
         counts["odd"] = odd.total()
-        return counts, _first(seen), _first(odd)
+        return _Counted(counts, _first(seen), _first(odd))
+
+    def _range(self, name: str, declared: str) -> tuple[float, float]:
+        """The declared range of a column of numbers; without ends where none is declared."""
+        weights = self.book.sampling_weights
+        if declared == "sampling weight" and weights is not None:
+            return 0.0, weights.largest
+        pair = self.ranges.get(name)
+        if isinstance(pair, tuple | list):
+            low, high = pair
+            return low, high
+        return -np.inf, np.inf
 
     def notes(self) -> list[str]:
         """Notes on what could not be read of the file."""
@@ -558,131 +654,188 @@ class TableCells:
 
     def holds(self, name: str) -> str:
         """Kind of cells in a column."""
-        counts, seen = self.counts[name], self.seen[name]
-        for kind in ("numbers", "dates"):
-            if counts[kind] == counts["present"] > 0:
-                return "0 and 1" if kind == "numbers" and set(seen) <= {"0", "1"} else kind
+        counts = self.counts[name]
+        seen = self.seen[name]
+        if counts["numbers"] == counts["present"] > 0:
+            return "0 and 1" if set(seen) <= {"0", "1"} else "numbers"
+        if counts["dates"] == counts["present"] > 0:
+            return "dates"
         if counts["numbers"]:
             return "numbers and text"
         if len(seen) == _KEPT:
             return f"{_KEPT:,} texts or more"
-        return f"{len(seen):,} texts" if len(seen) > 1 else "one text" if seen else "nothing"
+        if len(seen) > 1:
+            return f"{len(seen):,} texts"
+        return "one text" if seen else "nothing"
 
     def _column(self, name: str) -> dict[str, Any]:
-        book, counts, odd = self.book, self.counts[name], self.odd[name]
-        declared, known, note = self._declared(name)
-        facts = {
+        """One column of the report."""
+        counts = self.counts[name]
+        declared, _, _ = self._declared(name)
+        notes = self._hints(name) if declared == "-" else self._notes(name)
+        return {
             "name": name,
             "declared": declared,
             "holds": self.holds(name),
             "missing": counts["missing"],
+            "odd": counts["odd"],
+            "outside": counts["outside"],
+            "notes": notes,
         }
-        facts |= {"odd": counts["odd"], "outside": counts["outside"]}
-        if declared == "-":
-            hint = []
-            if "text" in str(facts["holds"]) and 1 < len(self.seen[name]) <= MOST_LEVELS:
-                line = f"{key(name)} = {json.dumps(sorted(self.seen[name]), ensure_ascii=False)}"
-                hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
-                for own in alike(self.seen[name]):
-                    told = " and ".join(map(brief, own))
-                    hint.append(
-                        f"{told} differ by case or blanks alone: {read_as_one(name, own)} makes "
-                        "them one"
-                    )
-            if (sign := _other_decimal(self.seen[name])) and facts["holds"] != "numbers":
-                hint = [sign]
-            if self.repeats_persons(name):
-                whole = "a guarantee covers one record, not all of a person"
-                advice = f"[unit] column = {brief(name)}, number = N protects persons"
-                hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
-            return facts | {"notes": hint}
-        if declared in ("number", "outcome"):
-            advice = advice_on(
-                name, signs_of(odd), book.cells.get(name), is_outcome=declared == "outcome"
+
+    def _hints(self, name: str) -> list[str]:
+        """How a column that is not declared may be."""
+        seen = self.seen[name]
+        holds = self.holds(name)
+        if self.repeats_persons(name):
+            whole = "a guarantee covers one record, not all of a person"
+            advice = f"[unit] column = {brief(name)}, number = N protects persons"
+            return [f"looks like an identifier and repeats: {whole}; {advice}"]
+        sign = _other_decimal(seen)
+        if sign and holds != "numbers":
+            return [sign]
+        if "text" not in holds or not 1 < len(seen) <= MOST_LEVELS:
+            return []
+        line = f"{key(name)} = {json.dumps(sorted(seen), ensure_ascii=False)}"
+        hints = [f"if a codebook lists its levels, declare under [levels]: {line}"]
+        for own in alike(seen):
+            told = " and ".join(map(brief, own))
+            hints.append(
+                f"{told} differ by case or blanks alone: {read_as_one(name, own)} makes them one"
             )
-            note = f"no number: counts as missing; {advice}"
-        elif declared == "treatment" and len(self.seen[name]) > len(known):
-            note += "; other spellings of an arm under [cells]"
-        most = ", ".join(f"{brief(cell)} ({times:,})" for cell, times in odd.most_common(4))
-        notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
-        if (
-            name in book.missing
-            and isinstance(self.ranges.get(name), tuple | list)
-            and 20 * counts["missing"] > sum(counts[kind] for kind in ("missing", "present"))
-        ):
+        return hints
+
+    def _notes(self, name: str) -> list[str]:
+        """What cells of a declared column do not fit what is declared, and what to declare."""
+        declared, known, _ = self._declared(name)
+        odd = self.odd[name]
+        notes = []
+        if odd:
+            most = ", ".join(f"{brief(text)} ({count:,})" for text, count in odd.most_common(4))
+            more = ", ..." if len(odd) > 4 else ""
+            notes.append(f"{most}{more}: {self._note_on_odd(name)}")
+        if self._often_missing(name):
             notes.append(
                 "not adjusted for where it is missing; to count complete records alone, declare "
                 f"eligible = ['{key(name)} >= {self.ranges[name][0]:.15g}']"
             )
         notes += _near(name, odd, known).values()
-        if declared in ("number", "outcome") and (codes := self._codes(name)):
-            cells = ", ".join(f"{code} ({self.seen[name][code]:,})" for code in codes)
-            line = f"[cells] {key(name)} = {{ missing_codes = [{', '.join(codes)}] }}"
-            notes.append(
-                f"{cells}: far from the other numbers; if it stands for a missing one, {line}"
-            )
-        elif declared == "number" and name not in book.log and self._varies_by_factors(name):
-            notes.append(
-                f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that"
-            )
-        return facts | {"notes": notes}
+        if declared in ("number", "outcome"):
+            codes = self._codes(name)
+            if codes:
+                notes.append(self._note_on_codes(name, codes))
+            elif declared == "number" and self._varies_by_factors(name):
+                notes.append(
+                    f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that"
+                )
+        return notes
+
+    def _note_on_odd(self, name: str) -> str:
+        """What becomes of cells that nothing declares, and what to declare."""
+        declared, known, note = self._declared(name)
+        if declared in ("number", "outcome"):
+            is_outcome = declared == "outcome"
+            signs = signs_of(self.odd[name])
+            advice = advice_on(name, signs, self.book.cells.get(name), is_outcome=is_outcome)
+            return f"no number: counts as missing; {advice}"
+        if declared == "treatment" and len(self.seen[name]) > len(known):
+            return f"{note}; other spellings of an arm under [cells]"
+        return note
+
+    def _often_missing(self, name: str) -> bool:
+        """Whether a number is declared for missing cells, and more than 5 % of cells are."""
+        counts = self.counts[name]
+        if name not in self.book.missing or not isinstance(self.ranges.get(name), tuple | list):
+            return False
+        return 20 * counts["missing"] > counts["missing"] + counts["present"]
+
+    def _note_on_codes(self, name: str, codes: Sequence[str]) -> str:
+        """What to declare where these numbers stand for missing ones."""
+        cells = ", ".join(f"{code} ({self.seen[name][code]:,})" for code in codes)
+        line = f"[cells] {key(name)} = {{ missing_codes = [{', '.join(codes)}] }}"
+        return f"{cells}: far from the other numbers; if it stands for a missing one, {line}"
 
     def _codes(self, name: str) -> list[str]:
-        """Labels that look like codes of a missing number: below 0, or far above, and alone
-        there.
-        """
-        numbers, seen = _numbers(self.seen[name]), self.seen[name]
+        """Labels that look like codes of a missing number: below 0, or far above, and alone."""
+        seen = self.seen[name]
+        numbers = _numbers(seen)
         codes = [label for label in numbers if _CODE.fullmatch(label) and seen[label] >= 5]
-        plain = [
-            number for label, number in numbers.items() if label not in codes and number == number
-        ]
+        plain = []
+        for label, number in numbers.items():
+            if label not in codes and not np.isnan(number):
+                plain.append(number)
         if len(plain) < 5:
             return []
-        low, far = min(plain), max(plain) + (max(plain) - min(plain)) / 10
+        low = min(plain)
+        far = max(plain) + (max(plain) - low) / 10
         return sorted(code for code in codes if numbers[code] > far or numbers[code] < 0 <= low)
 
     def _varies_by_factors(self, name: str) -> bool:
-        """True if numbers above 0 have a long tail that their logarithms lack, by the moment of
-        skewness.
+        """Whether numbers above 0 have a long tail that their logarithms lack.
+
+        By the moment of skewness, of a column whose logarithm is not declared already.
         """
         seen = self.seen[name]
-        numbers, times = (
-            np.array([*one.values()], dtype=np.float64) for one in (_numbers(seen), seen)
-        )
-        inside = numbers > 0
-        numbers, own = numbers[inside], times[inside]
-        if len(seen) <= 20 or np.sum(own) < 0.95 * np.sum(times):
+        if name in self.book.log or len(seen) <= 20:
             return False
-
-        def skewness(
-            values: NDArray[np.float64],
-        ) -> float:  # weighted: a table may be longer than memory
-            apart = values - np.average(values, weights=own)
-            return float(
-                np.average(apart**3, weights=own) / np.average(apart**2, weights=own) ** 1.5
-            )
-
-        return skewness(numbers) > max(2.0, 2.0 * abs(skewness(np.log(numbers))))
+        numbers = np.array([*_numbers(seen).values()], dtype=np.float64)
+        times = np.array([*seen.values()], dtype=np.float64)
+        positive = numbers > 0
+        values = numbers[positive]
+        weights = times[positive]
+        if np.sum(weights) < 0.95 * np.sum(times):
+            return False
+        of_logarithms = _skewness(np.log(values), weights)
+        return _skewness(values, weights) > max(2.0, 2.0 * abs(of_logarithms))
 
     def repeats_persons(self, name: str) -> bool:
-        """True if a column is named like an identifier, and some of more values than a category
-        repeat.
-        """
+        """Whether a column is named like an identifier, and some of its many values repeat."""
         seen = self.seen[name]
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
+def _raw_ranges(book: Codebook, ranges: object) -> dict[str, Any]:
+    """Declared ranges, with those of logarithms by their raw column, in its own unit."""
+    named = dict(ranges) if isinstance(ranges, Mapping) else {}
+    raw = {}
+    for name in book.log:
+        of_logarithm = named.get(next(iter(book.covariates_of(name))))
+        if of_logarithm is not None:
+            raw[name] = tuple(np.exp(of_logarithm))
+    return named | raw
+
+
+def _no_arm(book: Codebook) -> str:
+    """What is said of a cell of the treatment that is no arm."""
+    labels = book.treatment.labels
+    if book.treatment.levels:
+        return f"none of {', '.join(labels)}; declare them under [treatment]"
+    return f"neither {' nor '.join(labels[::-1])}; declare both under [treatment]"
+
+
+def _skewness(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """The moment of skewness of (k,) values that stand there so many times."""
+    apart = values - np.average(values, weights=weights)
+    third = np.average(apart**3, weights=weights)
+    return float(third / np.average(apart**2, weights=weights) ** 1.5)
+
+
 def _other_decimal(cells: Counter[str]) -> str:
     """Advice on cells of which most are numbers with a sign that is not read."""
-    if 2 * sum(times for cell, times in cells.items() if is_other_decimal(cell)) <= cells.total():
+    other = sum(count for text, count in cells.items() if is_other_decimal(text))
+    if 2 * other <= cells.total():
         return ""
     sign = "numbers with a decimal sign, or a separator of thousands, that [csv] does not declare"
     return f"{sign}: declare it there for all columns, or under [cells] for this one"
 
 
 def _numbers(labels: Collection[str]) -> dict[str, float]:
-    return dict(zip(labels, numbers_or_nan(list(labels), "") if labels else (), strict=True))
+    """The number of every label; nan where it is none."""
+    if not labels:
+        return {}
+    return dict(zip(labels, numbers_or_nan(list(labels), ""), strict=True))
 
 
 def _first(counted: Counter[str]) -> Counter[str]:
+    """The labels that came first, as many as are kept."""
     return Counter(dict(islice(counted.items(), _KEPT)))

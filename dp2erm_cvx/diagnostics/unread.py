@@ -76,8 +76,9 @@ _KINDS = {
 
 
 def signs_of(odd: Mapping[str, int]) -> Counter[str]:
-    """How many of these texts are of which kind; words are "texts" where too many of them
-    differ.
+    """How many of these texts are of which kind.
+
+    Words are "texts" where too many of them differ.
     """
     signs: Counter[str] = Counter()
     words = sum(sign_of(text) == "words" for text in odd)

@@ -38,8 +38,9 @@ class Findings:
         return Findings(tuple(gross), tuple(lines))
 
     def refuse(self, consent: str) -> None:
-        """Raise DataError where something stops a release; ``consent`` says how it is released
-        anyway.
+        """Raise DataError where something stops a release.
+
+        ``consent`` says how it is released anyway.
         """
         if not self.gross:
             return
@@ -60,8 +61,9 @@ class Findings:
 
 
 def look(seen: Seen, asked: AskedAbout) -> Findings:
-    """What the rules find in records, as a question asks about them: the one look that all commands
-    share.
+    """What the rules find in records, as a question asks about them.
+
+    This is the one look that all commands share.
     """
     view = View.of(seen, asked)
     gross: list[str] = []
@@ -104,8 +106,9 @@ def _added(parts: Sequence[Seen]) -> Seen:
 
 
 def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
-    """The table with columns by their declared names as well, where a dataset calls them
-    otherwise.
+    """The table with columns by their declared names too.
+
+    They are missing where a dataset calls them otherwise.
     """
     renamed = {declared: own for declared, own in names.items() if declared not in table.names}
     if not renamed:
@@ -121,9 +124,7 @@ def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
 
 
 def rows_that_do_not_match(X: Any, a: Any, y: Any) -> Findings:
-    """Whether rows of data frames and series that are given together belong together, by their
-    index.
-    """
+    """Whether rows that are given together belong together, by the index of their frames."""
     labels: list[Any] = [getattr(part, "index", None) for part in (X, a, y)]
     indexes = [index for index in labels if hasattr(index, "equals")]
     gross: list[str] = []

@@ -1,6 +1,4 @@
-"""What a look reads of records in one pass: sums, and a sample of them. Private, for the data
-holder.
-"""
+"""What a look reads of records in one pass: sums, and a sample of them. For data holders."""
 
 from __future__ import annotations
 
@@ -24,9 +22,11 @@ SAMPLE = 2**13
 _KEPT = 2**16
 #: Records that tell whether a column numbers them.
 _FIRST = 1000
+#: Zeros that a fingerprint ends in at most.
 _MOST_BITS = 40
 #: Numbers beyond it count as it.
 _LARGEST = 1e100
+#: The odd constant of splitmix64.
 _ODD = 0x9E3779B97F4A7C15
 
 
@@ -70,7 +70,8 @@ class AskedAbout:
     def outcome_ends(self) -> tuple[float, float] | None:
         """The interval of the outcome of an untreated record; None where it is to be released."""
         if isinstance(self.public, Domain):
-            center, bound = self.public.outcome_center, self.public.outcome_bound
+            center = self.public.outcome_center
+            bound = self.public.outcome_bound
             return center - bound, center + bound
         return self.public.declared_ends[-1]
 
@@ -100,16 +101,19 @@ class Sample:
         person = None
         if self.person is not None and other.person is not None:
             person = np.concatenate([self.person, other.person])
-        pairs = (
-            (own, getattr(other, name))
-            for name, own in (("X", self.X), ("a", self.a), ("y", self.y))
+        both = Sample(
+            X=np.concatenate([self.X, other.X]),
+            a=np.concatenate([self.a, other.a]),
+            y=np.concatenate([self.y, other.y]),
+            person=person,
+            rank=np.concatenate([self.rank, other.rank]),
         )
-        X, a, y = (np.concatenate(pair) for pair in pairs)
-        return Sample(X, a, y, person, np.concatenate([self.rank, other.rank])).smallest()
+        return both.smallest()
 
     def smallest(self) -> Sample:
-        """The records of the smallest ranks, SAMPLE of them and those of the same person as the
-        last.
+        """The records of the smallest ranks.
+
+        They are SAMPLE of them, and those of the same person as the last.
         """
         if len(self.rank) <= SAMPLE:
             return self
@@ -119,8 +123,9 @@ class Sample:
         return Sample(self.X[rows], self.a[rows], self.y[rows], person, self.rank[rows])
 
     def within(self, largest: float) -> Sample:
-        """The same records with numbers of this size at most, so that no sum of squares
-        overflows.
+        """The same records, with numbers clipped to a size.
+
+        So no sum of squares overflows.
         """
         X = np.clip(self.X, -largest, largest)
         return replace(self, X=X, y=np.clip(self.y, -largest, largest))
@@ -133,9 +138,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Fingerprints of the records that count, all of them or those that end in ``bits`` zeros.
+    """Fingerprints of the records that count, all of them or some.
 
     Equal records have equal ones: of those that are kept all copies are.
+
+    Parameters
+    ----------
+    values
+        (k,), in no order.
+    bits
+        Those are kept that end in so many zeros.
     """
 
     values: NDArray[np.uint64]
@@ -246,32 +258,26 @@ def seen_in(
     most
         The number of rows whose cells are read, drawn at random; 0 for all.
     """
-    n_rows = len(data.a)
-    counted = np.ones(n_rows, dtype=np.bool_)
+    counted = _counted(data)
     groups = np.zeros(0, dtype=np.int64)
-    if data.sampling is not None:
-        weights = data.sampling.reshape(n_rows, -1)
-        counted = np.sum(weights, axis=1) > 0.0
-        if data.sampling.ndim == 2:
-            groups = np.sum(weights > 0.0, axis=0)
-    units: NDArray[np.int64] = (
-        np.arange(first, first + n_rows) if data.person is None else data.person
-    )
-    rank = mixed(units.astype(np.uint64))
+    if data.sampling is not None and data.sampling.ndim == 2:
+        groups = np.sum(data.sampling > 0.0, axis=0)
     arms = np.bincount(data.a[counted], minlength=data.n_arms)
+    units: NDArray[np.int64] = np.arange(first, first + len(data.a))
     persons = None
+    if data.person is not None:
+        units = data.person
     if data.person is not None and data.persons is not None:
         counted &= data.person >= 0
         persons = np.zeros((data.n_arms, data.persons), dtype=np.bool_)
         persons[data.a[counted], data.person[counted]] = True
         arms = persons.sum(axis=1)
+    rank = mixed(units.astype(np.uint64))
+    # a slice takes no copy of the records
     rows: NDArray[np.int64] | slice = slice(None) if counted.all() else np.flatnonzero(counted)
-    own = None if data.person is None else data.person[rows]
-    sample = (
-        Sample(data.X[rows], data.a[rows], data.y[rows], own, rank[rows])
-        .smallest()
-        .within(_LARGEST)
-    )
+    person = None if data.person is None else data.person[rows]
+    sample = Sample(data.X[rows], data.a[rows], data.y[rows], person, rank[rows]).smallest()
+    sample = sample.within(_LARGEST)
     columns = [*_no_numbers(data.X[rows], sample), data.a[rows], data.y[rows]]
     if table is None:
         counts = dataset_counts(data, public)
@@ -292,12 +298,22 @@ def seen_in(
     )
 
 
+def _counted(data: Dataset) -> NDArray[np.bool_]:
+    """Which records (n,) count: those with a weight in any group."""
+    n_rows = len(data.a)
+    if data.sampling is None:
+        return np.ones(n_rows, dtype=np.bool_)
+    return np.asarray(np.sum(data.sampling.reshape(n_rows, -1), axis=1) > 0.0)
+
+
 def _no_numbers(X: NDArray[np.float64], sample: Sample) -> list[NDArray[np.float64]]:
     """The columns (n,) of covariates but those that number the records."""
     first = sample.X[:_FIRST]
-    return [
-        X[:, place] for place in range(X.shape[1]) if not Values.of(first[:, place]).never_repeat
-    ]
+    kept = []
+    for place in range(X.shape[1]):
+        if not Values.of(first[:, place]).never_repeat:
+            kept.append(X[:, place])
+    return kept
 
 
 def _fewer(table: Table, rank: NDArray[np.uint64], most: int) -> Table:
@@ -305,24 +321,22 @@ def _fewer(table: Table, rank: NDArray[np.uint64], most: int) -> Table:
     if not most or len(rank) <= most:
         return table
     rows = np.sort(np.argpartition(rank, most)[:most])
+    fewer = replace(table, column=lambda name: _rows(table.column(name), rows))
     written = table.written
-    return replace(
-        table,
-        column=lambda name: _rows(table.column(name), rows),
-        written=None if written is None else lambda name: _rows(written(name), rows),
-    )
+    if written is None:
+        return fewer
+    return replace(fewer, written=lambda name: _rows(written(name), rows))
 
 
 def _rows(cells: Any, rows: NDArray[np.intp]) -> Any:
+    """Some rows of the cells of a column, which are a list or an array."""
     if isinstance(cells, list | tuple):
         return [cells[row] for row in rows.tolist()]
     return cells[rows]
 
 
 def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Pseudorandom numbers that the ``numbers`` decide, each by itself (the mixer of
-    splitmix64).
-    """
+    """Pseudorandom numbers, each decided by its number alone (the mixer of splitmix64)."""
     mixing = numbers + np.uint64(_ODD)
     mixing = (mixing ^ (mixing >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixing = (mixing ^ (mixing >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -52,8 +52,9 @@ class SampleMoments:
         return cls(centered.T @ centered / len(columns), varies, len(columns) if n is None else n)
 
     def explained(self, columns: Sequence[int], target: int) -> tuple[float, int]:
-        """Share of the variance of a target that a line in the columns explains, and the rank of
-        the columns.
+        """Share of the variance of a target that a line in the columns explains.
+
+        The rank of the columns comes with it.
 
         Parameters
         ----------
@@ -142,9 +143,7 @@ class Values:
 
     @property
     def never_repeat(self) -> bool:
-        """Whether the values are whole numbers of which each stands there once, as line numbers
-        are.
-        """
+        """Whether each of the values is a whole number that stands there once, as line numbers."""
         once = len(self.known) > 2 and int(self.times.max()) == 1
         return once and bool(np.all(self.known == np.round(self.known)))
 
@@ -156,11 +155,10 @@ class Values:
 
 
 def ordered(column: Array, target: Array, frequent: float) -> float:
-    """Share of the pairs of records, tied in neither, that a column orders as the target, or the
-    other way.
+    """Share of the pairs of records that a column orders as the target, or the other way.
 
-    nan where fewer than 500 pairs are compared, or fewer than 20 records lie off the column's most
-    ``frequent`` value.
+    Pairs that are tied in either do not count. nan where fewer than 500 pairs are compared, or
+    fewer than 20 records lie off the column's most ``frequent`` value.
     """
     off = column != frequent
     order = _shuffled(len(column))
@@ -182,9 +180,7 @@ def _rows(apart: NDArray[np.intp], alike: NDArray[np.intp], most: int) -> NDArra
 
 
 def _compared(column: Array, target: Array, rows: NDArray[np.intp]) -> tuple[float, int]:
-    """Share of the pairs of these records that are in the same order, or in the other, and their
-    number.
-    """
+    """Share of the pairs of records that both order alike, or the other way, and their number."""
     rows = rows[np.argsort(target[rows], kind="stable")]
     own = column[rows]
     other = target[rows]
@@ -227,8 +223,9 @@ def by_value(column: Array, target: Array) -> float:
 
 
 def bent(columns: Array, arm: Array, outcome: Array) -> list[tuple[int, int]]:
-    """Pairs of columns whose product, or square, matters for the arm and for the outcome beside all
-    lines.
+    """Pairs of columns whose product matters for the arm and for the outcome.
+
+    The square of a column is a product too, and all lines are there beside it.
 
     Parameters
     ----------

@@ -111,26 +111,29 @@ class View:
             columns.append(Column(place, name, raw, part is None, Values.of(own)))
             ends = asked.ends(place)
             clipped.append(own if ends is None else np.clip(own, *ends))
-        matrix = np.column_stack(clipped) if clipped else np.empty((len(sample.y), 0))
-        marks = _spikes(columns, matrix, asked, len(seen.columns)) if len(matrix) else []
+        matrix = np.empty((len(sample.y), 0))
+        if clipped:
+            matrix = np.column_stack(clipped)
+        marks = []
+        if len(matrix):
+            marks = _spikes(columns, matrix, asked, len(seen.columns))
         arms = _arms(seen, asked)
         parts = [matrix, *(mark for _, mark in marks), *(arm for _, arm in arms), sample.y]
+        moments = SampleMoments(np.empty((0, 0)), np.zeros(0, dtype=np.bool_), 0)
         if len(sample.y):
             moments = SampleMoments.of(np.column_stack(parts), sample.n)
-        else:
-            moments = SampleMoments(np.empty((0, 0)), np.zeros(0, dtype=np.bool_), 0)
-        named = (
-            (name, float(arm.mean()), int(min(arm.sum(), len(arm) - arm.sum())))
-            for name, arm in arms
-        )
+        named = []
+        for name, arm in arms:
+            smaller = min(arm.sum(), len(arm) - arm.sum())
+            named.append((name, float(arm.mean()), int(smaller)))
         return cls(
-            seen,
-            asked,
-            tuple(columns),
-            matrix,
-            tuple(raw for raw, _ in marks),
-            moments,
-            tuple(named),
+            seen=seen,
+            asked=asked,
+            columns=tuple(columns),
+            matrix=matrix,
+            spiked=tuple(raw for raw, _ in marks),
+            moments=moments,
+            arms=tuple(named),
         )
 
     def numbers(self) -> list[int]:
@@ -179,30 +182,31 @@ class View:
 
 
 def _two_values(values: Array) -> bool:
-    return len(values) == 0 or bool(np.all((values == values.min()) | (values == values.max())))
+    """Whether there are at most two different values."""
+    if not len(values):
+        return True
+    at_an_end = (values == values.min()) | (values == values.max())
+    return bool(np.all(at_an_end))
 
 
 def _spikes(
     columns: Sequence[Column], matrix: Array, asked: AskedAbout, n_columns: int
 ) -> list[tuple[str, NDArray[np.bool_]]]:
-    """Indicators (m,) of the most frequent value of every number, and of what stands for a missing
-    one.
+    """Indicators (m,) of values of numbers, each with its raw column.
+
+    They are of the most frequent value, and of the value that stands for a missing one.
     """
     marks = []
-    fills = asked.public.middles(n_columns) if asked.public.codebook is not None else ()
+    fills: Sequence[float] = ()
+    if asked.public.codebook is not None:
+        fills = asked.public.middles(n_columns)
     for place, column in enumerate(columns):
         if not column.number:
             continue
         own = matrix[:, place]
         frequent, share = column.values.most_frequent
         if 0.05 <= share < 1.0 and len(column.values.known) > 2:
-            ends = asked.ends(column.place)
-            marks.append(
-                (
-                    column.raw,
-                    own == (frequent if ends is None else min(max(frequent, ends[0]), ends[1])),
-                )
-            )
+            marks.append((column.raw, own == _within(frequent, asked.ends(column.place))))
         if fills and fills[column.place] != frequent:
             mark = own == fills[column.place]
             if 0.01 <= np.mean(mark) < 1.0:
@@ -210,9 +214,18 @@ def _spikes(
     return marks
 
 
+def _within(number: float, ends: tuple[float, float] | None) -> float:
+    """A number, clipped to its declared range where there is one."""
+    if ends is None:
+        return number
+    low, high = ends
+    return min(max(number, low), high)
+
+
 def _arms(seen: Seen, asked: AskedAbout) -> list[tuple[str, Array]]:
-    """Arms that relations are looked at for, by name: the treated, or each of several, (m,) 1 or
-    0.
+    """Arms that relations are looked at for, by name, as (m,) of 0 and 1.
+
+    Of two arms that is the treated, of more it is each of them.
     """
     a = seen.sample.a
     n_arms = len(seen.arms)
@@ -238,23 +251,34 @@ def arms_apart(view: View) -> Iterator[tuple[str, str, float, float]]:
     share of records in the arm.
     """
     everything = range(view.first_arm)
-    for number, (name, treated, smaller) in enumerate(view.arms):
-        target = view.first_arm + number
-        alone = [(0.0, "")]
-        together = 0.0
+    for number, (name, treated, _) in enumerate(view.arms):
+        best = ""
+        alone = 0.0
         for raw, columns in view.raw().items():
-            for own in (columns, [*columns, *view.spikes_of(raw)]):
-                share, rank = view.moments.explained(own, target)
-                if smaller >= rank and not math.isnan(share):
-                    alone.append((distance(share, treated), raw))
-        for all_of_them in (view.covariates, everything):
-            share, rank = view.moments.explained(all_of_them, target)
-            if smaller >= rank and not math.isnan(share):
-                together = max(together, distance(share, treated))
-        apart, raw = max(alone)
-        if together > apart / 0.9 or not raw:
-            raw = "a combination of the covariates"
-        yield name, raw, max(apart, together), treated
+            with_spikes = [*columns, *view.spikes_of(raw)]
+            own = max(_apart(view, number, columns), _apart(view, number, with_spikes))
+            if (own, raw) > (alone, best):
+                alone = own
+                best = raw
+        together = max(
+            _apart(view, number, view.covariates),
+            _apart(view, number, everything),
+        )
+        if together > alone / 0.9 or not best:
+            best = "a combination of the covariates"
+        yield name, best, max(alone, together), treated
+
+
+def _apart(view: View, number: int, columns: Sequence[int]) -> float:
+    """How far columns tell the arm of this number from the others.
+
+    It is in standard deviations within arms, and 0 where records are too few for the columns.
+    """
+    _, treated, smaller = view.arms[number]
+    share, rank = view.moments.explained(columns, view.first_arm + number)
+    if smaller < rank or math.isnan(share):
+        return 0.0
+    return distance(share, treated)
 
 
 def decided(view: View) -> Iterator[str]:
