@@ -1,5 +1,6 @@
-"""Requirements on every program, as checks of a class, a registered name or a file, also under
-pytest.
+"""Requirements on every program, as checks of a class, a name or a file.
+
+They run under pytest too.
 """
 
 from dp2erm_cvx.conformance.checks import (

@@ -1,5 +1,6 @@
-"""Checks of a program: what its author states by hand is searched for violations, the rest is
-derived.
+"""Checks of a program: what its author states by hand is searched for violations.
+
+The rest is derived.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from dp2erm_cvx.solve import Solution, solve
 
 
 class CheckStatus(enum.StrEnum):
-    """``NOTED``: nothing to pass or fail, but the reader should know; ``SKIPPED``: it is
-    derived.
+    """What came of a check.
+
+    ``NOTED``: nothing to pass or fail, but the reader should know; ``SKIPPED``: it is derived.
     """
 
     PASSED = "passed"
@@ -109,11 +111,10 @@ class Subject:
 
     @property
     def derived(self) -> bool:
-        """True if all that sets noise follows from the declaration: no bound of an author's, none
-        by hand.
+        """Whether all that sets noise follows from the declaration.
 
-        What a release calls its author's word is searched for, and so are the library's own
-        classes.
+        Then no bound is an author's, and none was made by hand. What a release calls its author's
+        word is searched for, and so are the library's own classes.
         """
         return isinstance(self.program, DeclaredProgram) and self.program.scheme.statement is None
 
@@ -124,8 +125,9 @@ class Subject:
         return public_error(self.program.at(universe), universe)
 
     def bind(self, records: Records) -> Instance:
-        """The program on records; a second stage with unequal weights, gamma = 0.05 and random
-        noise.
+        """The program on records.
+
+        A second stage has unequal weights, gamma = 0.05 and random noise.
         """
         if isinstance(self.program, FirstStage):
             return self.program.instance(records)
@@ -137,8 +139,9 @@ class Subject:
 
     @cached_property
     def covers_all(self) -> bool:
-        """Whether V is 2n, so that weights need no certificate, and weights 1 serve where there are
-        none.
+        """Whether V is 2n, so that weights need no certificate.
+
+        Then weights 1 serve where there are none.
         """
         if not isinstance(self.program, FirstStage) or not self.program.relations:
             return False
@@ -147,8 +150,9 @@ class Subject:
         return False
 
     def certified(self, records: Records) -> Solution:
-        """By whatever solver certifies first; uncertified where V is 2n. Raises what is
-        ``UNSOLVED``.
+        """A solution by whatever solver certifies first.
+
+        It is uncertified where V is 2n. Raises what is ``UNSOLVED``.
         """
         if not self.covers_all:
             return solve(self.bind(records), solver="first_certified")
@@ -174,8 +178,9 @@ def check_universe(n_samples: int = 60) -> MappedUniverse:
 
 
 def plain_universe(n_samples: int) -> MappedUniverse:
-    """That of the checks without an intercept, so that all columns vary, and without an arm
-    floor.
+    """The space of the checks, without an intercept and without an arm floor.
+
+    So all columns vary.
     """
     space = Space(math.sqrt(N_FEATURES), 4.7)
     return MappedUniverse(space, n_samples, N_FEATURES)
@@ -201,8 +206,9 @@ def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
 
 
 def edge_records(space: Space | None = None) -> dict[str, Records]:
-    """Datasets of a space (that of the checks) that break careless code; not all keep the arm
-    floor.
+    """Datasets of a space that break careless code; not all keep the arm floor.
+
+    By default it is the space of the checks.
     """
     rng, half = np.random.default_rng(5), np.arange(12) % 2
     X, y = rng.uniform(-1, 1, (12, N_FEATURES)), rng.normal(size=12)
@@ -243,8 +249,9 @@ def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
 
 
 def declaration(subject: Subject) -> Judgment:
-    """A theorem and finite constants, from public numbers: where they are derived no more is to
-    check.
+    """A theorem and finite constants, from public numbers.
+
+    Where they are derived no more is to check.
     """
     program, universe, text = subject.program, check_universe(subject.n), "Theorems 1 and 2"
     try:
@@ -262,8 +269,9 @@ def declaration(subject: Subject) -> Judgment:
 
 
 def assumed(subject: Subject) -> Judgment:
-    """What no program can be examined for: that functions see one record alone, and numbers are
-    public.
+    """What no program can be examined for.
+
+    That is that functions see one record alone, and that numbers are public.
     """
     universe = check_universe(_REACHED)
     text = assumed_in_words(subject.program.at(universe), universe)
@@ -271,8 +279,9 @@ def assumed(subject: Subject) -> Judgment:
 
 
 def feasibility(subject: Subject) -> Judgment:
-    """Every dataset of the universe has a certified solution: a refusal would depend on private
-    records.
+    """Every dataset of the universe has a certified solution.
+
+    A refusal would depend on private records.
     """
     first, error = isinstance(subject.program, FirstStage), subject.public_error
     if error is not None and math.isfinite(error):
@@ -303,8 +312,9 @@ def feasibility(subject: Subject) -> Judgment:
 
 
 def certified_in_advance(subject: Subject) -> Judgment:
-    """The public bound on the numerical error over all datasets, or what a release says without
-    one.
+    """The public bound on the numerical error over all datasets.
+
+    Without one it is what a release says.
     """
     program, error = subject.program, subject.public_error
     with suppress(CalibrationError):
@@ -318,8 +328,9 @@ def certified_in_advance(subject: Subject) -> Judgment:
 
 
 def balance(subject: Subject) -> Judgment:
-    """Largest difference of the arms' mean covariates before and after: a wrong sign makes it
-    larger.
+    """Largest difference of the arms' mean covariates before and after.
+
+    A wrong sign makes it larger.
     """
     records = standard_records(_BALANCED)
     w, differences = subject.certified(records).value, []
@@ -339,8 +350,9 @@ def balance(subject: Subject) -> Judgment:
 
 
 def stated_gradient(subject: Subject) -> Judgment:
-    """The movement of the gradient that is stated, at other settings too: no solve, so that it is
-    early.
+    """The movement of the gradient that is stated, at other settings too.
+
+    Nothing is solved, so that it is early.
     """
     program = subject.program
     if subject.derived:
@@ -372,8 +384,9 @@ def stated_gradient(subject: Subject) -> Judgment:
 def _gradient_places(
     subject: Subject, program: WeightsProgram
 ) -> Iterator[tuple[str, WeightsProgram, MappedUniverse, int]]:
-    """Where gradients are compared, in words, and by how many pairs: first the sizes, then other
-    settings.
+    """Where gradients are compared, in words, and by how many pairs.
+
+    The sizes come first, then other settings.
     """
     few = min(subject.search.evaluations or _GRADIENTS, _GRADIENTS)
     for n in dict.fromkeys((_AUDITED, *subject.larger, subject.n)):
@@ -388,8 +401,9 @@ def _gradient_places(
 
 @dataclass
 class _Moved:
-    """What was found of weights on neighbors: in words where it refutes, and else how far they
-    moved.
+    """What was found of weights on neighbors.
+
+    That is words where it refutes, and else how far they moved.
     """
 
     refuted: str = ""
@@ -399,8 +413,9 @@ class _Moved:
     def add(
         self, subject: Subject, pair: Pairs, universe: MappedUniverse, bound: StabilityBound
     ) -> float:
-        """V of one pair, from below, after both datasets are solved. Raises what is
-        ``UNSOLVED``.
+        """V of one pair, from below, after both datasets are solved.
+
+        Raises what is ``UNSOLVED``.
         """
         ends = pair.records(universe.space)
         solved = [subject.certified(records) for records in ends]
@@ -461,8 +476,9 @@ def _climbed(subject: Subject, universe: MappedUniverse, bound: StabilityBound) 
 def _next(
     universe: MappedUniverse, worst: Pairs | None, turn: int, rng: np.random.Generator
 ) -> Pairs:
-    """A change of the worst pair; without one a new pair, every other one of which face each
-    other.
+    """A change of the worst pair; without one a new pair.
+
+    The two of every other new pair face each other.
     """
     if worst is None and turn % 2 == 1:
         facing = facing_pair(universe, turn // 2, rng)
@@ -472,8 +488,9 @@ def _next(
 
 
 def movement(subject: Subject) -> Judgment:
-    """V and the largest weight over certified solves of neighbors, where an author's bound is
-    used.
+    """V and the largest weight over certified solves of neighbors.
+
+    They are searched for where an author's bound is used.
     """
     if subject.derived:
         return _derived()
@@ -565,10 +582,10 @@ def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
 
 
 def other_settings(subject: Subject) -> Judgment:
-    """Movement of weights with every number among the settings times and over 2, 10 and 100, one at
-    a time.
+    """Movement of weights with every number among the settings changed, one at a time.
 
-    Where what is used follows from what is minimized, nothing is solved.
+    Each is taken times 2, 10 and 100, and over them. Where what is used follows from what is
+    minimized, nothing is solved.
     """
     if subject.derived:
         return _derived()
@@ -588,8 +605,9 @@ def other_settings(subject: Subject) -> Judgment:
 
 
 def _refuted_at(subject: Subject, universe: MappedUniverse) -> str:
-    """What refutes the bound of a program that was read in a universe, in words; empty if nothing
-    does.
+    """What refutes the bound of a program that was read in a universe, in words.
+
+    It is empty if nothing does.
     """
     if subject.first.unused_bound(universe) is not None:
         return ""
@@ -637,9 +655,7 @@ BESIDE = "other settings"
 
 
 def checks_of(made: Registered, *, first: bool = False) -> dict[str, Check]:
-    """All that programs of a class or scheme are examined by at each example of settings, or the
-    first.
-    """
+    """All that programs of a class or scheme are examined by, at examples of settings."""
     family = family_of(made)
     concerned = {name: check for name, (check, base) in CHECKS.items() if issubclass(family, base)}
     return {name: check for name, check in concerned.items() if first or name != BESIDE}

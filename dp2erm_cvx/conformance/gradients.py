@@ -1,5 +1,4 @@
-"""Movement of the gradient that an author states, looked for by gradients of the declared objective
-alone.
+"""Movement of the gradient that an author states, looked for by gradients alone.
 
 A solve takes milliseconds or more, a gradient a fraction of that, and what is stated is about every
 weight.
@@ -42,8 +41,9 @@ class DeclaredGradient:
         self._parameters: Params | None = None
 
     def at(self, records: Records, weights: Array) -> Array | None:
-        """The gradient (n,) at weights (n,); None where they are outside of its domain or
-        constraints.
+        """The gradient (n,) at weights (n,).
+
+        None where they are outside of its domain or constraints.
         """
         data = self.program.data(records)
         if self._parameters is None:
@@ -145,10 +145,10 @@ def _drawn(universe: MappedUniverse, number: int, rng: np.random.Generator) -> I
 
 
 def facing_pair(universe: MappedUniverse, turn: int, rng: np.random.Generator) -> Pairs:
-    """Everybody at one end of a direction, by arm or in both, while one record jumps to the other
-    end.
+    """Everybody at one end of a direction, while one record jumps to the other end.
 
-    Directions are the axes in turns, and now and then one that is drawn.
+    The end is that of an arm, or one for both. Directions are the axes in turns, and now and then
+    one that is drawn.
 
     Parameters
     ----------

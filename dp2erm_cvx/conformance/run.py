@@ -1,5 +1,6 @@
-"""All checks of one program, as a report or as pytest items, and the files that declare
-programs.
+"""All checks of one program, as a report or as pytest items.
+
+Files that declare programs are read here.
 """
 
 from __future__ import annotations
@@ -223,8 +224,9 @@ def program_template(name: str, kind: str) -> str:
 
 
 def load_program(name_or_file: str) -> list[Registered]:
-    """Programs of a file that ends in .py, or the registered one of that name. Raises
-    ProgramError.
+    """Programs of a file that ends in .py, or the registered one of that name.
+
+    Raises ProgramError.
     """
     if name_or_file.endswith(".py"):
         return programs_of_file(name_or_file)

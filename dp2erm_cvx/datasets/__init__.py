@@ -72,11 +72,10 @@ def nhefs_domain(
     outcome_center: float = 2.5,
     **settings: Any,
 ) -> Domain:
-    """A public :class:`~dp2erm_cvx.data.domain.Domain` for :func:`load_nhefs`, declared without the
-    data.
+    """A public domain for :func:`load_nhefs`, declared without the data.
 
-    Covariates are scaled by :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`, so that each lies in [-1, 1]
-    inside its range.
+    It is a :class:`~dp2erm_cvx.data.domain.Domain`. Covariates are scaled by
+    :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`, so that each lies in [-1, 1] inside its range.
 
     Parameters
     ----------
@@ -109,8 +108,7 @@ N_COVARIATES = 10
 
 @dataclass(frozen=True)
 class Scenario:
-    """The outcome mechanism: Y = main_effect(X) + (A - 1/2) contrast(X) + noise of the given
-    variance.
+    """The outcome mechanism: Y = main_effect(X) + (A - 1/2) contrast(X) + noise.
 
     ``main_effect`` and ``contrast`` map (n, 10) to (n,); ``variance`` maps (n, 10) and (n,) to
     (n,).
@@ -122,8 +120,9 @@ class Scenario:
     variance: Callable[[Array, NDArray[np.int64]], Array]
 
     def outcomes(self, rng: np.random.Generator, X: Array) -> Array:
-        """Y(0) and Y(1), (n, 2), of rows X (n, d): one normal draw for both, scaled to their
-        variances.
+        """Y(0) and Y(1), (n, 2), of rows X (n, d).
+
+        One normal draw is for both, scaled to their variances.
         """
         main, half, noise = self.main_effect(X), self.contrast(X) / 2.0, rng.standard_normal(len(X))
         arms = [np.full(len(X), arm, dtype=np.int64) for arm in (0, 1)]

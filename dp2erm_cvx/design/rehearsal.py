@@ -1,5 +1,4 @@
-"""A scheme on public records: what its weights leave of the distance of two arms, and how they
-move.
+"""A scheme on public records: what its weights leave of a distance, and how they move.
 
 The records are normal quantiles, or those of a table that was declared public. Nothing private is
 read.
@@ -70,13 +69,12 @@ def _priced_alike(program: WeightsProgram, universe: Universe, smaller: Universe
 
 
 def _per_record(program: WeightsProgram, universe: Universe) -> list[float] | None:
-    """What a form is per record, whatever its objective is multiplied by; None where that is not
-    known.
+    """What a form is per record, whatever its objective is multiplied by.
 
-    A declaration may differ between numbers of records by powers of n on its terms alone. In rows
-    that are scaled by the roots of n, of their price's smoothness and of the response R, the
-    numbers are the diameter, the imbalance that costs nothing, where squares end, and the largest
-    slope; ``R phi''`` at some weights follows.
+    None where that is not known. A declaration may differ between numbers of records by powers of n
+    on its terms alone. In rows that are scaled by the roots of n, of their price's smoothness and
+    of the response R, the numbers are the diameter, the imbalance that costs nothing, where squares
+    end, and the largest slope; ``R phi''`` at some weights follows.
     """
     form = program.at(universe).form(universe)
     if not isinstance(form, WeightingForm) or form.kinked or form.hard:

@@ -160,8 +160,9 @@ class DesignScenario:
         )
 
     def stated(self, filled: DesignScenario) -> list[tuple[str, Any, bool]]:
-        """Name and value of every part of the ``filled`` scenario, and whether it is stated
-        here.
+        """Name and value of every part of the ``filled`` scenario.
+
+        With each stands whether it is stated here.
         """
         default = DesignScenario()
         return [
@@ -338,8 +339,9 @@ def covariate_names(domain: Domain, n_features: int) -> tuple[str, ...]:
 
 
 def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) -> list[int]:
-    """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown
-    one.
+    """Numbers of the covariates that are guessed to matter.
+
+    Raises DeclarationError on an unknown one.
     """
     if scenario.drivers is None:
         return list(range(n_features))

@@ -222,8 +222,7 @@ _FEW, _SIMULATED, _TRIED = 20, 25_000, 2
 
 
 def required_records(result: DesignResult, workers: int, progress: Progress) -> tuple[int, str]:
-    """Public predictions say where to start; from there records are doubled until a simulation
-    answers.
+    """Double records from where public predictions say, until a simulation answers.
 
     By the default pipeline and those that came first, with fewer replicates than the design itself.
     Also how the number is known: "simulated", "predicted" from public plans, or "more" where so

@@ -1,6 +1,4 @@
-"""Where the records of a design come from, and what judges a pipeline on them; public records of
-others.
-"""
+"""Where the records of a design come from, and what judges a pipeline on them."""
 
 from __future__ import annotations
 
@@ -121,8 +119,7 @@ class PublicData:
         return f"PublicData(source={self.source!r}, n_samples={self.dataset.n_samples})"
 
     def check(self, domain: Domain, n_samples: int, *, left_out: bool) -> None:
-        """Raise where samples of ``n_samples`` cannot be drawn, or have no record ``left_out`` to
-        judge on.
+        """Raise where samples of ``n_samples`` cannot be drawn, or none are ``left_out``.
 
         DeclarationError for other columns than those of the ``domain`` and for too few records,
         DataError where an arm is empty.
@@ -172,8 +169,9 @@ class PublicData:
 # of all public records, hence the same for every sample of them
 @lru_cache(maxsize=1)
 def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
-    """The effect by augmented inverse propensity weighting, and how far the plain difference is off
-    it.
+    """The effect by augmented inverse propensity weighting.
+
+    How far the plain difference is off comes with it.
     """
     counted = np.ones(len(data.a), dtype=bool) if data.sampling is None else data.sampling > 0
     inside = Dataset(data.X[counted], data.a[counted], data.y[counted], data.columns)
@@ -183,10 +181,10 @@ def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
-    """Estimated probability (n,) of the treatment that each record got, by logistic regression. Not
-    private.
+    """Probability (n,) of the treatment that each record got, by logistic regression.
 
-    It is the same for all candidates: one that balances nothing would look well by its own weights.
+    It is not private. It is the same for all candidates: one that balances nothing would look well
+    by its own weights.
     """
     features, counts = domain.features(dataset.X), dataset.sampling
     model = LogisticRegression(max_iter=1000).fit(features, dataset.a, counts)

@@ -1,6 +1,4 @@
-"""The pipelines that a design compares, on simulated datasets: what each does, and how they
-rank.
-"""
+"""The pipelines that a design compares, on simulated datasets: results and ranks."""
 
 from __future__ import annotations
 
@@ -405,11 +403,11 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
 
 
 def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
-    """The rows in order: those tied for the first place as they were declared, then by what is
-    ranked.
+    """The rows in order.
 
-    Tied are those that paired differences do not tell from the best. Effects whose intervals cover
-    too seldom, or that have none, come after all others, by their coverage.
+    Those tied for the first place stand as they were declared, the others by what is ranked. Tied
+    are those that paired differences do not tell from the best. Effects whose intervals cover too
+    seldom, or that have none, come after all others, by their coverage.
     """
     first = best_of(request, rows)
     best = np.array(() if first is None else first.scores)
@@ -430,10 +428,9 @@ def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow
 
 
 def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | None:
-    """The row of the least mean score, of those with as many replicates as any; None where none may
-    be first.
+    """The row of the least mean score, of those with as many replicates as any.
 
-    An effect may be first where its intervals cover often enough.
+    None where none may be first. An effect may be first where its intervals cover often enough.
     """
     pool = [row for row in rows if not row.reason and (request.goal == "rule" or row.holds)]
     most = max((len(row.scores) for row in pool), default=0)

@@ -1,6 +1,4 @@
-"""What V costs in balance: declared schemes over grids of their settings, on public records
-alone.
-"""
+"""What V costs in balance, on public records alone: schemes over grids of settings."""
 
 from __future__ import annotations
 
@@ -123,9 +121,7 @@ class FrontierRequest:
             )
 
     def _check_public(self, data: Dataset) -> None:
-        """Raise DeclarationError where public records have another number of columns, or lack an
-        arm.
-        """
+        """Raise DeclarationError where public records have other columns, or lack an arm."""
         columns = data.X.shape[1]
         if columns != self.universe.n_features:
             raise DeclarationError(
@@ -322,8 +318,9 @@ class FrontierResult(Shown):
         return ", ".join(f"{name}{between}{brief_of(value)}" for name, value in shown.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values: what was asked, the rows, and the number of the proposed
-        one.
+        """Everything as plain values.
+
+        That is what was asked, the rows, and the number of the proposed one.
         """
         wanted = self.request
         universe = wanted.universe
@@ -528,8 +525,7 @@ def _answered(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
 
 
 def paper_curve(request: FrontierRequest) -> list[tuple[float, float]]:
-    """The part of the distance that is left, and V as the paper prints it, of its entropy
-    balancing.
+    """What entropy balancing leaves of the distance, and V as the paper prints it.
 
     At the ridges of the default grid. Empty where the paper makes no statement, as without an arm
     floor.
@@ -560,8 +556,9 @@ def _with_efficient(rows: Sequence[FrontierRow]) -> Iterator[FrontierRow]:
 
 
 def _beats(other: FrontierRow, row: FrontierRow) -> bool:
-    """Whether another row has no more V and no more left, to the digits that are shown, and less of
-    one.
+    """Whether another row has no more V and no more left, and less of one.
+
+    They are compared to the digits that are shown.
     """
     own = (round(row.V, 1), round(row.left, 3))
     others = (round(other.V, 1), round(other.left, 3))
