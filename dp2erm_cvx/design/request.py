@@ -124,24 +124,28 @@ class DesignScenario:
         distance
             How far apart the arms are declared to lie at most, in standard deviations.
         """
-        rule, effect, spread, scale = (
-            goal == "rule",
-            self.effect,
-            self.effect_spread,
-            self.outcome_scale,
-        )
+        is_rule = goal == "rule"
         binary = self.binary or domain.binary_outcome
-        if scale is None or binary:
-            scale = domain.outcome_bound if binary else rounded(domain.outcome_bound / 3.0)
+        scale = self.outcome_scale
+        if binary:
+            scale = domain.outcome_bound
+        elif scale is None:
+            scale = rounded(domain.outcome_bound / 3.0)
+        effect = self.effect
         if effect is None:
-            effect = domain.treatment_cost + (0.0 if rule else rounded(0.5 * scale))
-        if spread is None:
-            spread = rounded(0.5 * scale if rule else 0.25 * self.left(scale, binary=binary))
+            effect = domain.treatment_cost
+            if not is_rule:
+                effect += rounded(0.5 * scale)
+        spread = self.effect_spread
+        if spread is None and is_rule:
+            spread = rounded(0.5 * scale)
+        elif spread is None:
+            spread = rounded(0.25 * self.left(scale, binary=binary))
         confounding = self.confounding
         if confounding is None:
-            confounding = (
-                rounded(log_odds_of(distance, self.treated)) if distance > 1.0 else MODERATE
-            )
+            confounding = MODERATE
+            if distance > 1.0:
+                confounding = rounded(log_odds_of(distance, self.treated))
         return replace(
             self,
             effect=effect,
@@ -153,11 +157,10 @@ class DesignScenario:
 
     def left(self, scale: float, *, binary: bool) -> float:
         """Residual standard deviation of an outcome of this standard deviation."""
-        return (
-            scale
-            if binary
-            else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
-        )
+        if binary:
+            return scale
+        seen_by_lines = self.explained * (1.0 - self.curved)
+        return rounded(scale * math.sqrt(1.0 - seen_by_lines))
 
     def stated(self, filled: DesignScenario) -> list[tuple[str, Any, bool]]:
         """Name and value of every part of the ``filled`` scenario.
@@ -165,10 +168,11 @@ class DesignScenario:
         With each stands whether it is stated here.
         """
         default = DesignScenario()
-        return [
-            (name, getattr(filled, name), getattr(self, name) != getattr(default, name))
-            for name in vars(self)
-        ]
+        parts = []
+        for name in vars(self):
+            is_stated = getattr(self, name) != getattr(default, name)
+            parts.append((name, getattr(filled, name), is_stated))
+        return parts
 
 
 def distance_of(log_odds: float, treated: float) -> float:
@@ -210,13 +214,16 @@ def rounded(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-#: What may be asked for, and of whom an effect may be.
-GOALS, ESTIMANDS = ("effect", "rule"), ("ate", "att", "overlap")
+#: What may be asked for.
+GOALS = ("effect", "rule")
+#: Of whom an effect may be.
+ESTIMANDS = ("ate", "att", "overlap")
 #: Records that are simulated at most.
 MOST_RECORDS = 1_000_000
 
 
 def _among(name: str, value: object, *, known: tuple[str, ...]) -> object:
+    """A value, which has to be one of the known ones."""
     if value not in known:
         raise DeclarationError(f"{name} = {brief(value)}: must be one of {', '.join(known)}")
     return value
@@ -267,7 +274,7 @@ class DesignRequest:
     public: PublicData | None = None
 
     def __post_init__(self) -> None:
-        put, universe = object.__setattr__, self.universe
+        universe = self.universe
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {brief(self.budget)}: must be a Budget")
         refuse(self.domain.codebook, "a design, which simulates records,", "arms", "units")
@@ -278,8 +285,8 @@ class DesignRequest:
                 "pipeline"
             )
             raise DeclarationError(f"n_samples = {universe.n_samples}: {text}")
-        put(self, "n_samples", universe.n_samples)
-        put(self, "n_features", universe.n_features)
+        object.__setattr__(self, "n_samples", universe.n_samples)
+        object.__setattr__(self, "n_features", universe.n_features)
         check_settings(self)
         driver_columns(self.scenario, self.domain, self.n_features)
         if self.public is not None:
@@ -350,9 +357,10 @@ def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) ->
     return chosen_columns("drivers", chosen, domain.columns or (), n_features)
 
 
-#: Records that the moments of covariates and true effects are computed from, and rules are judged
-#: on.
-_CENSUS, _JUDGED = 10_000, 4000
+#: Records that the moments of covariates and true effects are computed from.
+_CENSUS = 10_000
+#: Records that rules are judged on.
+_JUDGED = 4000
 #: How far the mean outcome lies off its declared center, in standard deviations: nobody knows it in
 #: advance.
 _OFF = 0.5
@@ -361,6 +369,34 @@ _OFF = 0.5
 _SHIFT = 0.25
 #: The probabilities that two outcomes keep.
 _LEAST = 0.02
+
+
+def _lines(own: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Two lines (k,) in centered covariates (m, k), drawn anew, of standard deviation 1.
+
+    They are uncorrelated, unless only one covariate varies. Over its declared range every covariate
+    matters as much as any other.
+    """
+    covariance = own.T @ own / len(own)
+    spread = own.std(axis=0)
+    varies = spread > 1e-9 * spread.max(initial=0.0)
+    if not varies.any():
+        raise DeclarationError("the domain leaves covariates no room to vary")
+    first, second = np.where(varies, rng.standard_normal((2, len(spread))), 0.0)
+    line = _unit(first, covariance)
+    if np.sum(varies) == 1:
+        return line, line
+    left = second - (second @ covariance @ line) * line
+    return line, _unit(left, covariance)
+
+
+def _log_odds_of_share(log_odds: Array, treated: float) -> float:
+    """What is added to log odds (m,) so that this share is treated on average."""
+
+    def excess(shift: float) -> float:
+        return float(np.mean(expit(shift + log_odds))) - treated
+
+    return float(brentq(excess, -750.0, 750.0))
 
 
 class Population:
@@ -379,38 +415,30 @@ class Population:
         scenario: DesignScenario,
         seed: tuple[int, ...] = (0,),
     ) -> None:
-        self.domain, self.n_features, self.scenario = domain, n_features, scenario
-        sizes = scenario.effect, scenario.effect_spread, scenario.outcome_scale
-        self.effect, self.spread, self.scale = (0.0 if size is None else size for size in sizes)
+        self.domain = domain
+        self.n_features = n_features
+        self.scenario = scenario
+        self.effect = scenario.effect or 0.0
+        self.spread = scenario.effect_spread or 0.0
+        self.scale = scenario.outcome_scale or 0.0
         self._columns = driver_columns(scenario, domain, n_features)
         rng = np.random.default_rng(seed)
         self.census = public_covariates(domain, n_features, _CENSUS, rng, _SHIFT)
         own = self._scaled(self.census)
         self._center = own.mean(axis=0)
         own = own - self._center
-        covariance, spread = own.T @ own / len(own), own.std(axis=0)
-        known = spread > 1e-9 * spread.max(initial=0.0)
-        if not known.any():
-            raise DeclarationError("the domain leaves covariates no room to vary")
-        # over its declared range every covariate matters as much as any other
-        first, second = np.where(known, rng.standard_normal((2, len(spread))), 0.0)
-        self._line = line = _unit(first, covariance)
-        left = second - (second @ covariance @ line) * line
-        self._other = line if np.sum(known) == 1 else _unit(left, covariance)
+        self._line, self._other = _lines(own, rng)
         along = self._along(self.census)[0]
-        # the log odds of the declared share
-        self._share = brentq(
-            lambda at: float(np.mean(expit(at + scenario.log_odds * along))) - scenario.treated,
-            -750.0,
-            750.0,
-        )
+        self._share = _log_odds_of_share(scenario.log_odds * along, scenario.treated)
         slope, constant = np.polyfit(along, along**2, 1)
-        self._square = slope, constant, max(float(np.std(along**2 - slope * along)), 1e-300)
+        beside_line = float(np.std(along**2 - slope * along))
+        self._square = slope, constant, max(beside_line, 1e-300)
 
     def _scaled(self, X: Array) -> Array:
-        return self.domain.features(X)[
-            :, [index + bool(self.domain.intercept) for index in self._columns]
-        ]
+        """Those of the scaled covariates (n, k) that matter."""
+        first = 1 if self.domain.intercept else 0
+        columns = [first + column for column in self._columns]
+        return self.domain.features(X)[:, columns]
 
     def _along(self, X: Array) -> tuple[Array, Array]:
         """The two lines at raw covariates (n, k)."""

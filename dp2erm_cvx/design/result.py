@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import Budget
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dp2erm_cvx.display import Block
 
 
@@ -38,9 +40,18 @@ MARGIN = 0.1
 class DesignResult(Shown):
     """The ranked candidates.
 
-    ``beside`` is the default pipeline at a budget that hides nothing, or the best constant rule.
-    ``confounded_by`` says how far the plain difference of means is off, in units of the outcome.
-    ``required_n`` is there where no candidate is useful.
+    Parameters
+    ----------
+    request
+        What was asked.
+    rows
+        The candidates, the first one first.
+    beside
+        The default pipeline at a budget that hides nothing, or the best constant rule.
+    confounded_by
+        How far the plain difference of means is off, in units of the outcome.
+    required_n
+        How many records would do, and how that is known; None where a candidate is useful.
     """
 
     request: DesignRequest
@@ -69,9 +80,8 @@ class DesignResult(Shown):
         if self.request.goal == "effect":
             return best.holds and best.width < (abs(self.request.net_effect) or math.inf)
         gains = np.array(self.beside.scores)[: len(best.scores)] - np.array(best.scores)
-        return float(np.mean(gains)) > max(
-            MARGIN if self.request.public is None else 0.0, half_width(gains)
-        )
+        least = MARGIN if self.request.public is None else 0.0
+        return float(np.mean(gains)) > max(least, half_width(gains))
 
     @property
     def ranking(self) -> str:
@@ -88,7 +98,7 @@ class DesignResult(Shown):
 
     def blocks(self) -> Iterator[Block]:
         """Report: the scenario, the table, and the advice."""
-        wanted, public = self.request, self.request.public
+        wanted = self.request
         goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
         yield heading(
             f"Design of {goal}: n = {wanted.n_samples:,}, {law_text(wanted.budget)}, "
@@ -97,6 +107,29 @@ class DesignResult(Shown):
         if not self.answers:
             yield _verdict(self)
             yield ""
+        yield from self._records()
+        weights = wanted.domain.sampling
+        if weights is not None:
+            yield (
+                f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that "
+                f"of the bound {weights.largest:g}. Unequal ones leave the same noise, and more "
+                "sampling error."
+            )
+        yield ""
+        shown = _SHOWN[self.ranking]
+        yield self._table(shown)
+        yield f"{self._notes()}{shown.legend}"
+        for row in self.rows:
+            if row.reason:
+                yield f"{row.name}: {row.reason}"
+        yield ""
+        if self.answers:
+            yield _verdict(self)
+
+    def _records(self) -> Iterator[Block]:
+        """Where the records come from, and how far plain means are off."""
+        wanted = self.request
+        public = wanted.public
         off = f"The plain difference of means would be off by {self.confounded_by:+.3g}."
         if public is None:
             read = "No data were read, nothing was spent."
@@ -106,65 +139,74 @@ class DesignResult(Shown):
                 f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn "
                 f"anew in each of up to {wanted.replicates} datasets (seed {wanted.seed})."
             )
-        else:
-            yield (
-                f"Up to {wanted.replicates} samples (seed {wanted.seed}) of "
-                f"{public.dataset.n_samples:,} records that were declared public: {public.source}. "
-                "No private data were read, nothing was spent."
-            )
+            return
+        yield (
+            f"Up to {wanted.replicates} samples (seed {wanted.seed}) of "
+            f"{public.dataset.n_samples:,} records that were declared public: {public.source}. "
+            "No private data were read, nothing was spent."
+        )
+        if wanted.goal == "effect":
             truth = (
                 "a doubly robust estimate from all of them, without privacy, counts as the effect"
             )
-            yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
-        if (weights := wanted.domain.sampling) is not None:
-            yield (
-                f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that "
-                f"of the bound {weights.largest:g}. Unequal ones leave the same noise, and more "
-                "sampling error."
-            )
-        yield ""
-        headers, cells, legend = _SHOWN[self.ranking]
-        table = grid("", "pipeline", *headers, left=2)
+            off = f"{off} Without knowing more, {truth}."
+        yield off
+
+    def _table(self, shown: _Shown) -> Table:
+        """The pipelines that could be run, the best first, and what stands beside them."""
+        table = grid("", "pipeline", *shown.headers, left=2)
         for row in (*self.rows, self.beside):
-            if not row.reason and row.scores and (public is None or math.isfinite(row.scores[0])):
-                table.add_row(
-                    "" if not row.tied else "1" if row is self.best else "=", row.name, *cells(row)
-                )
-        yield table
+            known = not row.reason and bool(row.scores)
+            if self.request.public is not None:
+                known = known and math.isfinite(row.scores[0])
+            if not known:
+                continue
+            place = ""
+            if row.tied:
+                place = "1" if row is self.best else "="
+            table.add_row(place, row.name, *shown.cells(row))
+        return table
+
+    def _notes(self) -> str:
+        """Sentences on simulation error, and on rows that rest on fewer datasets."""
         text = "±: simulation error (95 %). "
-        if (tied := sum(row.tied for row in self.rows) - 1) >= 0:
+        tied = sum(row.tied for row in self.rows)
+        if tied:
             text += (
-                f"=: within simulation error of the best ({tied} beside the first); of these the "
+                f"=: within simulation error of the best ({tied - 1} beside the first); of these "
+                "the simplest stands first. "
             )
-            text += "simplest stands first. "
         runs = [len(row.scores) for row in self.rows if not row.reason]
         if runs and min(runs) < max(runs):
             text += (
                 f"Rows that are clearly behind rest on fewer datasets, on {min(runs)} at least. "
             )
-        yield text + legend
-        yield from (f"{row.name}: {row.reason}" for row in self.rows if row.reason)
-        yield ""
-        if self.answers:
-            yield _verdict(self)
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: the request, the scenario, the rows and the verdict."""
-        request, scenario = self.request, self.request.filled
-        named = ("goal", "estimand", "n_samples", "n_features", "replicates", "seed")
+        request = self.request
+        scenario = request.filled
+        guessed = [name for name, _, stated in request.scenario.stated(scenario) if not stated]
+        required = self.required_n
+        if required is not None:
+            records, found = required
+            required = {"n_samples": records, "found": found}
         return {
-            **{name: getattr(request, name) for name in named},
+            "goal": request.goal,
+            "estimand": request.estimand,
+            "n_samples": request.n_samples,
+            "n_features": request.n_features,
+            "replicates": request.replicates,
+            "seed": request.seed,
             **asdict(request.budget),
             "domain": request.domain.to_dict(),
             "scenario": asdict(scenario),
-            "guessed": [
-                name for name, _, declared in request.scenario.stated(scenario) if not declared
-            ],
+            "guessed": guessed,
             "confounded_by": self.confounded_by,
             "public": None if request.public is None else request.public.source,
             "answers": self.answers,
-            "required_n": self.required_n
-            and dict(zip(("n_samples", "found"), self.required_n, strict=True)),
+            "required_n": required,
             "beside": self.beside.to_dict(),
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -217,57 +259,67 @@ def design(
     return replace(result, required_n=required_records(result, workers, progress))
 
 
-#: Replicates, the most records that are simulated, and pipelines that are tried beside the default.
-_FEW, _SIMULATED, _TRIED = 20, 25_000, 2
+#: Replicates at larger numbers of records.
+_FEW = 20
+#: The most records that are simulated there.
+_SIMULATED = 25_000
+#: Pipelines that are tried there beside the default.
+_TRIED = 2
 
 
 def required_records(result: DesignResult, workers: int, progress: Progress) -> tuple[int, str]:
     """Double records from where public predictions say, until a simulation answers.
 
     By the default pipeline and those that came first, with fewer replicates than the design itself.
-    Also how the number is known: "simulated", "predicted" from public plans, or "more" where so
-    many do not do.
+
+    Returns
+    -------
+    The number of records, and how it is known: "simulated", "predicted" from public plans, or
+    "more" where so many do not do.
     """
-    request, n = result.request, result.request.n_samples * math.sqrt(2.0)
-    predictable = (
-        request.goal == "rule" or result.best.holds
-    )  # coverage is known from simulations alone
+    request = result.request
+    n = request.n_samples * math.sqrt(2.0)
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
     names = {row.name for row in result.rows[:_TRIED] if row.kind != "two_stage"}
     failed = 0
-
-    def upward(n: float) -> int:  # two significant digits: no more is known
-        unit = int(10 ** max(math.floor(math.log10(n)) - 1, 0))
-        return math.ceil(n / unit) * unit
-
-    while (records := upward(n)) <= _SIMULATED:
+    records = _two_digits_upward(n)
+    while records <= _SIMULATED:
         larger = replace(request, n_samples=records, replicates=_FEW)
         compared = design_candidates(larger, names=names)
-        rows, constant, off = simulated_table(
-            larger, compared, workers, progress, f"runs at n = {records:,}"
-        )
+        what = f"runs at n = {records:,}"
+        rows, constant, off = simulated_table(larger, compared, workers, progress, what)
         beside = constant if request.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
             return records, "simulated"
-        failed, n = records, 2.0 * n
+        failed = records
+        n *= 2.0
+        records = _two_digits_upward(n)
+    # coverage is known from simulations alone
+    predictable = request.goal == "rule" or result.best.holds
     if failed or not predictable:
         return failed or request.n_samples, "more"
-    return (records, "predicted") if records <= MOST_RECORDS else (MOST_RECORDS, "more")
+    if records > MOST_RECORDS:
+        return MOST_RECORDS, "more"
+    return records, "predicted"
+
+
+def _two_digits_upward(n: float) -> int:
+    """A number of records, rounded up to two digits: no more is known."""
+    unit = int(10 ** max(math.floor(math.log10(n)) - 1, 0))
+    return math.ceil(n / unit) * unit
 
 
 def _expected(result: DesignResult, n: int) -> bool:
-    """True if public predictions expect an answer from so many records."""
+    """Whether public predictions expect an answer from so many records."""
     request = result.request
     plan = design_candidates(replace(request, n_samples=n), 1)[0].plan
     assert plan is not None
     if isinstance(plan.study, RuleStudy):
-        spread, noise = (
-            request.filled.effect_spread,
-            rule_noise(plan, np.zeros(request.n_features + 1)).effect,
-        )
+        spread = request.filled.effect_spread or 0.0
+        noise = rule_noise(plan, np.zeros(request.n_features + 1)).effect
         # of two normals, the effect and the same with noise, so often the signs differ
-        flipped = math.atan2(noise, spread or 0.0) / math.pi
+        flipped = math.atan2(noise, spread) / math.pi
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
     assert isinstance(plan.study, EffectStudy)
     error = plan.study.error_at(request.filled.treated)
@@ -288,61 +340,102 @@ _PARTS = {
 }
 
 
-def _guessed(result: DesignResult) -> Any:
+def _guessed(result: DesignResult) -> Table:
+    """Table of the scenario, and of what of it was stated."""
     table = grid("the guess", "value", "", left=1)
     filled = result.request.filled
-    for name, value, declared in result.request.scenario.stated(filled):
+    for name, value, stated in result.request.scenario.stated(filled):
         if value is None or value is False:
             continue
-        text = (
-            ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
-        )
+        text = _value_text(value)
         if name == "confounding" and isinstance(value, str):
             text = f"{value}: {filled.log_odds:g}"
-        elif isinstance(value, float):
-            text = f"{value:g}"
-        table.add_row(_PARTS[name], text, "stated" if declared else "guessed")
+        table.add_row(_PARTS[name], text, "stated" if stated else "guessed")
     return table
 
 
+def _value_text(value: Any) -> str:
+    """A value of a scenario."""
+    if value is True:
+        return "yes"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
 def _number(value: float, form: str = ".3g") -> str:
-    return "-" if not math.isfinite(value) else format(value, form)
+    """A number of a table; a dash where there is none."""
+    if not math.isfinite(value):
+        return "-"
+    return format(value, form)
 
 
-#: By what is ranked: columns of the table, the cells of a row, and what they are.
-_SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]], str]] = {
-    "effect": (
+def _cells_of_effect(row: DesignRow) -> tuple[str, ...]:
+    """The cells of a pipeline for an effect."""
+    covers = "-"
+    if not math.isnan(row.covers):
+        covers = f"{row.covers:.2f} ±{row.covers_half:.2f}"
+    return (
+        f"{row.bias:+.3g} ±{row.bias_half:.1g}",
+        f"{row.deviation:.3g}",
+        f"{row.error:.3g} ±{row.error_half:.1g}",
+        _number(row.noise),
+        _number(row.width),
+        covers,
+    )
+
+
+def _cells_of_rule(row: DesignRow) -> tuple[str, ...]:
+    """The cells of a pipeline for a rule."""
+    right = f"{row.right:.3f} ±{row.right_half:.3f}"
+    return right, f"{row.lost:.3g}", _number(row.noise)
+
+
+def _cells_of_value(row: DesignRow) -> tuple[str, ...]:
+    """The cells of a pipeline for a rule that is judged on public records."""
+    value = f"{row.value:.4g} ±{row.value_half:.1g}"
+    return value, _number(row.noise), _number(row.effective, ".0%")
+
+
+class _Shown(NamedTuple):
+    """A table of a design.
+
+    Parameters
+    ----------
+    headers
+        Of its columns.
+    cells
+        The cells of a row.
+    legend
+        Sentences on what the columns are.
+    """
+
+    headers: tuple[str, ...]
+    cells: Callable[[DesignRow], tuple[str, ...]]
+    legend: str
+
+
+#: The table by what is ranked.
+_SHOWN = {
+    "effect": _Shown(
         ("bias", "sd", "error", "noise", "width", "covers"),
-        lambda row: (
-            f"{row.bias:+.3g} ±{row.bias_half:.1g}",
-            f"{row.deviation:.3g}",
-            f"{row.error:.3g} ±{row.error_half:.1g}",
-            _number(row.noise),
-            _number(row.width),
-            "-" if math.isnan(row.covers) else f"{row.covers:.2f} ±{row.covers_half:.2f}",
-        ),
+        _cells_of_effect,
         "error: root mean square of estimate less truth; noise: half width that noise alone "
         "leaves; width: of the median 95 % interval; covers: how often it covers the effect. "
         "Below all others: rows without an interval, or with one that covers less than "
         f"{COVERS:g}, by their coverage.",
     ),
-    "rule": (
+    "rule": _Shown(
         ("right decisions", "lost", "noise"),
-        lambda row: (
-            f"{row.right:.3f} ±{row.right_half:.3f}",
-            f"{row.lost:.3g}",
-            _number(row.noise),
-        ),
+        _cells_of_rule,
         "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the "
         "effect of one record by, as the release will say it.",
     ),
-    "rule on public records": (
+    "rule on public records": _Shown(
         ("value", "noise", "effective sample"),
-        lambda row: (
-            f"{row.value:.4g} ±{row.value_half:.1g}",
-            _number(row.noise),
-            _number(row.effective, ".0%"),
-        ),
+        _cells_of_value,
         "value: mean outcome under the rule, by inverse propensities, on records that the sample "
         "left out; noise: what it moves the effect of one record by; effective sample: of "
         "weights, 100% where they balance nothing.",
@@ -351,58 +444,89 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]],
 
 
 def _verdict(result: DesignResult) -> str:
-    best, request, beside = result.best, result.request, result.beside
-    constant = (
-        "" if math.isnan(beside.value) else f", that of the best constant rule {beside.value:.4g}"
-    )
-    right = f"right for {best.right:.1%}, the best constant rule for {beside.right:.1%}"
-    # what is taken, and why nothing is
-    taken, why = {
-        "effect": (
-            f"Expect an interval {best.width:.3g} wide, which covers the effect in "
-            f"{best.covers:.0%} of the simulated studies",
-            f"the interval is {best.width:.3g} wide, the guessed effect "
-            f"{abs(request.net_effect):.3g}",
-        ),
-        "rule": (
-            f"It is {right}",
-            f"the best is {right}, and a gain below {MARGIN:.0%} is not considered useful",
-        ),
-        "rule on public records": (
-            f"Its value is {best.value:.4g}{constant}",
-            f"the best has the value {best.value:.4g}{constant}",
-        ),
-    }[result.ranking]
+    """What to take, or that no pipeline answers, why, and how many records would do."""
+    best = result.best
     if result.answers:
-        return f"Take: {best.name}. {taken}."
+        return f"Take: {best.name}. {_expectation(result)}."
+    request = result.request
+    return (
+        f"No pipeline answers this at n = {request.n_samples:,}, epsilon = "
+        f"{request.budget.epsilon:g}: {_reason(result)}. {_enough(result)}"
+    )
+
+
+def _expectation(result: DesignResult) -> str:
+    """Clause on what the first pipeline is expected to do."""
+    best = result.best
+    if result.ranking == "effect":
+        return (
+            f"Expect an interval {best.width:.3g} wide, which covers the effect in "
+            f"{best.covers:.0%} of the simulated studies"
+        )
+    if result.ranking == "rule":
+        return f"It is {_right(result)}"
+    return f"Its value is {_value(result)}"
+
+
+def _reason(result: DesignResult) -> str:
+    """Clause on why no pipeline answers."""
+    best = result.best
     if best.reason:
-        why = "none could be run"
-    elif request.goal == "effect" and math.isnan(best.covers):
-        why = "no pipeline that could be run has an interval"
-    elif request.goal == "effect" and not best.holds:
-        why = (
+        return "none could be run"
+    if result.ranking == "effect":
+        return _reason_of_effect(result)
+    if result.ranking == "rule":
+        return (
+            f"the best is {_right(result)}, and a gain below {MARGIN:.0%} is not considered useful"
+        )
+    return f"the best has the value {_value(result)}"
+
+
+def _reason_of_effect(result: DesignResult) -> str:
+    """Clause on why no pipeline answers a question of an effect."""
+    best = result.best
+    if math.isnan(best.covers):
+        return "no pipeline that could be run has an interval"
+    if not best.holds:
+        return (
             f"no 95 % interval covers the effect in {COVERS:.0%} of the simulated studies; the "
             f"nearest, {best.name}, does in {best.covers:.0%}"
         )
-    nothing = (
-        f"No pipeline answers this at n = {request.n_samples:,}, epsilon = "
-        f"{request.budget.epsilon:g}"
+    effect = abs(result.request.net_effect)
+    return f"the interval is {best.width:.3g} wide, the guessed effect {effect:.3g}"
+
+
+def _right(result: DesignResult) -> str:
+    """Clause on how often a rule is right, beside the best constant one."""
+    return (
+        f"right for {result.best.right:.1%}, the best constant rule for {result.beside.right:.1%}"
     )
-    return f"{nothing}: {why}. {_enough(result)}"
+
+
+def _value(result: DesignResult) -> str:
+    """The value of a rule, beside that of the best constant one where it is known."""
+    text = f"{result.best.value:.4g}"
+    if not math.isnan(result.beside.value):
+        text += f", that of the best constant rule {result.beside.value:.4g}"
+    return text
 
 
 def _enough(result: DesignResult) -> str:
     """How many records would do, and whether privacy is what is in the way."""
-    lead, epsilon, effect = "", ", or a larger epsilon", result.request.goal == "effect"
-    if effect and result.beside.covers < COVERS:
-        lead, epsilon = f"Without privacy the default covers it in {result.beside.covers:.0%}. ", ""
-    elif effect and result.beside.width >= abs(result.request.net_effect):
-        lead = "Without privacy it would be no better. "
+    lead = ""
+    more_epsilon = ", or a larger epsilon"
+    if result.request.goal == "effect":
+        if result.beside.covers < COVERS:
+            covers = f"{result.beside.covers:.0%}"
+            lead = f"Without privacy the default covers it in {covers}. "
+            more_epsilon = ""
+        elif result.beside.width >= abs(result.request.net_effect):
+            lead = "Without privacy it would be no better. "
     if result.required_n is None:
         return lead
     records, how = result.required_n
     if how == "more":
-        return lead + f"You need more than n = {records:,}{epsilon}."
-    return (
-        lead + f"You need about n = {records:,} ({how}{', not simulated' * (how == 'predicted')})."
-    )
+        return f"{lead}You need more than n = {records:,}{more_epsilon}."
+    if how == "predicted":
+        how = "predicted, not simulated"
+    return f"{lead}You need about n = {records:,} ({how})."

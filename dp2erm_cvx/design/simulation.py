@@ -14,7 +14,7 @@ from sklearn.base import clone
 from dp2erm_cvx.checks import one_line
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.design.request import DesignRequest, Population, rounded
-from dp2erm_cvx.design.samples import SimulatedRun
+from dp2erm_cvx.design.samples import DesignSample, SimulatedRun
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
@@ -141,8 +141,10 @@ class DesignRow:
     def of_effect(self, runs: Sequence[SimulatedRun], noise: float = math.nan) -> DesignRow:
         """The row of an effect by these runs; ``noise`` is that of weights, which state none."""
         off, low, high, own, _, _, effective = np.array(runs).T
-        many, squares, held = len(off), off**2, (low <= 0.0) & (high >= 0.0)
+        squares = off**2
         error = math.sqrt(float(np.mean(squares)))
+        if not np.isnan(own).all():
+            noise = float(np.nanmedian(own))
         row = replace(
             self,
             bias=float(np.mean(off)),
@@ -150,29 +152,36 @@ class DesignRow:
             deviation=float(np.std(off, ddof=1)),
             error=error,
             error_half=half_width(squares) / max(2.0 * error, 1e-300),
-            noise=noise if np.isnan(own).all() else float(np.nanmedian(own)),
+            noise=noise,
             effective=float(np.mean(effective)),
             scores=tuple(squares.tolist()),
         )
         if np.isnan(low).any():
             return row
+        covered = (low <= 0.0) & (high >= 0.0)
         # two more on either side, so that the error of a share of 1 is not 0
-        share = (float(np.sum(held)) + 2.0) / (many + 4.0)
-        half = _Z * math.sqrt(share * (1.0 - share) / (many + 4.0))
-        width = float(np.median(high - low))
-        return replace(row, width=width, covers=float(np.mean(held)), covers_half=half)
+        many = len(off) + 4.0
+        share = (float(np.sum(covered)) + 2.0) / many
+        return replace(
+            row,
+            width=float(np.median(high - low)),
+            covers=float(np.mean(covered)),
+            covers_half=_Z * math.sqrt(share * (1.0 - share) / many),
+        )
 
     def of_rule(self, runs: Sequence[SimulatedRun]) -> DesignRow:
         """The row of a rule, or of a constant, by these runs."""
-        off, _, _, noise, lost, value, effective = np.array(runs).T
-        half, scores = half_width(off), tuple(off.tolist())
-        noise = math.nan if np.isnan(noise).any() else float(np.mean(noise))
+        off, _, _, noises, lost, value, effective = np.array(runs).T
+        noise = math.nan
+        if not np.isnan(noises).any():
+            noise = float(np.mean(noises))
+        scores = tuple(off.tolist())
         row = replace(self, noise=noise, effective=float(np.mean(effective)), scores=scores)
+        half = half_width(off)
         if np.isnan(lost).any():
             return replace(row, value=float(np.mean(value)), value_half=half)
-        return replace(
-            row, right=1.0 - float(np.mean(off)), right_half=half, lost=float(np.mean(lost))
-        )
+        right = 1.0 - float(np.mean(off))
+        return replace(row, right=right, right_half=half, lost=float(np.mean(lost)))
 
     @property
     def holds(self) -> bool:
@@ -181,11 +190,10 @@ class DesignRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but scores, model and plan, as plain values."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("scores", "model", "plan")
-        }
+        plain = dict(vars(self))
+        for name in ("scores", "model", "plan"):
+            del plain[name]
+        return plain
 
 
 def design_candidates(
@@ -279,38 +287,58 @@ def own_candidates(request: DesignRequest, models: Models) -> list[DesignRow]:
 
 def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
     """The public rule of use, what is tried in its place, and weights."""
-    rule, drivers, scale = request.goal == "rule", request.scenario.drivers, request.outcome_scale
-    guessed: dict[str, Any] = {"outcome_scale": scale}
-    tried: dict[str, Mapping[str, Any]] = {"default": {}, **(_RULE if rule else _EFFECT)}
-    if rule:
-        bound = rounded(4.0 * scale)
-        tried["factors on the response"] = {"propensity": "logistic", "response_bound": bound}
+    if request.goal == "rule":
+        yield from _rules(request)
     else:
-        guessed = {
-            "estimand": request.estimand,
-            "prognostic": None,
-            "confounding": max(1.0, rounded(request.filled.distance)),
-            "heterogeneity": request.heterogeneity,
-            "residual_scale": request.residual_scale,
-        }
-        yield _candidate(request, "default", guessed, {}, "gamma")
-        if drivers is not None:
-            guessed["prognostic"] = drivers
-            tried = {f"{name}, drivers alone": settings for name, settings in tried.items()}
-    # the shorter of gamma and box noise, and Gaussian noise with a delta
+        yield from _effects(request)
+    if request.goal == "rule" or request.estimand == "ate":
+        second = "itr" if request.goal == "rule" else "arm_means"
+        for first in _WEIGHTS:
+            stages: dict[str, Any] = {"first_stage": first, "second_stage": second}
+            model = QUESTIONS["two_stage"](request.domain, request.budget, **stages)
+            yield DesignRow(f"weights: {first}", "two_stage", stages, model)
+
+
+def _rules(request: DesignRequest) -> Iterator[DesignRow]:
+    """What is tried for a rule."""
+    guessed = {"outcome_scale": request.outcome_scale}
+    tried: dict[str, Mapping[str, Any]] = {"default": {}, **_RULE}
+    tried["factors on the response"] = {
+        "propensity": "logistic",
+        "response_bound": rounded(4.0 * request.outcome_scale),
+    }
+    yield from _with_noises(request, guessed, tried)
+
+
+def _effects(request: DesignRequest) -> Iterator[DesignRow]:
+    """What is tried for an effect."""
+    drivers = request.scenario.drivers
+    guessed: dict[str, Any] = {
+        "estimand": request.estimand,
+        "prognostic": None,
+        "confounding": max(1.0, rounded(request.filled.distance)),
+        "heterogeneity": request.heterogeneity,
+        "residual_scale": request.residual_scale,
+    }
+    yield _candidate(request, "default", guessed, {}, "gamma")
+    ending = ""
+    if drivers is not None:
+        ending = ", drivers alone"
+        guessed["prognostic"] = drivers
+    tried = {f"{name}{ending}": own for name, own in {"default": {}, **_EFFECT}.items()}
+    yield from _with_noises(request, guessed, tried)
+    weighted = {**guessed, "weights": RULED}
+    yield _candidate(request, f"weighted residuals{ending}", weighted, {}, "gamma")
+
+
+def _with_noises(
+    request: DesignRequest, guessed: Mapping[str, Any], tried: Mapping[str, Mapping[str, Any]]
+) -> Iterator[DesignRow]:
+    """Settings with the shorter of gamma and box noise, and with Gaussian noise at a delta."""
+    noises = ("auto", "gaussian") if request.budget.delta else ("auto",)
     for name, settings in tried.items():
-        for noise in ("auto", "gaussian") if request.budget.delta else ("auto",):
+        for noise in noises:
             yield _candidate(request, name, guessed, settings, noise)
-    if not rule:
-        named = "weighted residuals" + (", drivers alone" if drivers is not None else "")
-        yield _candidate(request, named, {**guessed, "weights": RULED}, {}, "gamma")
-    for first in _WEIGHTS if rule or request.estimand == "ate" else ():
-        stages: dict[str, Any] = {
-            "first_stage": first,
-            "second_stage": "itr" if rule else "arm_means",
-        }
-        model = QUESTIONS["two_stage"](request.domain, request.budget, **stages)
-        yield DesignRow(f"weights: {first}", "two_stage", stages, model)
 
 
 def _candidate(
@@ -326,11 +354,13 @@ def _candidate(
     full = {**guessed, "noise": noise, **own, "settings": settings}
     model = QUESTIONS[request.goal](request.domain, request.budget, **full)
     needless = {**_LEFT_OUT, "noise": "gamma", "settings": {}}
-    declared = {
-        key: value for key, value in full.items() if key not in needless or value != needless[key]
-    }
-    named = name if full["noise"] == "gamma" else f"{name}, {full['noise']} noise"
-    return DesignRow(named, request.goal, declared, model)
+    declared = {}
+    for key, value in full.items():
+        if key not in needless or value != needless[key]:
+            declared[key] = value
+    if full["noise"] != "gamma":
+        name = f"{name}, {full['noise']} noise"
+    return DesignRow(name, request.goal, declared, model)
 
 
 #: What a candidate did on a dataset; why it could not; None where it was not asked.
@@ -361,38 +391,54 @@ def replicate(
     seed = request.seed, number
     source = request.public or Population(request.domain, request.n_features, request.filled, seed)
     sample = source.sample(request, rng)
-    trials, rule = list[Trial](), request.goal == "rule"
-    for place, one in enumerate(compared):
-        own_seed = int(rng.integers(2**62))
-        if asked is not None and place not in asked:
+    trials: list[Trial] = []
+    for place, candidate in enumerate(compared):
+        own_seed = int(rng.integers(2**62))  # the others draw the same, whoever is asked
+        if asked is None or place in asked:
+            trials.append(_trial(candidate, sample, request.goal, own_seed))
+        else:
             trials.append(None)
-            continue
-        model = clone(one.model).set_params(ledger=None, dataset=None, seed=own_seed)
-        try:
-            model.fit_announced(sample.data, one.plan)  # nobody holds simulated records
-            if rule:
-                run = sample.judge(model.predict(sample.judged_at) == 1)
-                noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
-                run = run._replace(noise=noise)
-            else:
-                run = _estimated(model, sample.truth)
-            if isinstance(model, PrivateTwoStageERM):  # at 1 they balance nothing
-                weights = model.private_workings_.weights.value
-                run = run._replace(effective=effective_sample_size(weights) / len(weights))
-            trials.append(run)
-        except DeclarationError:
-            raise  # a wrong setting: nothing of the data
-        except Dp2ermError as error:
-            trials.append(str(error))
-    constants = []
-    for arm in (False, True) if rule else ():
-        with suppress(DataError):  # few records left out may all be of one arm
-            constants.append(sample.judge(np.full(len(sample.judged_at.X), arm)))
-    best = min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
+    best = SimulatedRun(math.nan)
+    if request.goal == "rule":
+        best = _best_constant(sample)
     return trials, best, sample.confounded_by
 
 
+def _trial(candidate: DesignRow, sample: DesignSample, goal: str, seed: int) -> Trial:
+    """What a candidate did on a sample with noise of this seed, or why it could not."""
+    model = clone(candidate.model).set_params(ledger=None, dataset=None, seed=seed)
+    try:
+        model.fit_announced(sample.data, candidate.plan)  # nobody holds simulated records
+        run = _judged(model, sample) if goal == "rule" else _estimated(model, sample.truth)
+        if isinstance(model, PrivateTwoStageERM):  # at 1 they balance nothing
+            weights = model.private_workings_.weights.value
+            run = run._replace(effective=effective_sample_size(weights) / len(weights))
+    except DeclarationError:
+        raise  # a wrong setting: nothing of the data
+    except Dp2ermError as error:
+        return str(error)
+    return run
+
+
+def _judged(model: PrivateRule | PrivateTwoStageERM, sample: DesignSample) -> SimulatedRun:
+    """How right a fitted rule is, and its noise where it states that."""
+    run = sample.judge(model.predict(sample.judged_at) == 1)
+    if not isinstance(model, PrivateRule):
+        return run._replace(noise=math.nan)
+    return run._replace(noise=model.release_.noise_effect)
+
+
+def _best_constant(sample: DesignSample) -> SimulatedRun:
+    """The better one of treating nobody and everybody; nan where neither can be judged."""
+    constants = []
+    for arm in (False, True):
+        with suppress(DataError):  # few records left out may all be of one arm
+            constants.append(sample.judge(np.full(len(sample.judged_at.X), arm)))
+    return min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
+
+
 def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
+    """How far a fitted effect is off, with its interval and its noise where it states them."""
     if isinstance(model, PrivateEffect):
         low, high = (end - truth for end in model.interval_)
         noise = model.release_.interval.noise_half_width
