@@ -1,5 +1,6 @@
-"""The command line: names in, tables and files out. No mathematics, and a file for every command or
-two.
+"""The command line: names in, tables and files out.
+
+It has no mathematics, and a file for every command or two.
 """
 
 from dp2erm_cvx.cli.app import main

@@ -106,9 +106,7 @@ def main(context: click.Context) -> None:
 
 
 def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """An empty text is what a shell makes of a variable that is not set: no value, and no default
-    either.
-    """
+    """Refuse an empty text: a shell makes one of a variable that is not set."""
     if value == "" or (isinstance(value, tuple) and "" in value):
         name = (
             parameter.opts[-1]

@@ -1,6 +1,4 @@
-"""``dp2erm audit``, ``bounds`` and ``certify``: programs beside bounds of them, solvers beside
-programs.
-"""
+"""``dp2erm audit``, ``bounds`` and ``certify``: programs beside bounds, solvers beside programs."""
 
 from __future__ import annotations
 
@@ -26,7 +24,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dp2erm_cvx.audit import Finding, SearchPlan, StabilityAudit
+    from dp2erm_cvx.curves.loss_constants import LossConstants
+    from dp2erm_cvx.data.dataset import Dataset
     from dp2erm_cvx.data.records import Records
+    from dp2erm_cvx.display import Block
     from dp2erm_cvx.program import FirstStage, SecondStage
     from dp2erm_cvx.report.tables import BoundRow, CertificateRow
     from dp2erm_cvx.study import RecordsFile
@@ -129,33 +130,37 @@ def audit_command(
     caught = {factor: audit.catches(factor) for factor in planted}
     code = int(audit.violated or not all(caught.values()))
     if options["as_json"]:
-        listed = [{"factor": factor, "caught": found} for factor, found in caught.items()]
-        screen.print_json(
-            audit_facts([audit])["audits"][0] | ({"planted": listed} if listed else {})
-        )
+        [told] = audit_facts([audit])["audits"]
+        if caught:
+            told["planted"] = [{"factor": factor, "caught": one} for factor, one in caught.items()]
+        screen.print_json(told)
         return code
     if examined.first is None:
         screen.console().print(str(audit))
     else:
         _show_verdicts(audit)
-    for factor, found in caught.items():
-        refuted = "refuted" if found else "NOT refuted: search for longer"
-        click.echo(f"planted: V / {factor:g}: {refuted}")
+    for factor, refuted in caught.items():
+        result = "refuted" if refuted else "NOT refuted: search for longer"
+        click.echo(f"planted: V / {factor:g}: {result}")
     click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
     return code
 
 
 def _paths(data: str | None, options: dict[str, Any]) -> list[Path]:
     """The files audit.html and audit.json; what could not be written is refused before a search."""
-    page, save = not options["no_page"], options["save"]
-    if page:
+    names = ["audit.json"]
+    if not options["no_page"]:
         from dp2erm_cvx.report import check_installed
 
         check_installed()
-    folder, used = screen.made_folder(options["output_dir"]), [data, options["study"]]
-    paths = [folder / "audit.html"] * page + [folder / "audit.json"]
+        names = ["audit.html", "audit.json"]
+    folder = screen.made_folder(options["output_dir"])
+    paths = [folder / name for name in names]
+    used = [data, options["study"]]
     screen.writable(options["checkpoint"], *used)
-    saved = [f"{save}.{ending}" for ending in ("npz", "json")] if save else []
+    saved = []
+    if options["save"]:
+        saved = [f"{options['save']}.{ending}" for ending in ("npz", "json")]
     for path in saved:
         screen.writable(path, *used, options["checkpoint"])
     for path in map(str, paths):
@@ -196,8 +201,9 @@ def _searched(
 def _universe(
     domain: library.Domain, covariates: Sequence[str] | None, options: dict[str, Any]
 ) -> library.Universe:
-    """The records that a search without data is about: 400, with the covariates that are named, or
-    2.
+    """The records that a search without data is about.
+
+    They are 400, with the covariates that are named, or 2.
     """
     n = options["n_samples"]
     columns = options["n_features"]
@@ -210,8 +216,9 @@ def _universe(
 
 
 def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
-    """The worst neighbors of the sums of an effect at its default settings, its fits taken as
-    given.
+    """The worst neighbors of the sums of an effect at its default settings.
+
+    Its fits are taken as given.
     """
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
@@ -219,33 +226,36 @@ def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
         if domain.units is None and len(domain.arms) == 2:
             raise DeclarationError(_NO_PROGRAM)
         (task,) = bar.task_ids
-        limited = options["solves"] is not None or options["seconds"] is not None
-        search = _search(options) if limited else SearchPlan(1000, seed=options["seed"])
+        search = SearchPlan(1000, seed=options["seed"])
+        if options["solves"] is not None or options["seconds"] is not None:
+            search = _search(options)
         search = dataclasses.replace(
             search, progress=lambda share, *_: bar.update(task, completed=100 * share)
         )
         n = domain.units or whole_number("--n", options["n_samples"] or 400, at_least=2)
-        plan = library.PrivateEffect(domain, library.Budget(1.0)).plan(
-            n, len(domain.ranges or (0,))
-        )
-        fits = {
-            step.name: [0.0] * step.calibration.n_parameters
-            for step in plan.steps
-            if not step.integers
-        }
-        epsilon = sum(step.calibration.epsilon for step in plan.steps if step.integers)
-        return search_additive(
-            noised_sums(plan, fits), plan.study.universe, Declared(epsilon), search=search
-        )
+        model = library.PrivateEffect(domain, library.Budget(1.0))
+        plan = model.plan(n, len(domain.ranges or (0,)))
+        fits = {}
+        epsilon = 0.0
+        for step in plan.steps:
+            if step.integers:
+                epsilon += step.calibration.epsilon
+            else:
+                fits[step.name] = [0.0] * step.calibration.n_parameters
+        sums = noised_sums(plan, fits)
+        return search_additive(sums, plan.study.universe, Declared(epsilon), search=search)
 
 
 def _search(options: dict[str, Any]) -> SearchPlan:
     """The search that the options ask for."""
     from dp2erm_cvx.audit import SearchPlan
 
-    solves, seconds = options["solves"], options["seconds"]
-    solves = None if solves is None else whole_number("--solves", solves, at_least=1)
-    seconds = _SECONDS if (solves, seconds) == (None, None) else seconds
+    solves = options["solves"]
+    if solves is not None:
+        solves = whole_number("--solves", solves, at_least=1)
+    seconds = options["seconds"]
+    if solves is None and seconds is None:
+        seconds = _SECONDS
     return SearchPlan(
         solves,
         seconds,
@@ -261,10 +271,13 @@ def _show_verdicts(result: StabilityAudit) -> None:
     console = screen.console()
     console.print(f"Stability audit of {result.program.name}: {size}", style="bold")
     table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
-    for one in result.verdicts:
-        claim, share = one.claim, f"{one.ratio:.1%}" + (" VIOLATED" if one.violated else "")
+    for verdict in result.verdicts:
+        share = f"{verdict.ratio:.1%}"
+        if verdict.violated:
+            share += " VIOLATED"
+        claim = verdict.claim
         table.add_row(
-            claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share
+            claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share
         )
     console.print(table)
     console.print(result.notes())
@@ -294,10 +307,10 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     saved = "another audit saved the pair" if again.saved is None else f"as saved: {again.saved}"
     console.print(f"movement by {options['checker']}: {again.movement}; {saved}")
     if again.saved is not None:
-        meet = "both intervals meet"
-        console.print(
-            meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong"
-        )
+        meet = "THE INTERVALS DO NOT MEET: one certificate is wrong"
+        if again.agrees:
+            meet = "both intervals meet"
+        console.print(meet)
     return code
 
 
@@ -336,13 +349,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
     with screen.progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.data.counts import refuse
-        from dp2erm_cvx.report.tables import (
-            UNIT_LOSS,
-            UNIVERSAL,
-            against_n,
-            against_ridge,
-            bound_rows,
-        )
+        from dp2erm_cvx.report.tables import bound_rows
 
         n = whole_number("--n", options["n_samples"], at_least=2)
         budget = library.Budget(options["epsilon"], options["delta"])
@@ -350,64 +357,75 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
             whole_number("--n-features", options["n_features"], at_least=1, at_most=programs.MOST)
         asked = options["second_stage"]
         examined = programs.read_examined(options, program, {} if asked else {"outcome_bound": 1.0})
-        domain, first = examined.records.domain, examined.first
+        domain = examined.records.domain
+        first = examined.first
         if first is None:
             raise DeclarationError(_NO_PROGRAM)
         refuse(domain.codebook, "a first stage", "arms")
         second = examined.second
         if asked is not None:
             second = programs.second_stage_of(asked).resolve(domain.space)
-        if second is None:
-            named, loss = "a unit loss", UNIT_LOSS
-            universe = library.Universe(domain, n, 1)  # of covariates no bound depends, only a loss
-        else:
-            named = second.name
-            universe = _universe_of_loss(examined, second, n, options["n_features"])
-            loss = second.constants(universe)
+        universe, loss = _universe_and_loss(examined, second, n, options["n_features"])
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
         if plot:
-            from dp2erm_cvx.report.figures import bound_plot
-
-            panels = [
-                (f"{first.name}, settings fixed", "number of records n", against_n(first, universe))
-            ]
-            if ridged := against_ridge(first, universe):
-                panels.append((f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
-            bound_plot(panels, plot)
+            _plot_bounds(plot, first, universe)
         _write_bound(options["export"], first, universe)
     if as_json:
         screen.print_json([_facts(row) for row in rows])
         return
     console = screen.console()
     console.print(f"Stability of {first.name} with {n} records", style="bold")
+    named = "a unit loss" if second is None else second.name
     console.print(
         f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, {named}"
     )
-    table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
-    theorems, refusals = [], []
-    for row in rows:
-        if row.bound is not None:
-            facts = _facts(row)
-            numbers = (facts[name] for name in ("W1", "W2", "V", "scale", "gamma", "ratio"))
-            table.add_row(row.family, *map(_number, numbers))
-            beyond = (
-                "; for any weights that exist, no calibration of fit"
-                if row.family == UNIVERSAL
-                else ""
-            )
-            theorems.append(f"{row.family}: {row.bound.theorem}{beyond}")
-        if row.refusal is not None:
-            what = "refused" if row.bound is None else "no noise"
-            refusals.append(f"{row.family}: {what}: {row.refusal}")
-    screen.show([*([table] if theorems else []), *theorems, *refusals])
+    screen.show(_bound_blocks(rows))
     if plot:
         console.print(f"V against n and against the ridge: {plot}")
 
 
+def _plot_bounds(path: str, first: FirstStage, universe: library.Universe) -> None:
+    """Draw V against n, and against the ridge of a first stage that has one."""
+    from dp2erm_cvx.report.figures import bound_plot
+    from dp2erm_cvx.report.tables import against_n, against_ridge
+
+    of_n = against_n(first, universe)
+    panels = [(f"{first.name}, settings fixed", "number of records n", of_n)]
+    of_ridge = against_ridge(first, universe)
+    if of_ridge:
+        panels.append((f"{first.name}, n = {universe.n_samples:,}", "ridge", of_ridge))
+    bound_plot(panels, path)
+
+
+def _bound_blocks(rows: Sequence[BoundRow]) -> list[Block]:
+    """The table of all bounds, their theorems, and what was refused."""
+    from dp2erm_cvx.report.tables import UNIVERSAL
+
+    table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
+    theorems: list[Block] = []
+    refusals: list[Block] = []
+    for row in rows:
+        if row.bound is not None:
+            facts = _facts(row)
+            numbers = [facts[name] for name in ("W1", "W2", "V", "scale", "gamma", "ratio")]
+            table.add_row(row.family, *map(_number, numbers))
+            theorem = f"{row.family}: {row.bound.theorem}"
+            if row.family == UNIVERSAL:
+                theorem += "; for any weights that exist, no calibration of fit"
+            theorems.append(theorem)
+        if row.refusal is not None:
+            what = "refused" if row.bound is None else "no noise"
+            refusals.append(f"{row.family}: {what}: {row.refusal}")
+    if not theorems:
+        return refusals
+    return [table, *theorems, *refusals]
+
+
 def _write_bound(path: str | None, first: FirstStage, universe: library.Universe) -> None:
-    """Write a bound of V that the checker proves, where a file is asked for, and say so on
-    stderr.
+    """Write a bound of V that the checker proves, where a file is asked for.
+
+    What is written is said on stderr.
     """
     if path is None:
         return
@@ -420,17 +438,25 @@ def _write_bound(path: str | None, first: FirstStage, universe: library.Universe
     )
 
 
-def _universe_of_loss(
-    examined: programs.Examined, second: SecondStage, n: int, n_features: Any
-) -> library.Universe:
-    """The records that the constants of a loss are about: with covariates as declared, or as
-    ``n_features``.
+def _universe_and_loss(
+    examined: programs.Examined, second: SecondStage | None, n: int, n_features: Any
+) -> tuple[library.Universe, LossConstants]:
+    """The records that bounds and the constants of a loss are about, and these constants.
 
-    Raises DeclarationError where nobody declares their number, and it matters.
+    The records have covariates as declared, or as many as ``n_features`` says. Without a second
+    stage the loss has constants 1: then no bound depends on the covariates.
+
+    Raises
+    ------
+    DeclarationError
+        Where nobody declares the number of covariates, and it matters.
     """
     from dp2erm_cvx.program import PrivateFirstStage
+    from dp2erm_cvx.report.tables import UNIT_LOSS
 
     domain = examined.records.domain
+    if second is None:
+        return library.Universe(domain, n, 1), UNIT_LOSS
     columns = len(domain.ranges or examined.records.covariates or ())
     if n_features is not None:
         columns = whole_number("--n-features", n_features, at_least=1, at_most=programs.MOST)
@@ -440,15 +466,18 @@ def _universe_of_loss(
             raise DeclarationError(
                 "covariates are not declared: give their --n-features, or ranges"
             )
-    return library.Universe(domain, n, columns or 1)
+    universe = library.Universe(domain, n, columns or 1)
+    return universe, second.constants(universe)
 
 
 def _facts(row: BoundRow) -> dict[str, Any]:
-    bound = {
-        name: getattr(row.bound, name, None) for name in ("theorem", "assumptions", "W1", "W2", "V")
-    }
-    noise = {name: getattr(row.calibration, name, None) for name in ("scale", "gamma")}
-    return {"family": row.family, **bound, **noise, "ratio": row.ratio, "refusal": row.refusal}
+    """One bound in plain types; None for what there is not."""
+    facts: dict[str, Any] = {"family": row.family}
+    for name in ("theorem", "assumptions", "W1", "W2", "V"):
+        facts[name] = getattr(row.bound, name, None)
+    for name in ("scale", "gamma"):
+        facts[name] = getattr(row.calibration, name, None)
+    return facts | {"ratio": row.ratio, "refusal": row.refusal}
 
 
 @click.command("certify", short_help="Solvers against programs, and what is proved.")
@@ -518,14 +547,13 @@ def certify_command(
         exports = None
         if file is not None:
             exports = _Exports(domain.records(dataset.X, dataset.a, dataset.y))
+        keep = None if exports is None else exports.add
         (task,) = bar.task_ids
         bar.update(task, total=len(built))
         rows: list[CertificateRow] = []
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
-            rows += certificates(
-                name, instance, tried, seconds, None if exports is None else exports.add
-            )
+            rows += certificates(name, instance, tried, seconds, keep)
             bar.advance(task)
     if exports is not None and file is not None:
         exports.write(file)
@@ -534,10 +562,9 @@ def certify_command(
     if as_json:
         screen.print_json(rows)
         return
-    n = dataset.n_samples
-    source = (
-        f"the {n} records of {data} ({screen.NOT_PRIVATE})" if data else f"{n} simulated records"
-    )
+    source = f"{dataset.n_samples} simulated records"
+    if data:
+        source = f"the {dataset.n_samples} records of {data} ({screen.NOT_PRIVATE})"
     screen.console().print(f"Certificates on {source}", style="bold")
     # one line for every reason why a program was not certified: solvers mostly share it
     unsolved = [row for row in rows if row.note and row.status != "does not apply"]
@@ -556,7 +583,8 @@ def _export_file(data: str | None, given: str | None, options: dict[str, Any]) -
 
     Raises DeclarationError where private records would be in a file that was not named as private.
     """
-    public, private = options["export"], options["private_file"]
+    public = options["export"]
+    private = options["private_file"]
     if public is None and private is None:
         return None
     if given is not None:
@@ -578,7 +606,17 @@ def _export_file(data: str | None, given: str | None, options: dict[str, Any]) -
 
 @dataclass
 class _Exports:
-    """Certificates for a file, and why others are not in it."""
+    """Certificates for a file, and why others are not in it.
+
+    Parameters
+    ----------
+    records
+        What the certificates are of.
+    certificates
+        Those that are written.
+    left_out
+        Reasons why others are not.
+    """
 
     records: Records
     certificates: list[dict[str, Any]] = field(default_factory=list)
@@ -594,8 +632,9 @@ class _Exports:
             self.left_out[str(error)] = None
 
     def write(self, path: str) -> None:
-        """Write the file, and say on stderr what is in it. Raises DeclarationError where nothing
-        is.
+        """Write the file, and say on stderr what is in it.
+
+        Raises DeclarationError where nothing is.
         """
         from dp2erm_cvx.solve.exported import document_of
 
@@ -618,9 +657,7 @@ def _certify_given(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """Say how far weights of a file are from the exact weights of a program on the records of
-    DATA.
-    """
+    """Say how far weights of a file are from the exact weights of a program on DATA."""
     from dp2erm_cvx.data.files import PLAIN, read_table
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.solve import certify_weights
@@ -663,59 +700,101 @@ def _certificate_table(rows: Sequence[CertificateRow]) -> Table:
     for row in rows:
         if row.program != previous:
             table.add_row(row.program, style="bold")
-        status = "n/a" if row.status == "does not apply" else row.status
         table.add_row(
             f"  {row.solver}",
-            status if row.certified or math.isnan(row.radius) else "UNPROVED",
+            _status(row),
             _number(row.objective, ".5g"),
-            *(
-                _number(value, ".0e")
-                for value in (row.duality_gap, row.raw_radius, row.radius, row.distance)
-            ),
+            _number(row.duality_gap, ".0e"),
+            _number(row.raw_radius, ".0e"),
+            _number(row.radius, ".0e"),
+            _number(row.distance, ".0e"),
             _number(row.seconds, ".2f"),
         )
         previous = row.program
     return table
 
 
-def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -> Any:
-    from dp2erm_cvx.data.counts import refuse
-    from dp2erm_cvx.program import registry
-    from dp2erm_cvx.report.tables import default_programs, simulated
-    from dp2erm_cvx.study import declared_records
+def _status(row: CertificateRow) -> str:
+    """What a solver says, or that nothing is proved of its point."""
+    if not row.certified and not math.isnan(row.radius):
+        return "UNPROVED"
+    if row.status == "does not apply":
+        return "n/a"
+    return row.status
 
+
+def _prepare(
+    data: str | None, chosen: Sequence[str], options: dict[str, Any]
+) -> tuple[Dataset, library.Domain, list[FirstStage | SecondStage]]:
+    """The records, simulated or those of DATA, what is declared of them, and the programs."""
     own, settings_of_program = programs.split_changes(options["changes"])
     records: RecordsFile | None = None
     if data is None:
-        if options["study"] is not None or own:
-            raise DeclarationError(
-                "without data the records are simulated: name the data file as well"
-            )
-        n = 400 if options["n_samples"] is None else options["n_samples"]
-        dataset, domain = simulated(whole_number("--n", n, at_least=2, at_most=programs.MOST))
-    elif options["n_samples"] is not None:
-        raise DeclarationError(
-            "--n is the number of simulated records: leave it out beside a data file"
-        )
+        dataset, domain = _simulated_records(options, own)
     else:
-        records = declared_records(options["study"], own)
+        records, dataset = _records_of_file(data, options, own)
         domain = records.domain
-        refuse(domain.codebook, "a certificate of a program", "arms", "units")
-        table = reading.raw_table(data, records.layout, domain)
-        dataset = reading.coded_data(table, domain, records.covariates)
     settings = programs.read_settings(settings_of_program, records)
     if settings and len(chosen) != 1:
         raise DeclarationError("settings belong to one program: name exactly one --program")
-    built = default_programs(len(dataset.columns) + (1 if domain.intercept else 0))
-    if chosen:
-        names = [programs.known_name(text) for text in chosen]
-        by_name = {} if settings else {program.name: program for program in built}
-        known = registry.available()
-        built = [by_name.get(name) or registry.build(known, name, **settings) for name in names]
-    return dataset, domain, built
+    n_columns = len(dataset.columns) + (1 if domain.intercept else 0)
+    return dataset, domain, _chosen_programs(chosen, settings, n_columns)
+
+
+def _simulated_records(
+    options: dict[str, Any], changes: Sequence[str]
+) -> tuple[Dataset, library.Domain]:
+    """Simulated records, of which nothing may be declared but their number."""
+    from dp2erm_cvx.report.tables import simulated
+
+    if options["study"] is not None or changes:
+        raise DeclarationError("without data the records are simulated: name the data file as well")
+    n = 400 if options["n_samples"] is None else options["n_samples"]
+    return simulated(whole_number("--n", n, at_least=2, at_most=programs.MOST))
+
+
+def _records_of_file(
+    data: str, options: dict[str, Any], changes: Sequence[str]
+) -> tuple[RecordsFile, Dataset]:
+    """What is declared of the records of DATA, and these records."""
+    from dp2erm_cvx.data.counts import refuse
+    from dp2erm_cvx.study import declared_records
+
+    if options["n_samples"] is not None:
+        raise DeclarationError(
+            "--n is the number of simulated records: leave it out beside a data file"
+        )
+    records = declared_records(options["study"], changes)
+    refuse(records.domain.codebook, "a certificate of a program", "arms", "units")
+    table = reading.raw_table(data, records.layout, records.domain)
+    return records, reading.coded_data(table, records.domain, records.covariates)
+
+
+def _chosen_programs(
+    chosen: Sequence[str], settings: dict[str, Any], n_columns: int
+) -> list[FirstStage | SecondStage]:
+    """The programs that are named, with settings where there are any; all where none is."""
+    from dp2erm_cvx.program import registry
+    from dp2erm_cvx.report.tables import default_programs
+
+    built = default_programs(n_columns)
+    if not chosen:
+        return built
+    by_name = {program.name: program for program in built}
+    named = []
+    for text in chosen:
+        name = programs.known_name(text)
+        if settings or name not in by_name:
+            named.append(registry.build(registry.available(), name, **settings))
+        else:
+            named.append(by_name[name])
+    return named
 
 
 def _number(value: float | None, form: str | None = None) -> str:
+    """A number of a table; a dash for none."""
     if value is None or math.isnan(value):
         return "-"
-    return format(value, form or (",.4g" if value < 1e4 else ".4g"))
+    if form is None:
+        form = ",.4g" if value < 1e4 else ".4g"
+    return format(value, form)

@@ -1,6 +1,4 @@
-"""``dp2erm demo``: a study of embedded real data, from its declaration to what a forged number
-looks like.
-"""
+"""``dp2erm demo``: a study of embedded real data, from its declaration to a forged number."""
 
 from __future__ import annotations
 
@@ -46,11 +44,10 @@ def demo_command(
     seed: int | None,
     export: str | None,
 ) -> None:
-    """Release a private effect and a rule from NHEFS by the commands that are printed, and check
-    them.
+    """Release a private effect and a rule from NHEFS, and check them.
 
-    NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten
-    years.
+    All is done by the commands that are printed. NHEFS: 1,566 smokers, 403 of whom gave up; the
+    outcome is their change of weight in about ten years.
     """
     if export is not None:
         if taken := [name for name in _FILES if (Path(export) / name).exists()]:

@@ -112,10 +112,10 @@ def frontier_command(
 
 
 def _schemes(texts: Sequence[str]) -> list[tuple[str, Registered]]:
-    """What a study calls a scheme, and the scheme: a registered first stage, or all those of a
-    file.
+    """What a study calls a scheme, and the scheme.
 
-    Schemes of files are known by their names until the command ends. Raises ProgramError.
+    It is a registered first stage, or all those of a file. Schemes of files are known by their
+    names until the command ends. Raises ProgramError.
     """
     from dp2erm_cvx.program import registry
     from dp2erm_cvx.program.files import (
@@ -166,8 +166,9 @@ def _public(options: Mapping[str, Any], records: RecordsFile) -> library.PublicD
 def _universe(
     options: Mapping[str, Any], records: RecordsFile, public: library.PublicData | None
 ) -> library.Universe:
-    """The public sizes: covariates are those of public records, of the ranges, as many as told, or
-    5.
+    """The public sizes: the number of records, and of covariates.
+
+    Covariates are those of public records, of the ranges, as many as told, or 5.
     """
     n = whole_number("--n", options["n_samples"], at_least=4, at_most=programs.MOST)
     columns = len(records.domain.ranges or records.covariates or "abcde")

@@ -25,8 +25,9 @@ FIRST = {"n_samples", "question", "effect", "treated", "epsilon", "output", "--h
 
 
 class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number where the text is one; other text is left for the library to refuse by its own
-    rule.
+    """A number where the text is one.
+
+    Other text is left for the library to refuse by its own rule.
     """
 
     name = "number"
@@ -124,12 +125,11 @@ def sentence(text: str) -> str:
 
 
 class FieldOption(click.Option):
-    """An option for a field of a class, ``module:Class.name``, whose text and default its help
-    shows.
+    """An option for a field of a class, whose text and default its help shows.
 
-    ``beside`` is what only the command line takes. Without a default of its own the option is None
-    where it is not given, and the default of the field is that of the file or class which it stands
-    over.
+    The field is written ``module:Class.name``. ``beside`` is what only the command line takes.
+    Without a default of its own the option is None where it is not given, and the default of the
+    field is that of the file or class which it stands over.
     """
 
     def __init__(self, *args: Any, declared: str, beside: str = "", **kwargs: Any) -> None:

@@ -1,5 +1,6 @@
-"""Programs by name or from a file, with their settings; a file of one's own: its template, its
-checks.
+"""Programs by name or from a file, with their settings.
+
+Of a file of one's own also its template and its checks.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ def _two_stage_question(
 
 
 def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[str, Any]:
-    """Settings of a program from the texts of ``--set``; a ``target`` is a CSV file with these
-    covariates.
+    """Settings of a program from the texts of ``--set``.
+
+    A ``target`` is a CSV file with these covariates.
 
     Raises DeclarationError.
     """
@@ -141,8 +143,9 @@ def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[s
 
 
 def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> dict[str, Any]:
-    """Settings of a program from what is written of them; a ``target`` is a CSV file with these
-    covariates.
+    """Settings of a program from what is written of them.
+
+    A ``target`` is a CSV file with these covariates.
 
     Raises DeclarationError.
     """
@@ -224,8 +227,9 @@ def read_programs(files: Sequence[str]) -> None:
 
 
 def known_solver(text: str) -> str | Solver:
-    """A solver by its name, or ``FILE.py:NAME`` as a solver of its own. Raises ProgramError,
-    SolverError.
+    """A solver by its name, or ``FILE.py:NAME`` as a solver of its own.
+
+    Raises ProgramError, SolverError.
     """
     from dp2erm_cvx.solve import OwnSolver, solver_by_name
 

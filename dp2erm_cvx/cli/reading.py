@@ -35,8 +35,9 @@ NO_RANGES = (
 
 
 def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
-    """The cells of the data file; what names no treatment or outcome is refused before it is
-    read.
+    """The cells of the data file.
+
+    What names no treatment or outcome is refused before it is read.
     """
     from dp2erm_cvx.data.files import read_table
     from dp2erm_cvx.study.records import data_columns
@@ -48,8 +49,9 @@ def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
 def coded_data(
     table: Table, public: Public, covariates: Sequence[str] | None = None
 ) -> library.Dataset:
-    """The records of a table, by the codebook that is declared; ``covariates`` where it names
-    none.
+    """The records of a table, by the codebook that is declared.
+
+    ``covariates`` are those where it names none.
     """
     from dp2erm_cvx.study.records import StudyRecords
 

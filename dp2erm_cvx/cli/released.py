@@ -1,6 +1,4 @@
-"""Commands on what was released, for no epsilon: show, report, verify, apply it; the account it is
-in.
-"""
+"""Commands on what was released, for no epsilon: show, report, verify, predict and ledger."""
 
 from __future__ import annotations
 
@@ -187,12 +185,12 @@ def verify_command(
     rests_on: str | None,
     programs: tuple[str, ...],
 ) -> int:
-    """Plan again what a release declares, and refute what does not follow: bounds, noise,
-    guarantee, results.
+    """Plan again what a release declares, and refute what does not follow.
 
-    All but the released numbers is computed again from them and from the declarations, and compared
-    entry by entry. Exit code 1 where something is refuted. No file can show that its numbers are
-    those of a run, or that the noise was drawn as it says.
+    That is about bounds, noise, guarantee and results. All but the released numbers is computed
+    again from them and from the declarations, and compared entry by entry. Exit code 1 where
+    something is refuted. No file can show that its numbers are those of a run, or that the noise
+    was drawn as it says.
     """
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.verify import Verification, taken_from, verify
@@ -246,8 +244,9 @@ def verify_command(
 def _ranges_of(
     declared: BaseRelease, release: str, ranges: str | None
 ) -> tuple[RangesRelease | None, list[str]]:
-    """The ranges that a release rests on, by ``--ranges`` or beside it, and what refutes that it
-    does.
+    """The ranges that a release rests on, by ``--ranges`` or beside it.
+
+    What refutes that it does comes with them.
 
     Raises DeclarationError where the file is no release of ranges, and where one of ranges is asked
     about.

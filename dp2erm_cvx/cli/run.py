@@ -120,8 +120,9 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
 
 
 def _files(study: StudyFile, data: str | None, options: dict[str, Any]) -> dict[str, str]:
-    """The file of the release of every question. Raises DeclarationError where one should not be
-    written.
+    """The file of the release of every question.
+
+    Raises DeclarationError where one should not be written.
     """
     names = [question.name for question in study.questions]
     book = None if study.account is None else str(study.account[0])
@@ -149,8 +150,9 @@ _PLOTS = ("love_plot", "overlap_plot")
 def _figures(
     study: StudyFile, data: str | None, files: Mapping[str, str], options: dict[str, Any]
 ) -> dict[str, dict[str, str]]:
-    """The files of the plots, by option and question. Raises DeclarationError where one cannot be
-    drawn.
+    """The files of the plots, by option and question.
+
+    Raises DeclarationError where one cannot be drawn.
     """
     from dp2erm_cvx.data.counts import refuse
     from dp2erm_cvx.report.figures import check_figure
@@ -242,9 +244,7 @@ def _by_name(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
-    """Notes on stderr about what was declared in vain, and about releases that are not to be
-    published.
-    """
+    """Notes on stderr about what was declared in vain, and on what is not to be published."""
     several = len(releases) > 1
     for question in study.questions:
         release = releases[question.name]
@@ -289,8 +289,9 @@ def _show_releases(
 def _tell_holder(
     answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = ""
 ) -> None:
-    """Messages about the records: solutions without a certificate, and the balance that was asked
-    for.
+    """Messages about the records.
+
+    They are on solutions without a certificate, and on the balance that was asked for.
 
     Parameters
     ----------
@@ -366,8 +367,9 @@ def _check_words(data: str | None, study: str, options: dict[str, Any]) -> None:
 
 
 def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None:
-    """Raise DeclarationError where a release will not be private, which ``--conditional`` consents
-    to.
+    """Raise DeclarationError where a release will not be private.
+
+    ``--conditional`` consents to that.
     """
     from dp2erm_cvx.estimators.fitting import weaker_standings
 
@@ -379,8 +381,9 @@ def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None
 
 
 def _announce(counted: Sequence[RecordCounts], findings: Findings, *, yes: bool) -> None:
-    """Tell the data holder what becomes of the records and what a look finds, before anything is
-    charged.
+    """Tell the data holder what becomes of the records, and what a look finds.
+
+    Nothing is charged before.
 
     Raises DataError where it finds what stops a release, unless ``yes``.
     """
@@ -466,8 +469,9 @@ def _tell_charge(receipt: Receipt, ledger: str) -> None:
 
 
 def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
-    """Show what plans spend, step by step, and what is predicted of their releases; one alone has
-    no name.
+    """Show what plans spend, step by step, and what is predicted of their releases.
+
+    One alone has no name.
     """
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.report.caveats import weak

@@ -102,8 +102,7 @@ def stages(bar: Progress, *, in_lines: bool = False) -> Callable[[str, int, int]
 
 
 def writable(path: str | None, *inputs: str | None) -> None:
-    """Raise DeclarationError before any work is done, where a file could not or should not be
-    written.
+    """Raise DeclarationError before any work, where a file could or should not be written.
 
     ``inputs`` are files that the command reads or writes besides: neither they nor what is their
     name with ".part", while a file is written, may be one of its own.
@@ -145,12 +144,12 @@ _ROOM = 2**16
 
 @contextmanager
 def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None]:
-    """A file, open for what the block will have to write: it gets its name when it is whole, or
-    never.
+    """A file, open for what a block will have to write.
 
-    Until then it is ``path.part``, locked against other processes, with room on the disk. What a
-    process that was killed left there is taken over. Raises DeclarationError in one line where it
-    cannot be opened, or where another process is at it; where ``path`` exists, unless ``force``.
+    It gets its name when it is whole, or never. Until then it is ``path.part``, locked against
+    other processes, with room on the disk. What a process that was killed left there is taken over.
+    Raises DeclarationError in one line where it cannot be opened, or where another process is at
+    it; where ``path`` exists, unless ``force``.
     """
     if path is None:
         yield None
@@ -182,8 +181,9 @@ def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None
 
 
 def _taken(fd: int, part: Path) -> None:
-    """Lock the file and take room for it. Raises OSError, BlockingIOError where another process has
-    it.
+    """Lock the file and take room for it.
+
+    Raises OSError, BlockingIOError where another process has it.
     """
     if fcntl is not None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

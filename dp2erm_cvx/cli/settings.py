@@ -1,6 +1,4 @@
-"""``dp2erm settings``: what a question or a program may declare, as the classes themselves describe
-it.
-"""
+"""``dp2erm settings``: what may be declared, as the classes themselves describe it."""
 
 from __future__ import annotations
 
@@ -52,11 +50,11 @@ class SettingText:
 @click.argument("name", metavar="[NAME]", required=False)
 @opt.json_option
 def settings_command(question: str, name: str | None, as_json: bool) -> None:
-    """Print the settings of a question (effect, rule, ...), of the budget, or of a program; or of
-    NAME alone.
+    """Print the settings of a question (effect, rule, ...), of the budget, or of a program.
 
-    Each has its default, what is accepted, and what it is for. A study declares them in the table
-    of the question, and dp2erm run --set NAME=VALUE puts another value over it.
+    With NAME it prints that one alone. Each has its default, what is accepted, and what it is for.
+    A study declares them in the table of the question, and dp2erm run --set NAME=VALUE puts another
+    value over it.
     """
     listed = {one.name: one for one in _settings_of(question)}
     if name is not None:
@@ -105,8 +103,9 @@ def _settings_of(what: str) -> Iterator[SettingText]:
 
 
 def _of_question(kind: str) -> Iterator[SettingText]:
-    """The settings of a kind of question: of its outcome, of its estimator, and of what replaces
-    its rule.
+    """The settings of a kind of question.
+
+    They are of its outcome, of its estimator, and of what replaces its rule.
     """
     from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
     from dp2erm_cvx.study import OUTCOME, QUESTIONS, OpenRanges, Question

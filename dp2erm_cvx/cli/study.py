@@ -1,17 +1,13 @@
-"""``dp2erm check`` and ``design``: from a raw table to a study file, and to the settings of a
-question.
-"""
+"""``dp2erm check`` and ``design``: from a raw table to a study file and its settings."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import reduce
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
-from operator import add
 from pathlib import Path
 from string import Template
 from textwrap import fill
@@ -63,75 +59,27 @@ if TYPE_CHECKING:
     ),
 )
 def check_command(data: str, draft: str | None, program: str | None, **options: Any) -> None:
-    """Report every column of DATA: its type, missing cells, text, and what is out of the declared
-    ranges.
+    """Report every column of DATA: its type, missing cells, text, and what is out of range.
 
     The report is NOT private, and nothing is spent. Use it to find mistakes in the file and in its
     declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels come from
     elsewhere.
     """
-    if program is not None and draft is None:
-        raise DeclarationError("--program is for the question of a --draft: name the draft as well")
-    if draft is not None:
-        screen.writable(draft, data, options["study"])
-        if os.path.lexists(draft) or options["study"] is not None:
-            raise DeclarationError(f"--draft {draft}: must be a new file, and --study left out")
+    _check_draft(data, draft, program, options)
     question = _drafted_question(program, draft)
+    text = ""
     with screen.progress("reading the data") as bar:
-        from dp2erm_cvx.data.domain_file import covariates_of
-        from dp2erm_cvx.data.files import PLAIN, CsvLayout, guessed_layout, table_parts
-        from dp2erm_cvx.diagnostics.columns import TableCells
-        from dp2erm_cvx.study import filled, is_about_records, records_declared
+        from dp2erm_cvx.study import filled
 
-        changes = options["changes"]
-        if draft is not None:  # the others are about what the draft will ask and spend
-            changes = [text for text in changes if is_about_records(text)]
-        declared = _with_columns(records_declared(options["study"], changes), options)
-        csv = declared.pop("csv", None)
-        if not isinstance(csv, Mapping | None):
-            raise DeclarationError(f"{options['study']}: csv = {brief(csv)}: must be a table [csv]")
-        bounded = any(name in declared for name in ("ranges", "levels", "covariate_bound"))
-        about_records = draft is None and (bounded or options["study"] is not None)
-        with placed(options["study"] or "--set"):
-            public = _public(declared) if about_records else None
-        layout = guessed_layout(data) if csv is None and options["study"] is None else PLAIN
-        layout = declared_by_name(CsvLayout, "csv", {**vars(layout), **(csv or {})})
-        treatment, outcome = _columns(declared)
-        book = library.Codebook(library.Treatment(treatment), outcome)
-        units = (
-            (book, None) if public is None else (public.codebook, public.ranges, _outcomes(options))
-        )
-        update, parts = screen.stages(bar), table_parts(data, layout)
-        cells, sums = list[TableCells](), list[Any]()
-        asked = (
-            []
-            if public is None or public.codebook is None
-            else _asked(options["study"], changes, public)
-        )
-        seen: list[Seen] = []
-        first = 0
-        update("parts of the table", 0, len(parts))
-        for number, read in enumerate(parts, 1):  # of which one alone is in memory
-            table = read()
-            for name in filter(None, (treatment, outcome)):
-                table.cells(name)
-            cells = [reduce(add, [*cells, TableCells.of(table, *units)])]
-            if public is not None and public.codebook is not None:
-                own = _record_sums(table, public, covariates_of(declared))
-                sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
-                read_now = [_seen(table, one, covariates_of(declared), first) for one in asked]
-                seen = [a + b for a, b in zip(seen, read_now, strict=True)] if seen else read_now
-                first += len(table.cells(str(treatment)))
-            update("parts of the table", number, len(parts))
-        records = [] if public is None else list(_records(sums, public))
-        records += _looked_at(seen, asked)
-        text = ""
+        declared = _declared_of_table(data, draft, options)
+        read = _read_by_parts(data, declared, screen.stages(bar))
+        records: list[str] = []
+        if declared.public is not None:
+            records += _records(read.sums, declared.public)
+        records += _looked_at(read.seen, declared.asked)
         if draft is not None:
-            drafted = _drafted(
-                cells[0], layout, (treatment, outcome), question, declared.get("ranges", {})
-            )
-            text = filled(drafted, options["changes"])
-    screen.show((*_column_blocks(cells[0].report()), *cells[0].notes(), *records))
+            text = filled(_drafted(read.cells, declared, question), options["changes"])
+    screen.show((*_column_blocks(read.cells.report()), *read.cells.notes(), *records))
     if draft is not None:
         screen.write_text(draft, text)
         rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
@@ -140,14 +88,189 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
         )
 
 
+def _check_draft(
+    data: str, draft: str | None, program: str | None, options: Mapping[str, Any]
+) -> None:
+    """Raise DeclarationError where a draft could not be written, or is asked for with a study."""
+    if program is not None and draft is None:
+        raise DeclarationError("--program is for the question of a --draft: name the draft as well")
+    if draft is None:
+        return
+    screen.writable(draft, data, options["study"])
+    if os.path.lexists(draft) or options["study"] is not None:
+        raise DeclarationError(f"--draft {draft}: must be a new file, and --study left out")
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """What is declared of a table that is checked.
+
+    Parameters
+    ----------
+    treatment, outcome
+        Their columns; None where one is not declared.
+    ranges
+        Declared ranges.
+    outcomes
+        Outcomes of their own that the questions of the study have.
+    covariates
+        Covariates that are named apart from ranges and levels, if any.
+    layout
+        How its file is written.
+    public
+        The domain, or what is known of it; None where the command is about columns alone.
+    asked
+        What the questions ask about the records.
+    """
+
+    treatment: str | None
+    outcome: str | None
+    ranges: Mapping[str, Any]
+    outcomes: Sequence[str]
+    covariates: Sequence[str] | None
+    layout: CsvLayout
+    public: library.Domain | library.OpenDomain | None
+    asked: Sequence[AskedAbout]
+
+    def cells(self, table: Table) -> TableCells:
+        """The cells of a part of the table, beside what is declared of them."""
+        from dp2erm_cvx.diagnostics.columns import TableCells
+
+        if self.public is None:
+            book = library.Codebook(library.Treatment(self.treatment), self.outcome)
+            return TableCells.of(table, book)
+        return TableCells.of(table, self.public.codebook, self.public.ranges, self.outcomes)
+
+
+def _declared_of_table(data: str, draft: str | None, options: Mapping[str, Any]) -> _Declared:
+    """What the options declare of the table; of a draft nothing but columns and how it is written.
+
+    Raises DeclarationError.
+    """
+    from dp2erm_cvx.data.domain_file import covariates_of
+    from dp2erm_cvx.study import is_about_records, records_declared
+
+    study = options["study"]
+    changes = options["changes"]
+    if draft is not None:  # the others are about what the draft will ask and spend
+        changes = [text for text in changes if is_about_records(text)]
+    declared = _with_columns(records_declared(study, changes), options)
+    csv = declared.pop("csv", None)
+    if not isinstance(csv, Mapping | None):
+        raise DeclarationError(f"{study}: csv = {brief(csv)}: must be a table [csv]")
+    bounded = any(name in declared for name in ("ranges", "levels", "covariate_bound"))
+    public = None
+    if draft is None and (bounded or study is not None):
+        with placed(study or "--set"):
+            public = _public(declared)
+    layout = _layout(data, csv, study)
+    outcomes: list[str] = []
+    covariates: Sequence[str] | None = None
+    asked: list[AskedAbout] = []
+    if public is not None:
+        outcomes = _outcomes(study)
+        covariates = covariates_of(declared)
+        if public.codebook is not None:
+            asked = _asked(study, changes, public)
+    treatment, outcome = _columns(declared)
+    return _Declared(
+        treatment=treatment,
+        outcome=outcome,
+        ranges=declared.get("ranges", {}),
+        outcomes=outcomes,
+        covariates=covariates,
+        layout=layout,
+        public=public,
+        asked=asked,
+    )
+
+
+def _layout(data: str, csv: Mapping[str, Any] | None, study: str | None) -> CsvLayout:
+    """How a file is written: as it is declared, and guessed where neither it nor a study is."""
+    from dp2erm_cvx.data.files import PLAIN, CsvLayout, guessed_layout
+
+    layout = PLAIN
+    if csv is None and study is None:
+        layout = guessed_layout(data)
+    return declared_by_name(CsvLayout, "csv", {**vars(layout), **(csv or {})})
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is read of a table, or of some of its rows: add those of its parts.
+
+    Parameters
+    ----------
+    cells
+        Its cells.
+    sums
+        What becomes of its records, with the sums of their weights and of those that are shrunk;
+        None where the command is about columns alone.
+    seen
+        What a look reads, for every question.
+    n_rows
+        Its rows; 0 where the command is about columns alone.
+    """
+
+    cells: TableCells
+    sums: tuple[RecordCounts, Array] | None
+    seen: tuple[Seen, ...]
+    n_rows: int
+
+    def __add__(self, other: _Read) -> _Read:
+        """What is read of both."""
+        sums = None
+        if self.sums is not None and other.sums is not None:
+            counts, numbers = self.sums
+            more_counts, more_numbers = other.sums
+            sums = counts + more_counts, numbers + more_numbers
+        return _Read(
+            cells=self.cells + other.cells,
+            sums=sums,
+            seen=tuple(own + more for own, more in zip(self.seen, other.seen, strict=True)),
+            n_rows=self.n_rows + other.n_rows,
+        )
+
+
+def _read_by_parts(
+    data: str, declared: _Declared, update: Callable[[str, int, int], object]
+) -> _Read:
+    """What is read of a table, of which one part alone is in memory at a time."""
+    from dp2erm_cvx.data.files import table_parts
+
+    parts = table_parts(data, declared.layout)
+    read: _Read | None = None
+    update("parts of the table", 0, len(parts))
+    for number, part in enumerate(parts, 1):
+        first = 0 if read is None else read.n_rows
+        own = _read_part(part(), declared, first)
+        read = own if read is None else read + own
+        update("parts of the table", number, len(parts))
+    assert read is not None  # a table has a part
+    return read
+
+
+def _read_part(table: Table, declared: _Declared, first: int) -> _Read:
+    """What is read of a part of a table, whose first row has this number."""
+    for name in filter(None, (declared.treatment, declared.outcome)):
+        table.cells(name)
+    cells = declared.cells(table)
+    public = declared.public
+    if public is None or public.codebook is None:
+        return _Read(cells, None, (), 0)
+    sums = _record_sums(table, public, declared.covariates)
+    seen = [_seen(table, one, declared.covariates, first) for one in declared.asked]
+    return _Read(cells, sums, tuple(seen), len(table.cells(str(declared.treatment))))
+
+
 def _with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Declarations with the columns of ``--treatment`` and ``--outcome`` put over them."""
     whole = dict(declared)
     if options["treatment"]:
         known = whole.get("treatment")
-        whole["treatment"] = (known if isinstance(known, dict) else {}) | {
-            "column": options["treatment"]
-        }
+        treatment = dict(known) if isinstance(known, dict) else {}
+        treatment["column"] = options["treatment"]
+        whole["treatment"] = treatment
     if options["outcome"]:
         whole["outcome_column"] = options["outcome"]
     return whole
@@ -192,14 +315,20 @@ def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str]
     return f"{stage_of(known[registered])}_stage", called
 
 
-def _outcomes(options: dict[str, Any]) -> list[str]:
+def _outcomes(study: str | None) -> list[str]:
     """Outcomes of their own that the questions of a study have."""
     from dp2erm_cvx.data.domain_file import STUDY, read_tables
 
-    tables = {} if options["study"] is None else read_tables(options["study"])
-    several = [own if isinstance(own, list) else [own] for own in map(tables.get, STUDY)]
-    questions = [one for own in several for one in own if isinstance(one, dict)]
-    return [str(one["outcome_column"]) for one in questions if "outcome_column" in one]
+    if study is None:
+        return []
+    tables = read_tables(study)
+    outcomes = []
+    for kind in STUDY:
+        own = tables.get(kind)
+        for question in own if isinstance(own, list) else [own]:
+            if isinstance(question, dict) and "outcome_column" in question:
+                outcomes.append(str(question["outcome_column"]))
+    return outcomes
 
 
 def _record_sums(
@@ -218,20 +347,23 @@ def _record_sums(
     book = public.codebook
     assert book is not None
     a, y = (book.raw_cells(table, name) for name in data_columns(public))
-    data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or covariates), 0
+    data = DatasetBlock.coded(public, table, a, y, public.columns or covariates)
+    shrunk = 0
     if isinstance(public, library.Domain):
         inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
         length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
         shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
     counts = record_counts(table, public=public, columns=data.columns)
-    return counts, np.array([0.0 if data.sampling is None else data.sampling.sum(), shrunk])
+    total = 0.0 if data.sampling is None else data.sampling.sum()
+    return counts, np.array([total, shrunk])
 
 
 def _asked(
     path: str | None, changes: Sequence[str], public: library.Domain | library.OpenDomain
 ) -> list[AskedAbout]:
-    """What the questions of a file ask about its records; of one that asks none: all is adjusted
-    for.
+    """What the questions of a file ask about its records.
+
+    Of a file that asks none, all is adjusted for.
     """
     from dp2erm_cvx.diagnostics.look import AskedAbout
     from dp2erm_cvx.study import read_study
@@ -268,25 +400,33 @@ def _looked_at(seen: Sequence[Seen], asked: Sequence[AskedAbout]) -> Iterator[st
     yield from (f"Look: {line}." for line in findings.lines)
 
 
-def _records(sums: Sequence[Any], public: library.Domain | library.OpenDomain) -> Iterator[str]:
+def _records(
+    sums: tuple[RecordCounts, Array] | None, public: library.Domain | library.OpenDomain
+) -> Iterator[str]:
     """Lines on what becomes of the records under the public rule."""
     book = public.codebook
-    if not sums or book is None:
+    if sums is None or book is None:
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
         return
     counts, (total, shrunk) = sums
-    yield counts.line + ("" if book.unit else " One record is taken to be one person: see [unit].")
     n = counts.total
-    if (weights := book.sampling_weights) is not None:
+    line = counts.line
+    if not book.unit:
+        line += " One record is taken to be one person: see [unit]."
+    yield line
+    weights = book.sampling_weights
+    if weights is not None:
         yield (
             f"Sampling weights average {total / n:.4g} after clipping ({weights.mean:g} is "
             f"declared), from 0 to {weights.largest:g}."
         )
     gone = {"treatment": counts.missing, "outcome": counts.absent}
     if counts.absent and book.outcome in book.missing:
-        less = f"makes an effect smaller by about {gone.pop('outcome') / n:.1%} of it"
+        del gone["outcome"]
+        less = f"makes an effect smaller by about {counts.absent / n:.1%} of it"
         yield f"{counts.absent:,} without outcome: each counts as one public outcome, which {less}."
-    if texts := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
+    texts = [f"{count:,} records without {what}" for what, count in gone.items() if count]
+    if texts:
         yield f"{' and '.join(texts)} do not count in an effect or a rule."
     if isinstance(public, library.Domain) and public.ranges is None:
         yield f"Warning: {reading.NO_RANGES}."
@@ -303,10 +443,19 @@ def _column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
         "column", "declared as", "holds", "missing", "not as declared", "out of range", left=3
     )
     for one in report:
-        counts = (f"{one[name]:,}" if one[name] else "" for name in ("missing", "odd", "outside"))
+        counts = [_count(one[kind]) for kind in ("missing", "odd", "outside")]
         table.add_row(one["name"], one["declared"], one["holds"], *counts)
     yield table
-    yield from (f"{one['name']}: {note}" for one in report for note in one["notes"])
+    for one in report:
+        for note in one["notes"]:
+            yield f"{one['name']}: {note}"
+
+
+def _count(number: int) -> str:
+    """A count of a table; nothing for none."""
+    if not number:
+        return ""
+    return f"{number:,}"
 
 
 #: How columns are called that are outcomes rather than covariates.
@@ -317,97 +466,164 @@ _LATER = re.compile(
 )
 
 
-def _drafted(
-    cells: TableCells,
-    layout: CsvLayout,
-    columns: tuple[str | None, str | None],
-    question: tuple[str, str] | None,
-    ranges: Mapping[str, Any],
-) -> str:
+def _drafted(cells: TableCells, declared: _Declared, question: tuple[str, str] | None) -> str:
     """The text of a study file for this table, with a gap for every declaration.
-
-    Parameters
-    ----------
-    cells, layout
-        What the columns of the table hold, and how its file is written.
-    columns
-        Those of the treatment and of the outcome; None for a gap.
-    question
-        The stage of a program and its name or file; None for an effect.
-    ranges
-        Those that are declared; a question that releases them is proposed for all others.
 
     It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more
     texts, or dates, on whether identifiers repeat, and on how the file is written. One cell may
     decide that: a person has to read it before it is made public.
+
+    Parameters
+    ----------
+    cells
+        What the columns of the table hold.
+    declared
+        The columns of treatment and outcome, how the file is written, and declared ranges: a
+        question that releases them is proposed for all others.
+    question
+        The stage of a program and its name or file; None for an effect.
     """
-    from dp2erm_cvx.data.cells import folded
-    from dp2erm_cvx.data.counts import SamplingWeights, Unit
     from dp2erm_cvx.data.domain_file import EDIT
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS
-    from dp2erm_cvx.diagnostics.unread import key, says_missing
 
-    treatment, outcome = columns
-    estimators = library.PrivateEffect, library.PrivateTwoStageERM
-    kinds = library.Budget, library.Codebook, library.Domain, *estimators, library.Treatment
-    said = {
-        f"{kind.__name__}_{name}": fill(
-            opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# "
-        )
-        for kind in (*kinds, SamplingWeights, Unit)
-        for name, text in described(kind.__doc__).items()
-    }
-    text = (
-        resources.files("dp2erm_cvx.cli")
-        .joinpath("templates/draft.toml.txt")
-        .read_text(encoding="utf-8")
+    said = _texts_of_settings()
+    parts = _parts_of_draft()
+    columns = _columns_of_draft(cells, declared)
+    unit = ""
+    if columns.person is not None:
+        unit = "\n" + Template(parts["unit"]).substitute(said, column=_quoted(columns.person))
+    labels = "several" if _number_of_arms(cells, declared.treatment) > 2 else "two"
+    return Template(parts["study"]).substitute(
+        said,
+        ranges=_listed(columns.ranges),
+        levels=_listed(columns.levels),
+        others=_listed(columns.others),
+        csv=_listed(_csv_lines(declared.layout)),
+        treatment=_quoted(declared.treatment or EDIT),
+        outcome=_quoted(declared.outcome or EDIT),
+        most=MOST_LEVELS,
+        labels=Template(parts[labels]).substitute(said).rstrip("\n"),
+        unit=unit,
+        released=_proposed(parts["ranges"], columns.released, declared.outcome),
+        question=_question_text(parts, said, question),
     )
-    parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
-    lines: dict[str, list[str]] = {"ranges": [], "levels": [], "others": []}
-    unit, left = "", list[str]()
-    for name in (name for name in cells.seen if name not in (treatment, outcome)):
-        kind, number = cells.holds(name), len(cells.seen[name])
-        two = (
-            "    # an event that treatment may change? then an outcome: delete"
-            if number == 2
-            else ""
-        )
-        if not unit and cells.repeats_persons(name):
-            column = json.dumps(name, ensure_ascii=False)
-            unit = "\n" + Template(parts["unit"]).substitute(said, column=column)
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML quotes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """Lines, each behind a line break."""
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _texts_of_settings() -> dict[str, str]:
+    """What stands above a setting of a draft, from the docstring of its class, as remarks."""
+    from dp2erm_cvx.data.counts import SamplingWeights, Unit
+
+    kinds = (
+        library.Budget,
+        library.Codebook,
+        library.Domain,
+        library.PrivateEffect,
+        library.PrivateTwoStageERM,
+        library.Treatment,
+        SamplingWeights,
+        Unit,
+    )
+    said = {}
+    for kind in kinds:
+        for name, text in described(kind.__doc__).items():
+            said[f"{kind.__name__}_{name}"] = fill(
+                opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# "
+            )
+    return said
+
+
+def _parts_of_draft() -> dict[str, str]:
+    """The parts of the template of a draft, by name."""
+    file = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt")
+    parts = {}
+    for part in file.read_text(encoding="utf-8").split("=== ")[1:]:
+        name, text = part.split("\n", 1)
+        parts[name] = text
+    return parts
+
+
+@dataclass
+class _DraftColumns:
+    """Where the columns of a table stand in a draft.
+
+    Parameters
+    ----------
+    ranges, levels, others
+        Lines of covariates that are numbers, of those that are categories, and remarks on columns
+        that may be neither.
+    released
+        Entries of covariates whose ranges may be released.
+    person
+        The column of identifiers that repeat, if any.
+    """
+
+    ranges: list[str] = field(default_factory=list)
+    levels: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+    person: str | None = None
+
+
+def _columns_of_draft(cells: TableCells, declared: _Declared) -> _DraftColumns:
+    """Where the columns of a table stand in a draft, by their names and by what they hold."""
+    from dp2erm_cvx.data.domain_file import EDIT
+    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS
+    from dp2erm_cvx.diagnostics.unread import key
+
+    columns = _DraftColumns()
+    for name, seen in cells.seen.items():
+        if name in (declared.treatment, declared.outcome):
+            continue
+        holds = cells.holds(name)
+        remark = ""
+        if len(seen) == 2:
+            remark = "    # an event that treatment may change? then an outcome: delete"
+        if columns.person is None and cells.repeats_persons(name):
+            columns.person = name
         elif _LATER.search(name):
             advice = (
                 "an outcome? ask for it in a question of its own; else declare its range or levels"
             )
-            lines["others"].append(f"# {key(name)}: {advice}")
-        elif kind.startswith(("numbers", "0")):
-            lines["ranges"].append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{two}')
-            left += [] if name in ranges else [f'{key(name)} = "release"']
-        elif kind == "dates" or number > MOST_LEVELS:
-            kind = "dates" if kind == "dates" else "texts"
-            lines["others"].append(f"# {key(name)}: {kind}, no covariate as it stands")
+            columns.others.append(f"# {key(name)}: {advice}")
+        elif holds.startswith(("numbers", "0")):
+            columns.ranges.append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{remark}')
+            if name not in declared.ranges:
+                columns.released.append(f'{key(name)} = "release"')
+        elif holds == "dates" or len(seen) > MOST_LEVELS:
+            kind = "dates" if holds == "dates" else "texts"
+            columns.others.append(f"# {key(name)}: {kind}, no covariate as it stands")
         else:
-            lines["levels"].append(f'{key(name)} = ["{EDIT}"]{two}')
-    csv = (
-        f"{name} = {json.dumps(getattr(layout, name))}"
-        for name in ("separator", "encoding", "decimal")
-    )
-    lines["csv"] = [*csv, *(["line_breaks = true"] if layout.line_breaks else [])]
-    arms = {
-        folded(label) for label in cells.seen.get(treatment or "", ()) if not says_missing(label)
-    }
-    labels = "several" if len(arms) > 2 else "two"
-    named = {"treatment": treatment, "outcome": outcome}
-    return Template(parts["study"]).substitute(
-        said,
-        **{title: "".join(f"\n{line}" for line in listed) for title, listed in lines.items()},
-        **{title: json.dumps(name or EDIT, ensure_ascii=False) for title, name in named.items()},
-        most=MOST_LEVELS,
-        labels=Template(parts[labels]).substitute(said).rstrip("\n"),
-        unit=unit,
-        released=_proposed(parts["ranges"], left, outcome),
-        question=_question_text(parts, said, question),
-    )
+            columns.levels.append(f'{key(name)} = ["{EDIT}"]{remark}')
+    return columns
+
+
+def _csv_lines(layout: CsvLayout) -> list[str]:
+    """How the file is written, as a draft declares it."""
+    lines = []
+    for name in ("separator", "encoding", "decimal"):
+        lines.append(f"{name} = {json.dumps(getattr(layout, name))}")
+    if layout.line_breaks:
+        lines.append("line_breaks = true")
+    return lines
+
+
+def _number_of_arms(cells: TableCells, treatment: str | None) -> int:
+    """Different labels of the treatment, but for case and blanks."""
+    from dp2erm_cvx.data.cells import folded
+    from dp2erm_cvx.diagnostics.unread import says_missing
+
+    labels = cells.seen.get(treatment or "", ())
+    return len({folded(label) for label in labels if not says_missing(label)})
 
 
 def _proposed(part: str, left: Sequence[str], outcome: str | None) -> str:
@@ -458,8 +674,7 @@ def _question_text(
 )
 @opt.json_option
 def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:
-    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the
-    population.
+    """Rank pipelines on data simulated from STUDY and a stated guess of the population.
 
     It reads no private data and spends nothing: what --public names has to be public. Whatever is
     not stated is guessed, and reported as such. What the question of the study declares holds for
