@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -126,10 +126,20 @@ Height = Any
 
 @dataclass
 class Gain:
-    """Results of one look: pairs with their heights by name, numbers to be added up, and largest
-    numbers.
+    """Results of one look.
 
-    ``cut`` says that the look ended early, at the deadline of the search.
+    Parameters
+    ----------
+    spent
+        Evaluations that the look took.
+    pairs
+        Pairs that were found, each behind its heights by the name of what it is high in.
+    counts
+        Numbers that are added up over all looks, by name.
+    largest
+        Numbers of which the largest of all looks is kept, by name.
+    cut
+        True if the look ended early, at the deadline of the search.
     """
 
     spent: int = 1
@@ -141,10 +151,21 @@ class Gain:
 
 @dataclass
 class State:
-    """Where a search stands after ``rounds`` looks: each draws from a generator of its own.
+    """Where a search stands after a number of looks.
 
-    ``best`` holds what is kept of a pair by the name of what it is high in: how high, largest
-    first, and the pair.
+    Parameters
+    ----------
+    rounds
+        Looks so far, each of which draws from a generator of its own.
+    spent
+        Evaluations so far.
+    counts
+        Sums of what the looks counted, by name.
+    largest
+        Largest numbers that the looks returned, by name.
+    best
+        Pairs that are kept by the name of what they are high in, each behind its height, largest
+        first.
     """
 
     rounds: int = 0
@@ -165,11 +186,27 @@ class State:
     def elite(self, name: str, rng: np.random.Generator) -> Any:
         """One of the best pairs by ``name``, better ones more often; None before the first."""
         best = self.pairs(name)
-        return best[min(int(rng.geometric(0.5)), len(best)) - 1] if best else None
+        if not best:
+            return None
+        place = min(int(rng.geometric(0.5)), len(best))
+        return best[place - 1]
+
+    def at_start_of_wave(self) -> State:
+        """A copy that stays as it is while the looks of a wave are added one by one."""
+        best = {name: [*pairs] for name, pairs in self.best.items()}
+        return State(self.rounds, self.spent, best=best)
 
     def add(self, gain: Gain, keep: int, apart: float) -> None:
-        """Count a look, and keep ``keep`` pairs of every name, their heights no less than
-        ``apart``.
+        """Count a look, and keep its best pairs.
+
+        Parameters
+        ----------
+        gain
+            Results of the look.
+        keep
+            How many pairs are kept of every name.
+        apart
+            The least distance between the heights of those that are kept.
         """
         self.rounds += 1
         self.spent += gain.spent
@@ -179,15 +216,21 @@ class State:
             self.largest[name] = float(np.maximum(self.largest.get(name, 0.0), size))
         for heights, pair in gain.pairs:
             for name, height in heights.items():
-                best = self.best.setdefault(name, [])
-                if len(best) == keep and not height > best[-1][0]:
-                    continue
-                if np.isnan(height).any():  # which nothing can be sorted by
-                    continue
-                if not apart or not any(abs(height - known) < apart for known, _ in best):
-                    best.append((height, pair))
-                    best.sort(key=lambda item: item[0], reverse=True)
-                    del best[keep:]
+                self._keep(name, height, pair, keep, apart)
+
+    def _keep(self, name: str, height: Height, pair: Any, keep: int, apart: float) -> None:
+        """Put a pair among the best by ``name``, unless it is too low or too near to another."""
+        best = self.best.setdefault(name, [])
+        if len(best) == keep and not height > best[-1][0]:
+            return
+        # nothing can be sorted by a height that is no number
+        if np.isnan(height).any():
+            return
+        if apart and any(abs(height - known) < apart for known, _ in best):
+            return
+        best.append((height, pair))
+        best.sort(key=lambda item: item[0], reverse=True)
+        del best[keep:]
 
 
 def explore(
@@ -205,50 +248,132 @@ def explore(
 ) -> State:
     """Search in waves of looks until a limit is reached; the first look is always taken.
 
-    ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at
-    most ``room`` evaluations, ``most(number)`` at most, and depends on nothing else. ``highest`` is
-    the largest ratio to a bound so far. ``keep`` pairs are kept, their heights no less than
-    ``apart``. ``wave`` looks start from the same best pairs, whoever takes them: no result depends
-    on the workers. ``call`` is what a checkpoint belongs to, and ``kinds`` the classes of pairs in
-    it; a search without has no checkpoints. One is written wherever the search could go on after a
-    stop. ``until`` is when the search ends, default: after the seconds of the plan; looks that take
-    long keep to it by themselves.
+    Parameters
+    ----------
+    look
+        ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with
+        at most ``room`` evaluations. It depends on nothing else.
+    plan
+        The limits of the search, its workers, and its checkpoint.
+    most
+        How many evaluations a look takes at most, by its number.
+    highest
+        The largest ratio to a bound so far, which is told to ``plan.progress``.
+    keep
+        How many pairs are kept of every name.
+    apart
+        The least distance between the heights of those that are kept.
+    wave
+        Looks that start from the same best pairs, whoever takes them: no result depends on the
+        workers.
+    call
+        What a checkpoint belongs to. One is written wherever the search could go on after a stop.
+    kinds
+        Classes of the pairs in a checkpoint. A search without any has no checkpoints.
+    until
+        When the search ends; default: after the seconds of the plan. Looks that take long keep to
+        it by themselves.
 
-    Raises DataError for a checkpoint of another search.
+    Returns
+    -------
+    state
+        Where the search ended.
+
+    Raises
+    ------
+    DataError
+        If the checkpoint is that of another search.
     """
-    path = Path(plan.checkpoint) if plan.checkpoint is not None and kinds else None
-    state = _loaded(path, call, kinds) if path is not None and path.exists() else State()
-    limit, seconds = plan.evaluations or math.inf, plan.seconds or math.inf
-    began, whole, run = plan.clock(), True, partial(_look, look)
+    checkpoint = None
+    if plan.checkpoint is not None and kinds:
+        checkpoint = _Checkpoint(Path(plan.checkpoint), _in_json(call), kinds)
+    state = State() if checkpoint is None else checkpoint.read()
+    limit = plan.evaluations or math.inf
+    seconds = plan.seconds or math.inf
+    began = plan.clock()
     until = until or plan.deadline()
-    while (state.spent < limit and not until.passed) or state.rounds == 0:
+    workers = plan.workers if wave > 1 else 1
+    whole = True
+    while state.rounds == 0 or (state.spent < limit and not until.passed):
+        before = state.at_start_of_wave()
         left = max(limit - state.spent, 0)
-        # looks are added up one by one: what a wave starts from must not change meanwhile
-        before = State(
-            state.rounds, state.spent, best={name: [*pairs] for name, pairs in state.best.items()}
-        )
         tasks = []
         for number in range(state.rounds, state.rounds + wave):
-            room, left = int(min(most(number), left)), left - most(number)
+            wanted = most(number)
+            room = int(min(wanted, left))
+            left = left - wanted
             whole = whole and left >= 0
             if room > 0:
-                tasks.append((before, number, room, until if number else Deadline()))
-        together = run_tasks(run, tasks, workers=plan.workers if wave > 1 else 1)
-        for gain in together:
+                # the first look is taken whatever the time
+                end = until if number else Deadline()
+                tasks.append((before, number, room, end))
+        for gain in run_tasks(partial(_look, look), tasks, workers=workers):
             whole = whole and gain is not None and not gain.cut
             state.add(gain or Gain(0), keep, apart)
             if plan.progress is not None:
                 share = max(state.spent / limit, (plan.clock() - began) / seconds)
                 plan.progress(min(share, 1.0), state.spent, highest(state))
-        # nothing is gone on from a wave that was cut short, so that a stop does not change the
-        # result
-        if path is not None and whole:
-            # all of it or nothing, and a file of this process alone: another may work in the same
-            # folder
-            part = path.with_name(f"{path.name}.{os.getpid()}.part")
-            part.write_text(_in_json({"call": _in_json(call), **vars(state)}), encoding="utf-8")
-            part.replace(path)
+        # A search does not go on from a wave that was cut short: a stop must not change the result.
+        if checkpoint is not None and whole:
+            checkpoint.write(state)
     return state
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """The file that holds a search as it goes.
+
+    Parameters
+    ----------
+    path
+        The file.
+    call
+        The arguments of the search, in JSON.
+    kinds
+        Classes of the pairs in the file.
+    """
+
+    path: Path
+    call: str
+    kinds: Sequence[type]
+
+    def write(self, state: State) -> None:
+        """Write all of the state, or nothing."""
+        # The part is a file of this process alone: another may work in the same folder.
+        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+        part.write_text(_in_json({"call": self.call, **vars(state)}), encoding="utf-8")
+        part.replace(self.path)
+
+    def read(self) -> State:
+        """The state in the file; that of a search which begins, where there is no file.
+
+        Raises
+        ------
+        DataError
+            If the file holds another search, or none.
+        """
+        if not self.path.exists():
+            return State()
+        try:
+            text = self.path.read_text(encoding="utf-8")
+            plain = json.loads(text, object_hook=self._of_plain)
+            if plain.pop("call") != self.call:
+                raise DataError(f"{self.path}: the state of another audit")
+            return State(**plain)
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            kind = type(error).__name__
+            raise DataError(f"{self.path}: not the state of an audit ({kind})") from None
+
+    def _of_plain(self, plain: dict[str, Any]) -> Any:
+        """An array or a pair that ``_plain`` wrote; anything else as it is."""
+        if "$array" in plain:
+            return np.array(plain["$array"], dtype=plain["dtype"])
+        if "$pair" in plain:
+            known = {kind.__name__: kind for kind in self.kinds}
+            return known[plain.pop("$pair")](**plain)
+        return plain
 
 
 def _in_json(value: object) -> str:
@@ -265,29 +390,10 @@ def _plain(value: Any) -> Any:
     return {"$pair": type(value).__name__, **kept}
 
 
-def _loaded(path: Path, call: object, kinds: Sequence[type]) -> State:
-    known = {kind.__name__: kind for kind in kinds}
-
-    def read(plain: dict[str, Any]) -> Any:
-        if "$array" in plain:
-            return np.array(plain["$array"], dtype=plain["dtype"])
-        return known[plain.pop("$pair")](**plain) if "$pair" in plain else plain
-
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"), object_hook=read)
-        if plain.pop("call") != _in_json(call):
-            raise DataError(f"{path}: the state of another audit")
-        return State(**plain)
-    except DataError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: not the state of an audit ({type(error).__name__})") from None
-
-
 def _look(
     look: Callable[[State, int, int], Gain], before: State, number: int, room: int, until: Deadline
 ) -> Gain | None:
-    """None after the deadline."""
+    """What a look gains; None after the deadline."""
     if until.passed:
         return None
     return look(before, number, room)
@@ -302,74 +408,198 @@ def evolve(
     climbs: Sequence[tuple[Array, float, int]],
     rng: np.random.Generator,
 ) -> list[tuple[Array, float, int]]:
-    """The best candidate (d,) of every climb, its value, and how many were tried.
+    """Climb several hills side by side by an evolution strategy.
 
-    A climb is its start (d,), its first step, and how many candidates it may try. All go in
-    lockstep, so that many candidates are looked at together: ``objective`` maps candidates (b, d)
-    by the number of their climb to values (b,) each, in this order; NaN where one is not admitted.
+    It is the (mu/mu_w, lambda)-CMA-ES with the default constants of Hansen (2016, The CMA evolution
+    strategy: a tutorial). All climbs go in lockstep, so that many candidates are looked at
+    together.
 
-    (mu/mu_w, lambda)-CMA-ES with the default constants of Hansen (2016, The CMA evolution strategy:
-    a tutorial).
+    Parameters
+    ----------
+    objective
+        Maps candidates (b, d), each array behind the number of its climb, to an array of values
+        (b,) for each, in this order. A value is NaN where a candidate is not admitted.
+    climbs
+        The start (d,) of every climb, its first step, and how many candidates it may try.
+    rng
+        Draws the candidates.
+
+    Returns
+    -------
+    ends
+        Of every climb its best candidate (d,), the value there, and how many candidates were tried.
     """
-    going = [_climb(*climb, rng) for climb in climbs]
-    now = [next(climb) for climb in going]
-    while open_ := [
-        (k, candidates) for k, candidates in enumerate(now) if isinstance(candidates, np.ndarray)
-    ]:
-        for (k, _), values in zip(open_, objective(open_), strict=True):
-            now[k] = going[k].send(values)
-    return now
+    climbing = [_Climb(start, step, evaluations) for start, step, evaluations in climbs]
+    asked = [(k, climb.candidates(rng)) for k, climb in enumerate(climbing) if climb.goes_on]
+    while asked:
+        answered = zip(asked, objective(asked), strict=True)
+        asked = []
+        for (k, _), values in answered:
+            climb = climbing[k]
+            climb.learn(values)
+            if climb.goes_on:
+                asked.append((k, climb.candidates(rng)))
+    return [(climb.best, climb.largest, climb.spent) for climb in climbing]
 
 
-def _climb(
-    start: Array, step: float, evaluations: int, rng: np.random.Generator
-) -> Generator[Any, Any, None]:
-    """Candidates of one climb, whose values it is sent, and its end."""
-    d = len(start)
-    size = 4 + int(3 * math.log(d))
-    parents = size // 2
-    weights = math.log(parents + 0.5) - np.log(np.arange(1, parents + 1))
-    weights /= weights.sum()
-    mass = 1.0 / float(np.sum(weights**2))
-    c_path = (4 + mass / d) / (d + 4 + 2 * mass / d)
-    c_step = (mass + 2) / (d + mass + 5)
-    c_one = 2 / ((d + 1.3) ** 2 + mass)
-    c_many = min(1 - c_one, 2 * (mass - 2 + 1 / mass) / ((d + 2) ** 2 + mass))
-    damping = 1 + 2 * max(0.0, math.sqrt((mass - 1) / (d + 1)) - 1) + c_step
-    expected = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d**2))
-    mean, covariance = start.copy(), np.eye(d)
-    path, step_path = np.zeros(d), np.zeros(d)
-    best, largest, spent, gained, generation = start, -math.inf, 0, 0, 0
-    while spent + size <= evaluations and generation - gained < _PATIENCE and 1e-9 < step < 1e4:
-        generation += 1
-        scale, basis = np.linalg.eigh(covariance)
-        root = basis * np.sqrt(np.maximum(scale, 1e-20))
-        normal = rng.standard_normal((size, d))
-        moves = normal @ root.T
-        values = np.nan_to_num((yield mean + step * moves), nan=-np.inf, posinf=-np.inf)
-        spent += size
-        order = np.argsort(-values, kind="stable")[:parents]
-        top = float(values[order[0]])
-        if top > largest:
-            if not top <= largest + 1e-6 * abs(largest):
-                gained = generation
-            best, largest = mean + step * moves[order[0]], top
-        shift = weights @ moves[order]
-        mean = mean + step * shift
-        turned = basis @ (weights @ normal[order])
-        step_path = (1 - c_step) * step_path + math.sqrt(c_step * (2 - c_step) * mass) * turned
-        length = float(np.linalg.norm(step_path))
-        usual = (
-            length / math.sqrt(1 - (1 - c_step) ** (2 * generation))
-            < (1.4 + 2 / (d + 1)) * expected
+@dataclass(frozen=True, eq=False)
+class _Defaults:
+    """Default constants of the CMA-ES in ``d`` dimensions (Hansen 2016, Table 1).
+
+    Parameters
+    ----------
+    size
+        Candidates of a generation (lambda).
+    weights
+        Weights (mu,) of the best candidates, which sum to 1.
+    mass
+        Number of equal weights that would average as well (mu_eff).
+    path_rate, step_rate
+        Learning rates of the path of the mean (c_c) and of that of the step (c_sigma).
+    one_rate, many_rate
+        Learning rates of the update of the covariance by the path (c_1) and by all candidates
+        (c_mu).
+    damping
+        How slowly the step changes (d_sigma).
+    expected
+        The mean length of a standard normal vector, nearly.
+    """
+
+    size: int
+    weights: Array
+    mass: float
+    path_rate: float
+    step_rate: float
+    one_rate: float
+    many_rate: float
+    damping: float
+    expected: float
+
+    @classmethod
+    def in_dimension(cls, d: int) -> _Defaults:
+        """The constants by the formulas of the table."""
+        size = 4 + int(3 * math.log(d))
+        parents = size // 2
+        weights = math.log(parents + 0.5) - np.log(np.arange(1, parents + 1))
+        weights /= weights.sum()
+        mass = 1.0 / float(np.sum(weights**2))
+        step_rate = (mass + 2) / (d + mass + 5)
+        one_rate = 2 / ((d + 1.3) ** 2 + mass)
+        many_rate = 2 * (mass - 2 + 1 / mass) / ((d + 2) ** 2 + mass)
+        beyond = max(0.0, math.sqrt((mass - 1) / (d + 1)) - 1)
+        return cls(
+            size=size,
+            weights=weights,
+            mass=mass,
+            path_rate=(4 + mass / d) / (d + 4 + 2 * mass / d),
+            step_rate=step_rate,
+            one_rate=one_rate,
+            many_rate=min(1 - one_rate, many_rate),
+            damping=1 + 2 * beyond + step_rate,
+            expected=math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d**2)),
         )
-        path = (1 - c_path) * path + usual * math.sqrt(c_path * (2 - c_path) * mass) * shift
-        chosen = moves[order]
+
+
+class _Climb:
+    """One climb of :func:`evolve`: it is asked for candidates, and learns their values.
+
+    Parameters
+    ----------
+    start
+        Where it begins, (d,).
+    step
+        The first standard deviation of candidates around their mean (sigma).
+    evaluations
+        Candidates that it may try.
+    """
+
+    def __init__(self, start: Array, step: float, evaluations: int) -> None:
+        d = len(start)
+        self.defaults = _Defaults.in_dimension(d)
+        self.evaluations = evaluations
+        self.step = step
+        self.mean = start.copy()
+        self.covariance = np.eye(d)
+        #: Discounted sums of the moves of the mean, as they are and as if the covariance were I.
+        self.path = np.zeros(d)
+        self.step_path = np.zeros(d)
+        #: The best candidate so far, its value, and how many were tried.
+        self.best = start
+        self.largest = -math.inf
+        self.spent = 0
+        self.generation = 0
+        #: The last generation that brought a gain.
+        self.gained = 0
+        #: Of the last generation: axes of the covariance, and what the candidates were made of.
+        self.basis = np.eye(d)
+        self.normal = np.zeros((self.defaults.size, d))
+        self.moves = np.zeros((self.defaults.size, d))
+
+    @property
+    def goes_on(self) -> bool:
+        """False once it has no candidates left, gains nothing any more, or has no sensible step."""
+        affordable = self.spent + self.defaults.size <= self.evaluations
+        patient = self.generation - self.gained < _PATIENCE
+        return affordable and patient and 1e-9 < self.step < 1e4
+
+    def candidates(self, rng: np.random.Generator) -> Array:
+        """Candidates (size, d) of the next generation."""
+        variances, self.basis = np.linalg.eigh(self.covariance)
+        root = self.basis * np.sqrt(np.maximum(variances, 1e-20))
+        self.normal = rng.standard_normal((self.defaults.size, len(self.mean)))
+        self.moves = self.normal @ root.T
+        return np.asarray(self.mean + self.step * self.moves)
+
+    def learn(self, values: Array) -> None:
+        """Take the values (size,) of the candidates that were asked for last, NaN for none."""
+        self.generation += 1
+        self.spent += self.defaults.size
+        values = np.nan_to_num(values, nan=-np.inf, posinf=-np.inf)
+        order = np.argsort(-values, kind="stable")[: len(self.defaults.weights)]
+        self._remember(self.moves[order[0]], float(values[order[0]]))
+        self._adapt(self.moves[order], self.normal[order])
+
+    def _remember(self, move: Array, value: float) -> None:
+        """Keep the best candidate of this generation if it is the best of all."""
+        if value > self.largest:
+            if not value <= self.largest + 1e-6 * abs(self.largest):
+                self.gained = self.generation
+            self.best = self.mean + self.step * move
+            self.largest = value
+
+    def _adapt(self, moves: Array, normal: Array) -> None:
+        """Move the mean, and adapt the step and the covariance, to the best candidates.
+
+        Parameters
+        ----------
+        moves
+            Steps (mu, d) from the mean to the best candidates, over the step; the best is first.
+        normal
+            The standard normal vectors (mu, d) that they were made of.
+        """
+        known = self.defaults
+        shift = known.weights @ moves
+        self.mean = self.mean + self.step * shift
+        # the path of the step
+        turned = self.basis @ (known.weights @ normal)
+        kept = 1 - known.step_rate
+        gain = math.sqrt(known.step_rate * (2 - known.step_rate) * known.mass)
+        self.step_path = kept * self.step_path + gain * turned
+        length = float(np.linalg.norm(self.step_path))
+        # The path of the mean stalls while that of the step is unusually long.
+        settled = length / math.sqrt(1 - kept ** (2 * self.generation))
+        usual = settled < (1.4 + 2 / (len(shift) + 1)) * known.expected
+        lost = known.path_rate * (2 - known.path_rate)
+        gain = math.sqrt(lost * known.mass)
+        self.path = (1 - known.path_rate) * self.path + usual * gain * shift
+        # the covariance
+        stalled = (1 - usual) * known.path_rate * (2 - known.path_rate)
+        along_path = np.outer(self.path, self.path) + stalled * self.covariance
         covariance = (
-            (1 - c_one - c_many) * covariance
-            + c_one * (np.outer(path, path) + (1 - usual) * c_path * (2 - c_path) * covariance)
-            + c_many * (chosen.T * weights) @ chosen
+            (1 - known.one_rate - known.many_rate) * self.covariance
+            + known.one_rate * along_path
+            + known.many_rate * (moves.T * known.weights) @ moves
         )
-        covariance = 0.5 * (covariance + covariance.T)
-        step *= math.exp(min(1.0, c_step / damping * (length / expected - 1)))
-    yield best, largest, spent
+        self.covariance = 0.5 * (covariance + covariance.T)
+        growth = known.step_rate / known.damping * (length / known.expected - 1)
+        self.step *= math.exp(min(1.0, growth))
