@@ -1,9 +1,11 @@
-"""Neighboring datasets of a few kinds of records: drawn from structured families, and changed a
-little.
+"""Neighboring datasets of a few kinds of records.
+
+They are drawn from structured families, and changed a little.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,24 +31,49 @@ _MOST = 3
 
 
 def records_at(space: Space, X: Array, a: NDArray[np.int64], y: Array | None = None) -> Records:
-    """Records with scaled covariates X (n, k), treatments a (n,) and net outcomes y (n,), default
-    0.
+    """Records in the units of their space.
+
+    Parameters
+    ----------
+    space
+        Where the records lie.
+    X
+        Scaled covariates (n, k), without an intercept.
+    a
+        Treatments (n,).
+    y
+        Net outcomes (n,); default: 0.
     """
     if space.intercept:
         X = np.column_stack([np.full(len(X), space.intercept), X])
-    return Records(X, a, np.zeros(len(a)) if y is None else y, space)
+    if y is None:
+        y = np.zeros(len(a))
+    return Records(X, a, y, space)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """b pairs of neighbors by the kinds of their records, in the units of the universe.
 
-    ``X`` (b, m, k) are scaled covariates, ``a`` (b, m) treatments and ``y`` (b, m) net outcomes: of
-    the changed record before and after, then of the common kinds. ``count`` (b, m - 2) says how
-    many records of each common kind there are, n - 1 in all, some 0; NaN marks a pair outside of
-    the universe. A single pair may have an ``order`` (n - 1,) of its common records, by their kinds
-    from 2 on. Where persons with several records are units, n is their number, and a person of kind
-    j has the records of all kinds in ``lists[j]``.
+    Of the m kinds the first two are the changed record before and after; the others are common to
+    both datasets.
+
+    Parameters
+    ----------
+    X
+        Scaled covariates (b, m, k) of the kinds.
+    a
+        Treatments (b, m) of the kinds.
+    y
+        Net outcomes (b, m) of the kinds.
+    count
+        How many records of each common kind there are, (b, m - 2): n - 1 in all, some 0. NaN marks
+        a pair outside of the universe.
+    order
+        The common records (n - 1,) of a single pair one by one, by their kinds from 2 on.
+    lists
+        Where persons with several records are units, the kinds of all records that a person of each
+        kind has. The number n is then that of persons.
     """
 
     X: Array
@@ -79,9 +106,12 @@ class Pairs:
     @classmethod
     def joined(cls, parts: Sequence[Pairs]) -> Pairs:
         """All pairs of all parts, of as many kinds each."""
-        columns = zip(*((part.X, part.a, part.y, part.count) for part in parts), strict=True)
-        X, a, y, count = map(np.concatenate, columns)
-        return cls(X, a, y, count)
+        return cls(
+            np.concatenate([part.X for part in parts]),
+            np.concatenate([part.a for part in parts]),
+            np.concatenate([part.y for part in parts]),
+            np.concatenate([part.count for part in parts]),
+        )
 
     def kinds(self) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
         """Copies of X (m, k), a (m,), y (m,) and the order (n - 1,) of a single pair."""
@@ -91,43 +121,52 @@ class Pairs:
         return self.X[0].copy(), self.a[0].copy(), self.y[0].copy(), order.copy()
 
     def distinct(self, after: bool) -> tuple[Array, NDArray[np.int64], Array]:
-        """Rows (b, m - 1, k), arms and counts (b, m - 1) of one of the datasets, the changed record
-        last.
+        """The distinct records of one of both datasets, the changed record last.
+
+        Returns
+        -------
+        X, a, count
+            Rows (b, m - 1, k), treatments (b, m - 1), and how many records are alike, (b, m - 1).
         """
         rows = [*range(2, self.a.shape[1]), int(after)]
-        return self.X[:, rows], self.a[:, rows], np.column_stack([self.count, np.ones(len(self))])
+        count = np.column_stack([self.count, np.ones(len(self))])
+        return self.X[:, rows], self.a[:, rows], count
 
     def datasets(self) -> tuple[Columns, Columns]:
-        """All records of a single pair before and after, scaled; the first one, or first person,
-        differs.
+        """All scaled records of a single pair before and after.
+
+        They differ in the first record, or in the first person.
         """
+        return self._dataset(0), self._dataset(1)
+
+    def _dataset(self, changed: int) -> Columns:
+        """The scaled records of the dataset whose first record is of the kind ``changed``."""
         X, a, y, order = self.kinds()
-        ends = list[Columns]()
-        for rows in (np.append(changed, order) for changed in (0, 1)):
-            person: Columns = ()
-            if self.lists is not None:
-                person = (
-                    np.repeat(np.arange(len(rows)), [len(self.lists[kind]) for kind in rows]),
-                )
-                rows = np.array([row for kind in rows for row in self.lists[kind]], dtype=np.int64)
-            ends.append((X[rows], a[rows], y[rows], *person))
-        return ends[0], ends[1]
+        rows = np.append(changed, order)
+        if self.lists is None:
+            return X[rows], a[rows], y[rows]
+        lists = [self.lists[kind] for kind in rows]
+        person = np.repeat(np.arange(len(rows)), [len(kinds) for kinds in lists])
+        rows = np.array(list(itertools.chain.from_iterable(lists)), dtype=np.int64)
+        return X[rows], a[rows], y[rows], person
 
     def raw(self, domain: Domain) -> tuple[Columns, Columns]:
         """Both datasets in the units of the data."""
-        first, second = ((*unscaled(domain, *end[:3]), *end[3:]) for end in self.datasets())
-        return first, second
+        first, second = self.datasets()
+        return _raw(domain, first), _raw(domain, second)
 
     def records(self, space: Space) -> tuple[Records, Records]:
         """Both datasets as records of the space."""
-        first, second = (records_at(space, *columns) for columns in self.datasets())
-        return first, second
+        first, second = self.datasets()
+        return records_at(space, *first), records_at(space, *second)
 
     def admissible(self, space: Space) -> bool:
         """True if both datasets of a single pair keep the arm floor."""
-        treated, n = int(self.count[0] @ self.a[0, 2:]), int(self.count[0].sum()) + 1
+        n = int(self.count[0].sum()) + 1
         floor = space.arm_floor or 0
-        return all(floor <= treated + int(arm) <= n - floor for arm in self.a[0, :2])
+        common = int(self.count[0] @ self.a[0, 2:])
+        treated = [common + int(arm) for arm in self.a[0, :2]]
+        return floor <= min(treated) and max(treated) <= n - floor
 
     def steepest(
         self,
@@ -135,96 +174,160 @@ class Pairs:
         distance: Callable[[Columns, Columns], float],
         rng: np.random.Generator,
     ) -> tuple[Pairs | None, int]:
-        """Where datasets of two kinds of records change fastest with their numbers; the distances
-        it took.
+        """Where datasets of two kinds of records change fastest with their numbers.
 
         A threshold that no random pair meets lies between two datasets that random draws meet. Of
         two halves the search goes on in that whose ends are farther apart.
+
+        Parameters
+        ----------
+        universe
+            The datasets among which the pair lies.
+        distance
+            How far apart two datasets are, in the units of the data.
+        rng
+            Draws whether both kinds have the same covariates.
+
+        Returns
+        -------
+        steepest
+            The pair, or None where no pair of both kinds keeps the arm floor.
+        taken
+            How many distances it took.
         """
-        n, domain, twice = universe.n_samples, universe.domain, [0, 1, 0, 1]
-        X, a, y = self.X[0, twice], self.a[0, twice], self.y[0, twice]
-        lists = None if self.lists is None else [[kind] * _MOST for kind in range(4)]
-        if rng.random() < 0.5:  # only the arm and the outcome tell them apart
-            X[[1, 3]] = X[[0, 2]] = X[0] * (rng.random() < 0.5)
+        n = universe.n_samples
+        domain = universe.domain
+        twice = [0, 1, 0, 1]
+        X = self.X[0, twice]
+        a = self.a[0, twice]
+        y = self.y[0, twice]
+        lists = None
+        if self.lists is not None:
+            lists = [[kind] * _MOST for kind in range(4)]
+        if rng.random() < 0.5:
+            # only the arm and the outcome tell them apart
+            X[:] = X[0] * (rng.random() < 0.5)
 
         def neighbors(count: int) -> Pairs:
             """The dataset with ``count`` records of the second kind, and the one with one more."""
             return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2), lists)
 
+        def dataset(count: int) -> Columns:
+            """The dataset with ``count`` records of the second kind, of which n is the most."""
+            if count == n:
+                return neighbors(n - 1).raw(domain)[1]
+            return neighbors(count).raw(domain)[0]
+
         counts = [count for count in range(n) if neighbors(count).admissible(domain.space)]
         if not counts:
             return None, 0
-        low, high, taken = counts[0], counts[-1] + 1, 0
+        low = counts[0]
+        high = counts[-1] + 1
+        taken = 0
         while high - low > 1:
             middle = (low + high) // 2
-            ends = [
-                neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
-                for count in (low, middle, high)
-            ]
-            nearer = distance(ends[0], ends[1]) > distance(ends[1], ends[2])
-            low, high, taken = (low, middle, taken + 2) if nearer else (middle, high, taken + 2)
+            center = dataset(middle)
+            taken += 2
+            if distance(dataset(low), center) > distance(center, dataset(high)):
+                high = middle
+            else:
+                low = middle
         return neighbors(low), taken
 
     def by_groups(self, groups: list[NDArray[np.int64]], rng: np.random.Generator) -> Pairs:
-        """Records alike within the group of the changed one, but for a few, and alike within all
-        others.
+        """A pair with few kinds of records in every group of rows.
+
+        Records are alike within the group of the changed one, but for a few, and alike within all
+        other groups, of which some have a few rare ones.
         """
         X, a, y, order = self.kinds()
         inside, few, outside, rare = rng.choice(np.arange(2, len(a)), 4)
         share = float(rng.choice([0.1, 0.5]))
         for rows in groups:
-            mine, places = 0 in rows, rows[rows > 0] - 1
-            order[places] = inside if mine else outside
+            places = rows[rows > 0] - 1
             chosen = places[rng.random(len(places)) < share]
-            if mine or rng.random() < 0.3:
-                order[chosen] = few if mine else rare
+            if 0 in rows:
+                order[places] = inside
+                order[chosen] = few
+            else:
+                order[places] = outside
+                if rng.random() < 0.3:
+                    order[chosen] = rare
         return Pairs.single(X, a, y, order, self.lists)
 
     @classmethod
     def admitted(
         cls, universe: MappedUniverse, X: Array, a: NDArray[np.int64], share: Array
     ) -> Pairs:
-        """The pairs of the universe nearest to a proposal: points clipped, shares (b, m - 2)
-        rounded.
+        """The pairs of the universe nearest to a proposal, with outcomes 0.
 
-        Where an arm floor is declared, records are moved between the kinds of the two arms to meet
-        it; a pair that cannot meet it is marked.
+        Points are clipped, and shares are rounded to numbers of records. Where an arm floor is
+        declared, records are moved between the kinds of the two arms to meet it; a pair that cannot
+        meet it is marked.
+
+        Parameters
+        ----------
+        universe
+            Where the pairs lie.
+        X
+            Scaled covariates (b, m, k) of the kinds.
+        a
+            Treatments (b, m) of the kinds.
+        share
+            Shares (b, m - 2) of the common kinds, of any sum.
         """
         if not universe.flips:
             a = a.copy()
             a[:, 1] = a[:, 0]
-        n, floor = universe.n_samples, universe.space.arm_floor or 0
-        share, treated, ends = np.maximum(share, 0.0), a[:, 2:] == 1, a[:, :2]
+        others = universe.n_samples - 1
+        floor = universe.space.arm_floor or 0
+        share = np.maximum(share, 0.0)
+        treated = a[:, 2:] == 1
+        ends = a[:, :2]
+        # how many of the common records may be treated at least and at most
         low = np.maximum(floor - ends.min(axis=1), 0)
-        high = np.minimum(n - floor - ends.max(axis=1), n - 1)
-        part = np.where(treated, share, 0.0).sum(axis=1) / np.maximum(share.sum(axis=1), 1e-300)
-        size = np.clip(np.rint(part * (n - 1)), low, np.maximum(low, high))
+        high = np.minimum(universe.n_samples - floor - ends.max(axis=1), others)
+        treated_share = np.where(treated, share, 0.0)
+        part = treated_share.sum(axis=1) / np.maximum(share.sum(axis=1), 1e-300)
+        size = np.clip(np.rint(part * others), low, np.maximum(low, high))
         count = np.zeros_like(share)
-        for side, amount in ((treated, size), (~treated, n - 1 - size)):
-            count += _whole(np.where(side, share, 0.0), amount)
-        count[(count.sum(axis=1) != n - 1) | (low > high)] = np.nan
+        count += _whole(treated_share, size)
+        count += _whole(np.where(treated, 0.0, share), others - size)
+        outside = (count.sum(axis=1) != others) | (low > high)
+        count[outside] = np.nan
         return cls(universe.space.inside(X), a, np.zeros(a.shape), count)
 
     @classmethod
     def starts(cls, universe: MappedUniverse, number: int, rng: np.random.Generator) -> Pairs:
         """``number`` pairs with outcomes 0, drawn from all families in turn."""
-        raw = [
-            _start(_FAMILIES[index % len(_FAMILIES)], rng, universe.n_features)
-            for index in range(number)
-        ]
-        for _, arm, share in raw if (universe.space.arm_floor or 0) > 1 else ():
-            present = np.flatnonzero(share > 0)
-            if len(np.unique(arm[2 + present])) == 1:  # no arm of the common records may be empty
-                place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS
-                arm[2 + place] = 1 - arm[2 + present[0]]
-                share[place] = max(share[place], 1e-3)
-        X, a, share = map(np.stack, zip(*raw, strict=True))
-        return cls.admitted(universe, X * universe.space.features_bound, a, share)
+        drawn = list[_Start]()
+        for index in range(number):
+            family = _FAMILIES[index % len(_FAMILIES)]
+            drawn.append(_start(family, rng, universe.n_features))
+        # under a floor of more than one record, no arm of the common records may be empty
+        if (universe.space.arm_floor or 0) > 1:
+            for start in drawn:
+                start.fill_both_arms()
+        points = np.stack([start.points for start in drawn])
+        arm = np.stack([start.arm for start in drawn])
+        share = np.stack([start.share for start in drawn])
+        return cls.admitted(universe, points * universe.space.features_bound, arm, share)
+
+
+def _raw(domain: Domain, columns: Columns) -> Columns:
+    """Scaled columns of a dataset in the units of the data; persons stay as they are."""
+    return *unscaled(domain, *columns[:3]), *columns[3:]
 
 
 def _whole(share: Array, amount: Array) -> Array:
-    """Whole numbers (b, m) near ``share`` that sum to ``amount`` (b,); zeros where all shares are
-    0.
+    """Whole numbers near shares, of a given sum.
+
+    Parameters
+    ----------
+    share
+        Shares (b, m) of any sum.
+    amount
+        The sum (b,) of the whole numbers, which are all 0 where all shares are.
     """
     total = share.sum(axis=1, keepdims=True)
     exact = share / np.maximum(total, 1e-300) * amount[:, None]
@@ -232,13 +335,39 @@ def _whole(share: Array, amount: Array) -> Array:
     rest = np.where(total[:, 0] > 0, amount - count.sum(axis=1), 0.0)
     # the remainder, fewer than m records, goes to the largest fractions
     order = np.argsort(-(exact - count), axis=1, kind="stable")
-    whole: Array = count + (np.argsort(order, axis=1, kind="stable") < rest[:, None])
+    rank = np.argsort(order, axis=1, kind="stable")
+    whole: Array = count + (rank < rest[:, None])
     return whole
 
 
-#: Points (CLUSTERS + 2, d) in the unit ball and arms, of the changed record first, and shares
-#: (CLUSTERS,).
-_Raw = tuple[Array, NDArray[np.int64], Array]
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """A pair as it is drawn: the changed record before and after, then all common kinds.
+
+    Parameters
+    ----------
+    points
+        Points (CLUSTERS + 2, d) in the unit ball, of the changed record first.
+    arm
+        Treatments (CLUSTERS + 2,), of the changed record first.
+    share
+        Shares (CLUSTERS,) of the common kinds, some 0.
+    """
+
+    points: Array
+    arm: NDArray[np.int64]
+    share: Array
+
+    def fill_both_arms(self) -> None:
+        """Turn one common kind to the other arm where all common records are in one."""
+        present = np.flatnonzero(self.share > 0)
+        if len(np.unique(self.arm[2 + present])) > 1:
+            return
+        place = present[-1]
+        if len(present) == 1:
+            place = (present[0] + 1) % CLUSTERS
+        self.arm[2 + place] = 1 - self.arm[2 + present[0]]
+        self.share[place] = max(self.share[place], 1e-3)
 
 
 def directions(rng: np.random.Generator, m: int, d: int) -> Array:
@@ -257,106 +386,172 @@ _FAMILIES = [
     "across",
     "corners",
 ]
+#: Places of the changed record before and after, along a direction.
+_OPPOSITE = np.array([[1.0], [-1.0]])
 
 
-def _start(family: str, rng: np.random.Generator, d: int) -> _Raw:
+def _start(family: str, rng: np.random.Generator, d: int) -> _Start:
     """A draw of one family, of one to all clusters, even or very uneven."""
     if family == "across":
         return _across(rng, d)
-    m, cloud = CLUSTERS + 2, family
-    if family == "nearly empty":
-        cloud = "anywhere" if rng.random() < 0.5 else "collinear"
-    elif family == "jump":
-        cloud = "one-sided" if rng.random() < 0.5 else "anywhere"
-    if cloud == "collinear":
-        at = rng.choice([-1.0, 1.0], m) * np.where(rng.random(m) < 0.5, 1.0, rng.random(m))
-        points = at[:, None] * directions(rng, 1, d)
-    elif cloud == "corners":  # of a cube: orthogonal ones are alike to no kernel
-        points = rng.integers(-1, 2, (m, d)).astype(np.float64)
-        points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
-    else:
-        points = directions(rng, m, d) * np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
-    arm, k, share = rng.integers(0, 2, m), int(rng.integers(1, CLUSTERS + 1)), np.zeros(CLUSTERS)
-    share[:k] = rng.dirichlet(np.full(k, 10.0 ** rng.uniform(-1.0, 1.0)))
-    points, arm = np.roll(points, 2, axis=0), np.roll(arm, 2)  # drawn with the common kinds first
-    ends = np.array([[1.0], [-1.0]])
-    if cloud == "one-sided":  # common records in a half-space; the changed one crosses
-        (u,) = directions(rng, 1, d)
-        points *= np.where(points @ u < 0, -1.0, 1.0)[:, None]
-        points[:2] = ends * u
-    if family == "separable":  # arms on either side of a hyperplane
-        side = np.where((points @ directions(rng, 1, d)[0]) * (2 * arm - 1) < 0, -1.0, 1.0)
-        points[2:] *= side[2:, None]
+    m = CLUSTERS + 2
+    cloud = _cloud_of(family, rng)
+    points = _points(cloud, rng, m, d)
+    arm = rng.integers(0, 2, m)
+    present = int(rng.integers(1, CLUSTERS + 1))
+    share = np.zeros(CLUSTERS)
+    share[:present] = rng.dirichlet(np.full(present, 10.0 ** rng.uniform(-1.0, 1.0)))
+    # the common kinds were drawn first, and come last
+    start = _Start(np.roll(points, 2, axis=0), np.roll(arm, 2), share)
+    if cloud == "one-sided":
+        _to_one_side(start, rng)
+    if family == "separable":
+        _separate(start, rng)
     elif family == "nearly empty":
-        arm[2:] = int(rng.integers(0, 2))
-        if rng.random() < 0.5:
-            arm[-1], share[-1] = 1 - arm[-1], 10.0 ** rng.uniform(-4.0, -1.0)
-    elif family == "jump":  # with a flip, along the coefficient that the others ask for
-        pull = (share * (2 * arm[2:] - 1)) @ points[2:]
-        size = float(np.linalg.norm(pull))
-        u = pull / size if size > 0 else directions(rng, 1, d)[0]
-        points[:2] = rng.choice([-1.0, 1.0]) * ends * u
-        points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
-        arm[1] = 1 - arm[0]
-    return points, arm, share
+        _empty_an_arm(start, rng)
+    elif family == "jump":
+        _jump(start, rng)
+    return start
 
 
-def _across(rng: np.random.Generator, d: int) -> _Raw:
+def _cloud_of(family: str, rng: np.random.Generator) -> str:
+    """The cloud that the points of a family are drawn from."""
+    if family == "nearly empty":
+        return "anywhere" if rng.random() < 0.5 else "collinear"
+    if family == "jump":
+        return "one-sided" if rng.random() < 0.5 else "anywhere"
+    return family
+
+
+def _points(cloud: str, rng: np.random.Generator, m: int, d: int) -> Array:
+    """Points (m, d) in the unit ball: on a line, at corners of a cube, or anywhere."""
+    if cloud == "collinear":
+        sign = rng.choice([-1.0, 1.0], m)
+        length = np.where(rng.random(m) < 0.5, 1.0, rng.random(m))
+        return np.asarray((sign * length)[:, None] * directions(rng, 1, d))
+    if cloud == "corners":
+        # orthogonal corners are alike to no kernel
+        corners = rng.integers(-1, 2, (m, d)).astype(np.float64)
+        corners /= np.maximum(np.linalg.norm(corners, axis=1, keepdims=True), 1.0)
+        return corners
+    ends = directions(rng, m, d)
+    return ends * np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
+
+
+def _to_one_side(start: _Start, rng: np.random.Generator) -> None:
+    """Move the common records into a half-space; the changed one crosses its border."""
+    points = start.points
+    (normal,) = directions(rng, 1, points.shape[1])
+    points *= np.where(points @ normal < 0, -1.0, 1.0)[:, None]
+    points[:2] = _OPPOSITE * normal
+
+
+def _separate(start: _Start, rng: np.random.Generator) -> None:
+    """Move the common records of the arms to the two sides of a hyperplane."""
+    (normal,) = directions(rng, 1, start.points.shape[1])
+    margin = (start.points @ normal) * (2 * start.arm - 1)
+    side = np.where(margin < 0, -1.0, 1.0)
+    start.points[2:] *= side[2:, None]
+
+
+def _empty_an_arm(start: _Start, rng: np.random.Generator) -> None:
+    """Move all common records to one arm, or all but a few of one kind."""
+    start.arm[2:] = int(rng.integers(0, 2))
+    if rng.random() < 0.5:
+        start.arm[-1] = 1 - start.arm[-1]
+        start.share[-1] = 10.0 ** rng.uniform(-4.0, -1.0)
+
+
+def _jump(start: _Start, rng: np.random.Generator) -> None:
+    """Let the changed record jump, with a flip, along the coefficient that the others ask for."""
+    points = start.points
+    d = points.shape[1]
+    pull = (start.share * (2 * start.arm[2:] - 1)) @ points[2:]
+    size = float(np.linalg.norm(pull))
+    along = pull / size if size > 0 else directions(rng, 1, d)[0]
+    points[:2] = rng.choice([-1.0, 1.0]) * _OPPOSITE * along
+    points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
+    start.arm[1] = 1 - start.arm[0]
+
+
+def _across(rng: np.random.Generator, d: int) -> _Start:
     """Records along u and a few against it, both split sideways; one jumps between the sides."""
     u, v = directions(rng, 2, d)
     along, against, split, spread = rng.random(4)
-    ends = (
-        np.array([[split], [-split]]) * v + along * u,
-        np.array([[spread], [-spread]]) * v - against * u,
-    )
-    points = np.array([*ends[0], *ends[1], v - rng.random() * u, -v - rng.random() * u])
+    many = np.array([[split], [-split]]) * v + along * u
+    few = np.array([[spread], [-spread]]) * v - against * u
+    before = v - rng.random() * u
+    after = -v - rng.random() * u
+    points = np.array([before, after, *many, *few])
     part = rng.random()
     arm = np.full(CLUSTERS + 2, int(rng.integers(0, 2)))
-    swapped = rng.random(CLUSTERS + 2) < 0.5
     # (x, a) and (-x, 1 - a) are alike to a logistic coefficient
-    points, arm = np.where(swapped[:, None], -points, points), np.where(swapped, 1 - arm, arm)
-    return (
-        np.roll(points, 2, axis=0),
-        np.roll(arm, 2),
-        np.array([part, part, 1 - part, 1 - part]) / 2,
-    )
+    swapped = np.roll(rng.random(CLUSTERS + 2) < 0.5, 2)
+    points = np.where(swapped[:, None], -points, points)
+    arm = np.where(swapped, 1 - arm, arm)
+    share = np.array([part, part, 1 - part, 1 - part]) / 2
+    return _Start(points, arm, share)
 
 
 def draw_pair(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
-    """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves
-    none.
+    """A single pair of a random family, with outcomes.
+
+    Raises
+    ------
+    DeclarationError
+        If the arm floor leaves no pair.
     """
-    space, drawn = universe.space, (_drawn(universe, rng) for _ in range(_TRIES))
-    pair = next((pair for pair in drawn if pair.admissible(space)), None)
-    if pair is None:
-        size = universe.n_samples
-        raise DeclarationError(
-            f"arm_floor = {space.arm_floor}: no pair of {size} records was found"
-        )
-    X, a, y, order = pair.kinds()
-    if rng.random() < 0.5:  # from one end to the other, often within its arm
+    space = universe.space
+    X, a, y, order = _admissible(universe, rng).kinds()
+    if rng.random() < 0.5:
+        # from one end to the other, often within its arm
         y[:2] = space.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
-        a[1] = a[0] if rng.random() < 0.5 else a[1]
-    if rng.random() < 0.5:  # everybody but the changed record nearer to 0
+        if rng.random() < 0.5:
+            a[1] = a[0]
+    if rng.random() < 0.5:
+        # everybody but the changed record nearer to 0
         X[2:] *= 10.0 ** rng.uniform(-4, 0)
         if rng.random() < 0.5:
             y[2:] *= 10.0 ** rng.uniform(-4, 0)
-    elif rng.random() < 0.4:  # every kind at a distance from 0 of its own
+    elif rng.random() < 0.4:
+        # every kind at a distance from 0 of its own
         X *= 10.0 ** rng.uniform(-3, 0, size=(len(a), 1))
-        X[1] = X[0] if rng.random() < 0.5 else X[1]
-    if (arms := space.n_arms) > 2:
-        a = rng.integers(arms, size=len(a))
-        a[1] = a[1] if universe.flips else a[0]
-    lists = None if space.units is None else [_list(kind, len(a), rng) for kind in range(len(a))]
+        if rng.random() < 0.5:
+            X[1] = X[0]
+    if space.n_arms > 2:
+        a = rng.integers(space.n_arms, size=len(a))
+        if not universe.flips:
+            a[1] = a[0]
+    lists = None
+    if space.units is not None:
+        lists = [_list(kind, len(a), rng) for kind in range(len(a))]
     return Pairs.single(X, a, y, order, lists)
 
 
+def _admissible(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
+    """A random pair that keeps the arm floor; raises DeclarationError where none is found."""
+    for _ in range(_TRIES):
+        pair = _drawn(universe, rng)
+        if pair.admissible(universe.space):
+            return pair
+    raise DeclarationError(
+        f"arm_floor = {universe.space.arm_floor}: no pair of {universe.n_samples} records was found"
+    )
+
+
 def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
-    """The records of a person of a kind: mostly as many as can be, of this kind; now and then
-    others.
+    """The records of a person of a kind, by their kinds.
+
+    Mostly these are as many as can be, of this kind; now and then there are others.
     """
-    size = int(rng.integers(_MOST + 1)) if rng.random() < 0.3 else _MOST
-    return [kind if rng.random() < 0.8 else int(rng.integers(kinds)) for _ in range(size)]
+    size = _MOST
+    if rng.random() < 0.3:
+        size = int(rng.integers(_MOST + 1))
+    chosen = list[int]()
+    for _ in range(size):
+        other = rng.random() >= 0.8
+        chosen.append(int(rng.integers(kinds)) if other else kind)
+    return chosen
 
 
 def next_pair(universe: MappedUniverse, known: Pairs | None, rng: np.random.Generator) -> Pairs:
@@ -373,71 +568,111 @@ def next_pair(universe: MappedUniverse, known: Pairs | None, rng: np.random.Gene
 
 
 def _drawn(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
-    n, k = universe.n_samples, universe.n_features
-    R, B = universe.space.features_bound, universe.space.outcome_bound
-    kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
+    """A pair along one direction of the covariates or none; nothing is said of the arm floor."""
+    n = universe.n_samples
+    kinds = int(rng.integers(1, min(4, n - 1) + 1)) if rng.random() >= 0.1 else n - 1
     m = kinds + 2
-    (u,) = directions(rng, 1, k)
+    (u,) = directions(rng, 1, universe.n_features)
     sign = rng.choice([-1.0, 1.0], size=m)
-    a = (rng.random(m) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])).astype(np.int64)
-    where = (
-        directions(rng, m, k),
-        rng.uniform(-1, 1, size=(m, 1)) * u,
-        sign[:, None] * u,
-        np.zeros((m, k)),
-        (2.0 * a[:, None] - 1) * u,
-        np.tile(u, (m, 1)),
-    )
-    X = R * where[int(rng.integers(len(where)))]
-    # the changed record
-    X[0] = (X[0], R * u, -R * u, X[-1])[int(rng.integers(4))]
-    X[1] = (-X[0], X[0], np.zeros(k), R * u)[int(rng.integers(4))]
+    place = rng.random(m)
+    share_treated = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+    a = (place < share_treated).astype(np.int64)
+    X = _drawn_covariates(u, sign, a, universe.space.features_bound, rng)
     if rng.random() < 0.15:
         a = (X @ u > 0).astype(np.int64)
-    a[1] = 1 - a[0] if universe.flips and rng.random() < 0.7 else a[0]
+    flipped = universe.flips and rng.random() < 0.7
+    a[1] = 1 - a[0] if flipped else a[0]
+    y = universe.space.outcome_bound * _drawn_outcomes(X @ u, a, rng)
+    return Pairs.single(universe.space.inside(X), a, y, rng.integers(2, m, size=n - 1))
+
+
+def _drawn_covariates(
+    u: Array, sign: Array, a: NDArray[np.int64], bound: float, rng: np.random.Generator
+) -> Array:
+    """Scaled covariates (m, k) of all kinds.
+
+    Parameters
+    ----------
+    u
+        A direction (k,).
+    sign
+        A random sign (m,) of every kind.
+    a
+        Treatments (m,).
+    bound
+        The largest norm of covariates.
+    rng
+        Draws the covariates.
+    """
+    m = len(a)
+    k = len(u)
+    anywhere = directions(rng, m, k)
+    on_a_line = rng.uniform(-1, 1, size=(m, 1)) * u
+    at_both_ends = sign[:, None] * u
+    at_zero = np.zeros((m, k))
+    by_arm = (2.0 * a[:, None] - 1) * u
+    at_one_end = np.tile(u, (m, 1))
+    places = (anywhere, on_a_line, at_both_ends, at_zero, by_arm, at_one_end)
+    X = bound * places[int(rng.integers(len(places)))]
+    # the changed record before and after
+    before = (X[0], bound * u, -bound * u, X[-1])
+    X[0] = before[int(rng.integers(len(before)))]
+    after = (-X[0], X[0], np.zeros(k), bound * u)
+    X[1] = after[int(rng.integers(len(after)))]
+    return X
+
+
+def _drawn_outcomes(along: Array, a: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """Outcomes (m,) in [-1, 1] of all kinds, at places ``along`` a direction and in arms ``a``."""
+    m = len(a)
     side = float(rng.choice([-1.0, 1.0]))
-    outcomes = (
-        side * (2.0 * a - 1),
-        np.full(m, side),
-        rng.choice([-1.0, 1.0], size=m),
-        rng.uniform(-1, 1, size=m),
-        side * np.sign(X @ u + 1e-300) * (2.0 * a - 1),
-    )
+    by_arm = side * (2.0 * a - 1)
+    alike = np.full(m, side)
+    at_both_ends = rng.choice([-1.0, 1.0], size=m)
+    anywhere = rng.uniform(-1, 1, size=m)
+    by_arm_and_place = side * np.sign(along + 1e-300) * (2.0 * a - 1)
+    outcomes = (by_arm, alike, at_both_ends, anywhere, by_arm_and_place)
     y = outcomes[int(rng.integers(len(outcomes)))]
     if rng.random() < 0.5:
         y[:2] = rng.choice([-1.0, 1.0], size=2)
-    return Pairs.single(universe.space.inside(X), a, B * y, rng.integers(2, m, size=n - 1))
+    return y
 
 
 def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) -> Pairs:
+    """The pair after one change of a random kind, of a size from 0.001 to 1."""
     X, a, y, order = pair.kinds()
-    R, B, k, m = universe.space.features_bound, universe.space.outcome_bound, X.shape[1], len(a)
-    row = int(rng.integers(m)) if rng.random() < 0.5 else int(rng.integers(2))
+    space = universe.space
+    kinds, k = X.shape
+    row = int(rng.integers(kinds)) if rng.random() < 0.5 else int(rng.integers(2))
     size = 10.0 ** rng.uniform(-3, 0)
     move = int(rng.integers(7))
     if move == 0:
-        X[row] += R * size * rng.normal(size=k)
+        X[row] += space.features_bound * size * rng.normal(size=k)
     elif move == 1:
-        X += R * size * rng.normal(size=X.shape)
+        X += space.features_bound * size * rng.normal(size=X.shape)
     elif move == 2:
-        target = int(rng.integers(m))
-        places = (R * _unit(X[[row]])[0], np.zeros(k), -X[target], X[target])
+        target = int(rng.integers(kinds))
+        at_the_end = space.features_bound * _unit(X[[row]])[0]
+        places = (at_the_end, np.zeros(k), -X[target], X[target])
         X[row] = places[int(rng.integers(len(places)))]
     elif move == 3:
-        a[row] = 1 - a[row] if (arms := universe.space.n_arms) == 2 else rng.integers(arms)
+        a[row] = 1 - a[row] if space.n_arms == 2 else rng.integers(space.n_arms)
     elif move == 4:
-        y[row] = (B, -B, -y[row], y[row] + B * size * rng.normal())[int(rng.integers(4))]
+        bound = space.outcome_bound
+        outcomes = (bound, -bound, -y[row], y[row] + bound * size * rng.normal())
+        y[row] = outcomes[int(rng.integers(len(outcomes)))]
     elif move == 5:
         some = rng.random(len(order)) < rng.choice([0.1, 0.5])
-        order[some] = rng.integers(2, m)
+        order[some] = rng.integers(2, kinds)
     else:
         y = -y
     if not universe.flips:
         a[1] = a[0]
+    y = np.clip(y, -space.outcome_bound, space.outcome_bound)
     lists = pair.lists
     if lists is not None and rng.random() < 0.3:
-        lists = [*lists[:row], _list(row, m, rng), *lists[row + 1 :]]
-    return Pairs.single(universe.space.inside(X), a, np.clip(y, -B, B), order, lists)
+        lists = [*lists[:row], _list(row, kinds, rng), *lists[row + 1 :]]
+    return Pairs.single(space.inside(X), a, y, order, lists)
 
 
 def _unit(rows: Array) -> Array:
