@@ -1,7 +1,7 @@
-"""Movements of many pairs of groups, for searching: a few distinct rows stand for all n, or full
-solves.
+"""Movements of many pairs of groups, for searching.
 
-Small convex programs are solved side by side: Newton in a ball, and quadratics over simplices.
+A few distinct rows stand for all n records, and their small convex programs are solved side by side
+by Newton's method in a ball. Where that is not possible, all n records are solved.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
 
-#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where
-#: movements are cheap, and where each takes two full solves.
-CHEAP, COSTLY = (280, 2, 1500), (35, 1, 150)
+#: Starts of a round, how many of the best are refined, and pairs tried in each refinement, where
+#: movements are cheap.
+CHEAP = (280, 2, 1500)
+#: The same where each movement takes two full solves.
+COSTLY = (35, 1, 150)
 #: Pairs of earlier rounds that are refined again, and whether a part of them is drawn anew.
 _AGAIN = (False, True)
 
@@ -48,8 +50,14 @@ Weights = Callable[[Records, Array], Array]
 class Surrogate:
     """Uncertified movements of pairs of groups. What it finds is solved again in full.
 
-    By the ``weights`` of distinct rows; where there are None, of any program or function, by all n
-    records, one solve each.
+    Parameters
+    ----------
+    weighing
+        The program or the function whose weights move.
+    universe
+        Where the pairs lie.
+    weights
+        Fast weights by distinct rows. None: all n records are solved, one dataset after the other.
     """
 
     weighing: Weighing
@@ -60,59 +68,80 @@ class Surrogate:
     def of(
         cls, weighing: Weighing, universe: MappedUniverse, sample: Pairs | None = None
     ) -> Surrogate:
-        """The fast one of a resolved program; full solves without one, or if it is off on
-        ``sample``.
+        """The fast one of a resolved program, if there is one that is right.
+
+        Without a fast one, or if it is off on the pairs of ``sample``, it is that by full solves.
         """
-        known = _known(weighing.program, universe) if isinstance(weighing, ProgramWeights) else None
-        full, fast = cls(weighing, universe), cls(weighing, universe, known)
-        if fast.exact or sample is None:
+        full = cls(weighing, universe)
+        known = None
+        if isinstance(weighing, ProgramWeights):
+            known = _known(weighing.program, universe)
+        if known is None:
+            return full
+        fast = cls(weighing, universe, known)
+        if sample is None:
             return fast
         with np.errstate(all="ignore"):
-            quick, slow = fast.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
-        return fast if np.allclose(quick, slow, rtol=1e-6, atol=1e-6, equal_nan=True) else full
+            quick = fast.movements(sample)[Quantity.V]
+            slow = full.movements(sample)[Quantity.V]
+        right = np.allclose(quick, slow, rtol=1e-6, atol=1e-6, equal_nan=True)
+        return fast if right else full
 
     def movements(
         self, pairs: Pairs, until: Deadline | None = None, least: int = 1
     ) -> dict[Quantity, Array]:
-        """Movements (b,), NaN where a pair lies outside of the universe or was not solved.
+        """Movements of all pairs by every quantity.
 
-        Where each takes full solves, no further pair is solved after the deadline ``until`` once
-        there are ``least``.
+        Parameters
+        ----------
+        pairs
+            b pairs, of which some may lie outside of the universe.
+        until
+            Where each pair takes full solves, no further one is solved after this deadline.
+        least
+            The number of pairs that are solved whatever the time.
+
+        Returns
+        -------
+        movements
+            Movements (b,) by quantity, NaN where a pair lies outside of the universe or was not
+            solved.
         """
         valid = np.flatnonzero(np.isfinite(pairs.count).all(axis=1))
-        moved = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         if self.weights is None:
-            until = until or Deadline()
-            # read once, not for every dataset
-            weighing = self.weighing.at(self.universe)
-            for number, k in enumerate(valid):
-                if number >= least and until.passed:
-                    break
-                pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.space), 0, "")
-                for solved in resolve(weighing, [pair]):
-                    for quantity, interval in solved.movements.items():
-                        moved[quantity][k] = 0.5 * (interval.low + interval.high)
-        elif len(valid):
-            some = pairs.take(valid)
-            ends = zip(some.distinct(False), some.distinct(True), strict=True)
-            x, arm, count = (np.concatenate(parts) for parts in ends)
-            with contextlib.suppress(np.linalg.LinAlgError):  # hardly any ridge
-                records = records_at(self.universe.space, x.reshape(-1, x.shape[2]), arm.ravel())
-                both = self.weights(records, count)
-                w, v, n = both[: len(some)], both[len(some) :], count[: len(some)]
-                gap, present = np.abs(w - v), n > 0
-                squares, differ = np.sum(n * gap**2, axis=1), np.sum(n * (gap > 1e-7), axis=1)
-                l1, product = np.sum(n * gap, axis=1), np.max(w * v * present, axis=1)
-                moved[Quantity.V][valid] = l1 + 2 * np.minimum(
-                    w[:, -1], v[:, -1]
-                )  # the changed record is last
-                moved[Quantity.L1][valid] = l1
-                moved[Quantity.L2][valid] = np.sqrt(squares)
-                moved[Quantity.L0][valid] = differ
-                moved[Quantity.W1][valid] = l1 + 2 * np.max(np.minimum(w, v) * present, axis=1)
-                moved[Quantity.W2][valid] = np.sqrt((squares + 2 * product) * (1 + differ))
-                moved[Quantity.LARGEST][valid] = np.max(np.maximum(w, v) * present, axis=1)
+            return self._solved_in_full(pairs, valid, until or Deadline(), least)
+        moved = _no_movements(len(pairs))
+        if len(valid):
+            # a program with hardly any ridge has no movements
+            with contextlib.suppress(np.linalg.LinAlgError):
+                for quantity, values in self._moved_fast(pairs.take(valid), self.weights).items():
+                    moved[quantity][valid] = values
         return moved
+
+    def _solved_in_full(
+        self, pairs: Pairs, valid: NDArray[np.int64], until: Deadline, least: int
+    ) -> dict[Quantity, Array]:
+        """Movements of the pairs ``valid`` by two solves of all n records each."""
+        moved = _no_movements(len(pairs))
+        # read once, not for every dataset
+        weighing = self.weighing.at(self.universe)
+        for number, k in enumerate(valid):
+            if number >= least and until.passed:
+                break
+            first, second = pairs.take(np.array([k])).records(self.universe.space)
+            for solved in resolve(weighing, [NeighborPair(first, second, 0, "")]):
+                for quantity, interval in solved.movements.items():
+                    moved[quantity][k] = 0.5 * (interval.low + interval.high)
+        return moved
+
+    def _moved_fast(self, pairs: Pairs, weights: Weights) -> dict[Quantity, Array]:
+        """Movements (b,) of pairs in the universe by the weights of their distinct records."""
+        before = pairs.distinct(False)
+        after = pairs.distinct(True)
+        x, arm, count = (np.concatenate(parts) for parts in zip(before, after, strict=True))
+        records = records_at(self.universe.space, x.reshape(-1, x.shape[2]), arm.ravel())
+        both = weights(records, count)
+        return _movements_of_kinds(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
 
     @property
     def exact(self) -> bool:
@@ -133,85 +162,178 @@ class Surrogate:
         rng: np.random.Generator,
         until: Deadline,
     ) -> tuple[Pairs, int]:
-        """The pairs at the ends of the ascents of one round, and how many were tried, at most
-        ``budget``.
+        """The pairs at the ends of the ascents of one round.
 
-        After the deadline ``until`` nothing is tried any more but one start.
+        Parameters
+        ----------
+        quantity
+            What climbs.
+        known
+            The best pairs of earlier rounds, some of which are refined again.
+        budget
+            Pairs that may be tried.
+        rng
+            Draws starts and candidates.
+        until
+            After this deadline nothing is tried any more but one start.
+
+        Returns
+        -------
+        ends
+            The highest start, then the end of every ascent.
+        spent
+            How many pairs were tried.
         """
-        universe = self.universe
         number, refined, evaluations = COSTLY if self.exact else CHEAP
-        starts = Pairs.starts(universe, min(number, budget), rng)
+        starts = Pairs.starts(self.universe, min(number, budget), rng)
         spent = len(starts)
         reached = self.movements(starts, until.part(0.5))[quantity]
         values = np.nan_to_num(reached, nan=-np.inf, posinf=-np.inf)
         highest = np.argsort(-values, kind="stable")[:refined]
-        steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
-        chosen = [
-            (starts.take(np.array([index])), step)
-            for index, step in zip(highest, steps, strict=False)
-        ]
-        for anew in _AGAIN if known else ():  # with small steps
-            pair = known[int(rng.integers(len(known)))]
-            X, a, count = pair.X.copy(), pair.a.copy(), pair.count.copy()
-            if anew:  # another hill: one common kind, and one end of the change, are drawn again
-                kind = int(rng.integers(CLUSTERS))
-                rows = [2 + kind, int(rng.integers(2))]
-                X[0, rows] = universe.space.features_bound * directions(rng, 2, X.shape[2])
-                a[0, rows], count[0, kind] = rng.integers(2, size=2), np.max(count) * rng.random()
-            elif rng.random() < 0.5:
-                place = int(rng.integers(CLUSTERS + 2))
-                a[0, place] = 1 - a[0, place]
-            chosen.append((Pairs.admitted(universe, X, a, count), 0.1))
-        free, rooms = (
-            [_free(universe, start) for start, _ in chosen],
-            evaluations * np.arange(len(chosen)),
-        )
-        rooms = np.clip(budget - spent - rooms, 0, evaluations).tolist()
-        climbs = [
-            (u, step, room) for (u, _), (_, step), room in zip(free, chosen, rooms, strict=True)
-        ]
-
-        def heights(points: list[tuple[int, Array]]) -> list[Array]:
-            if until.passed:
-                return [np.full(len(u), np.nan) for _, u in points]
-            tried = Pairs.joined([free[k][1](u) for k, u in points])
-            moved = self.movements(tried, until, least=0)[quantity]
-            return np.split(moved, np.cumsum([len(u) for _, u in points])[:-1])
-
-        ends = [starts.take(np.array([int(np.argmax(values))]))]
+        chosen = [starts.take(np.array([index])) for index in highest]
+        # small steps stay on a narrow hill
+        steps = rng.choice([0.1, 0.3], refined)[: len(chosen)].tolist()
+        if known:
+            for anew in _AGAIN:
+                chosen.append(self._again(known, anew, rng))
+                steps.append(0.1)
+        top = starts.take(np.array([int(np.argmax(values))]))
         if until.passed:
-            return ends[0], spent
+            return top, spent
+        free = [_FreeNumbers.of_pair(self.universe, start) for start in chosen]
+        climbs = []
+        for place, step in enumerate(steps):
+            left = max(budget - spent - place * evaluations, 0)
+            climbs.append((free[place].start, step, min(left, evaluations)))
+        heights = partial(self._heights, quantity, free, until)
+        ends = [top]
         for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
             spent += tried
-            ends.append(free[k][1](best[None]) if np.isfinite(largest) else chosen[k][0])
+            ends.append(free[k].pairs(best[None]) if np.isfinite(largest) else chosen[k])
         return Pairs.joined(ends), spent
 
+    def _again(self, known: Sequence[Pairs], anew: bool, rng: np.random.Generator) -> Pairs:
+        """One of the known pairs, changed a little, as a start.
 
-def _free(universe: MappedUniverse, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
-    """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs
-    by them.
+        With ``anew`` it starts on another hill: one common kind, and one end of the changed record,
+        are drawn again.
+        """
+        pair = known[int(rng.integers(len(known)))]
+        X = pair.X.copy()
+        a = pair.a.copy()
+        count = pair.count.copy()
+        if anew:
+            kind = int(rng.integers(CLUSTERS))
+            rows = [2 + kind, int(rng.integers(2))]
+            X[0, rows] = self.universe.space.features_bound * directions(rng, 2, X.shape[2])
+            a[0, rows] = rng.integers(2, size=2)
+            count[0, kind] = np.max(count) * rng.random()
+        elif rng.random() < 0.5:
+            place = int(rng.integers(CLUSTERS + 2))
+            a[0, place] = 1 - a[0, place]
+        return Pairs.admitted(self.universe, X, a, count)
+
+    def _heights(
+        self,
+        quantity: Quantity,
+        free: Sequence[_FreeNumbers],
+        until: Deadline,
+        points: list[tuple[int, Array]],
+    ) -> list[Array]:
+        """Movements by ``quantity`` at free numbers of several climbs; NaN after the deadline."""
+        if until.passed:
+            return [np.full(len(u), np.nan) for _, u in points]
+        tried = Pairs.joined([free[k].pairs(u) for k, u in points])
+        moved = self.movements(tried, until, least=0)[quantity]
+        ends = np.cumsum([len(u) for _, u in points])
+        return np.split(moved, ends[:-1])
+
+
+def _no_movements(number: int) -> dict[Quantity, Array]:
+    """NaN for every quantity of so many pairs."""
+    return {quantity: np.full(number, np.nan) for quantity in Quantity}
+
+
+def _movements_of_kinds(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
+    """Movements (b,) by the weights of distinct records, of which the changed one is last.
+
+    Parameters
+    ----------
+    w, v
+        Weights (b, m) per record of both datasets.
+    count
+        How many records are alike, (b, m).
     """
-    active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
-    rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
-    d, bound = universe.n_features, universe.space.features_bound
+    present = count > 0
+    gap = np.abs(w - v)
+    l1 = np.sum(count * gap, axis=1)
+    squares = np.sum(count * gap**2, axis=1)
+    differ = np.sum(count * (gap > 1e-7), axis=1)
+    largest_product = np.max(w * v * present, axis=1)
+    largest_common = np.max(np.minimum(w, v) * present, axis=1)
+    return {
+        Quantity.V: l1 + 2 * np.minimum(w[:, -1], v[:, -1]),
+        Quantity.L1: l1,
+        Quantity.L2: np.sqrt(squares),
+        Quantity.L0: differ,
+        Quantity.W1: l1 + 2 * largest_common,
+        Quantity.W2: np.sqrt((squares + 2 * largest_product) * (1 + differ)),
+        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
+    }
 
-    def pairs(u: Array) -> Pairs:
-        X = np.repeat(start.X, len(u), axis=0)
-        X[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * bound
-        share = np.zeros((len(u), CLUSTERS))
-        share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
-        return Pairs.admitted(universe, X, np.repeat(start.a, len(u), axis=0), share)
 
-    logs = np.log(np.maximum(start.count[0, active], 0.3))
-    return np.append(start.X[0, rows].ravel() / bound, logs), pairs
+@dataclass(frozen=True, eq=False)
+class _FreeNumbers:
+    """Numbers that a climb may change: points of the kinds that are there, logs of their shares.
+
+    Parameters
+    ----------
+    universe
+        Where the pairs lie.
+    pair
+        The pair at which the climb starts; it fixes the arms and the kinds.
+    active
+        The common kinds that are there.
+    rows
+        Their rows in the pair, then those of the changed record.
+    """
+
+    universe: MappedUniverse
+    pair: Pairs
+    active: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of_pair(cls, universe: MappedUniverse, pair: Pairs) -> _FreeNumbers:
+        """Those of the kinds that a pair has."""
+        active = np.flatnonzero(np.nan_to_num(pair.count[0]) > 0)
+        rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
+        return cls(universe, pair, active, rows)
+
+    @property
+    def start(self) -> Array:
+        """The free numbers of the pair itself."""
+        points = self.pair.X[0, self.rows].ravel() / self.universe.space.features_bound
+        logs = np.log(np.maximum(self.pair.count[0, self.active], 0.3))
+        return np.append(points, logs)
+
+    def pairs(self, u: Array) -> Pairs:
+        """The pairs of the universe nearest to b vectors u (b, ...) of free numbers."""
+        number = len(u)
+        d = self.universe.n_features
+        in_points = len(self.rows) * d
+        X = np.repeat(self.pair.X, number, axis=0)
+        points = u[:, :in_points].reshape(number, len(self.rows), d)
+        X[:, self.rows] = points * self.universe.space.features_bound
+        share = np.zeros((number, CLUSTERS))
+        share[:, self.active] = np.exp(np.clip(u[:, in_points:], -30.0, 30.0))
+        return Pairs.admitted(self.universe, X, np.repeat(self.pair.a, number, axis=0), share)
 
 
 def _known(program: FirstStage, universe: MappedUniverse) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
-        return lambda records, count: _of_sum_n(
-            program.unnormalized(records).reshape(count.shape), count
-        )
+        return partial(_closed_form, program)
     if isinstance(program, WeightsProgram):
         if not program.has_weights_of_kinds(universe):
             return None
@@ -221,14 +343,21 @@ def _known(program: FirstStage, universe: MappedUniverse) -> Weights | None:
         model = program.model(two)
     except Dp2ermError:  # without a smooth form, or with a setting for every one of n records
         return None
-    family, weights = _FAST.get(type(model), (None, None))
-    if family is None or weights is None or not isinstance(program, family):
+    if type(model) not in _FAST:
         return None
-    if isinstance(program, SeparableFirstStage) and (
-        not program.is_plain or program.target is not None
-    ):
+    family, weights = _FAST[type(model)]
+    if not isinstance(program, family):
         return None
+    if isinstance(program, SeparableFirstStage):
+        plain = program.is_plain and program.target is None
+        if not plain:
+            return None
     return partial(weights, program, universe, model)
+
+
+def _closed_form(program: ClosedFormWeights, records: Records, count: Array) -> Array:
+    """Weights of a program that has a formula for them."""
+    return _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
 
 
 def _of_sum_n(f: Array, count: Array) -> Array:
@@ -240,8 +369,10 @@ def _of_sum_n(f: Array, count: Array) -> Array:
 def _entropy(
     program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array
 ) -> Array:
-    """Weights of the paper's entropy balancing: rows and targets are
-    ``EntropyFirstStage.moments``.
+    """Weights of the paper's entropy balancing.
+
+    Its rows and targets are those of ``EntropyFirstStage.moments``. A row is 0 in the arm that is
+    not its own.
     """
     arm = records.a.reshape(count.shape)
     rows = program.in_arm(records, records.a, np.ones(2)).reshape(*arm.shape, 2, -1)
@@ -249,14 +380,14 @@ def _entropy(
     treated = np.sum(count * arm, axis=1)
     size = np.column_stack([count.sum(axis=1) - treated, treated])
     scale, part = program.of_arms(size, universe.space)
-    mean = np.einsum("bm,bmsd->bd", share, rows)  # a row is 0 in the arm that is not its own
+    mean = np.einsum("bm,bmsd->bd", share, rows)
     target = ((scale * part)[..., None] * mean[:, None, :]).reshape(len(arm), -1)
     Z = (rows * scale[:, None, :, None]).reshape(*arm.shape, -1)
     ball = model.penalty.set
     radius = ball.radius if isinstance(ball, L2Ball) else math.inf
-    v = _fitted(Z, share, -target, model.ridge / model.n, radius)
-    logs = np.einsum("bmd,bd->bm", Z, v)
-    return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
+    smooth = partial(_log_mean_exp, Z, share, -target, model.ridge / model.n)
+    v = _minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
+    return _of_logs(np.einsum("bmd,bd->bm", Z, v), count)
 
 
 def _separable(
@@ -265,45 +396,77 @@ def _separable(
     """Weights of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
     Z = program.rows(records).reshape(*count.shape, -1)
     share = count / count.sum(axis=1, keepdims=True)
+    linear: Any = 0.0
     terms = program.linear_terms(records)
-    linear = 0.0 if terms is None else np.einsum("bm,bmd->bd", share, terms.reshape(Z.shape))
+    if terms is not None:
+        linear = np.einsum("bm,bmd->bd", share, terms.reshape(Z.shape))
     arm = records.a.reshape(count.shape)
-    loss, weight = program.loss.along(arm), program.log_weight.along(arm)
-    v = _fitted(Z, share, linear, program.mu, program.ball(universe.space), loss)
-    logs = weight.log(np.einsum("bmd,bd->bm", Z, v))
+    smooth = partial(_mean_loss, program.loss.along(arm), Z, share, linear, program.mu)
+    v = _minimize_in_ball(smooth, len(Z), Z.shape[2], program.ball(universe.space))
+    log_weight = program.log_weight.along(arm)
+    return _of_logs(log_weight.log(np.einsum("bmd,bd->bm", Z, v)), count)
+
+
+def _of_logs(logs: Array, count: Array) -> Array:
+    """Weights whose logs are ``logs`` (b, m) but for a constant, of sum n."""
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
-def _fitted(
-    Z: Array, share: Array, linear: Any, ridge: float, radius: float, loss: Any = None
-) -> Array:
-    """Coefficients (b, d) of ``<linear, v>``, a ridge and the mean ``loss`` of ``Z v``, or
-    log-mean-exp.
+#: Values (b,), gradients (b, d) and Hessians (b, d, d) of b functions.
+_Smooth = tuple[Array, Array, Array]
+
+
+def _log_mean_exp(Z: Array, share: Array, linear: Array, ridge: float, v: Array) -> _Smooth:
+    """The objective ``log E[exp(Z v)] + <linear, v> + ridge/2 ||v||^2`` of an exponential tilt.
+
+    Parameters
+    ----------
+    Z
+        Rows (b, m, d) of the distinct records.
+    share
+        Their shares (b, m) of all records.
+    linear
+        Linear term (b, d).
+    ridge
+        Ridge.
+    v
+        Points (b, d).
     """
-
-    def smooth(v: Array) -> tuple[Array, Array, Array]:
-        s = np.einsum("bmd,bd->bm", Z, v)
-        if loss is None:
-            top = np.max(s, axis=1, keepdims=True)
-            bend = share * np.exp(s - top)
-            total = bend.sum(axis=1, keepdims=True)
-            value, slope, bend = (top + np.log(total))[:, 0], bend / total, bend / total
-        else:
-            value = np.sum(share * loss.value(s), axis=1)
-            slope, bend = share * loss.slope(s), share * loss.curvature(s)
-        gradient = np.einsum("bm,bmd->bd", slope, Z)
-        hessian = np.einsum("bm,bmd,bme->bde", bend, Z, Z) + ridge * np.eye(Z.shape[2])
-        if loss is None:
-            hessian -= gradient[:, :, None] * gradient[:, None, :]
-        value = value + np.sum(v * (linear + 0.5 * ridge * v), axis=1)
-        return value, gradient + linear + ridge * v, hessian
-
-    return _minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
+    s = np.einsum("bmd,bd->bm", Z, v)
+    top = np.max(s, axis=1, keepdims=True)
+    tilted = share * np.exp(s - top)
+    total = tilted.sum(axis=1, keepdims=True)
+    tilted = tilted / total
+    mean = np.einsum("bm,bmd->bd", tilted, Z)
+    second_moment = np.einsum("bm,bmd,bme->bde", tilted, Z, Z)
+    hessian = second_moment + ridge * np.eye(Z.shape[2])
+    hessian -= mean[:, :, None] * mean[:, None, :]
+    value = (top + np.log(total))[:, 0] + np.sum(v * (linear + 0.5 * ridge * v), axis=1)
+    return value, mean + linear + ridge * v, hessian
 
 
-#: By the model that a program is solved by, of exactly this type: a subclass could solve another
-#: problem.
-#: With the programs that rows are read from.
+def _mean_loss(loss: Any, Z: Array, share: Array, linear: Any, ridge: float, v: Array) -> _Smooth:
+    """The objective ``E[loss(Z v)] + <linear, v> + ridge/2 ||v||^2`` of a separable program.
+
+    Parameters
+    ----------
+    loss
+        The loss with its derivatives, of all records in their arms.
+    Z, share, linear, ridge, v
+        As in :func:`_log_mean_exp`.
+    """
+    s = np.einsum("bmd,bd->bm", Z, v)
+    slope = share * loss.slope(s)
+    curvature = share * loss.curvature(s)
+    gradient = np.einsum("bm,bmd->bd", slope, Z)
+    hessian = np.einsum("bm,bmd,bme->bde", curvature, Z, Z) + ridge * np.eye(Z.shape[2])
+    mean = np.sum(share * loss.value(s), axis=1)
+    value = mean + np.sum(v * (linear + 0.5 * ridge * v), axis=1)
+    return value, gradient + linear + ridge * v, hessian
+
+
+#: Fast weights by the model that a program is solved by, behind the programs that rows are read
+#: from. The model is of exactly this type: a subclass could solve another problem.
 _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
     MarginModel: (SeparableFirstStage, _separable),
     ExponentialModel: (EntropyFirstStage, _entropy),
@@ -311,35 +474,62 @@ _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
 
 
 def _minimize_in_ball(
-    smooth: Callable[[Array], tuple[Array, Array, Array]], batch: int, dimension: int, radius: float
+    smooth: Callable[[Array], _Smooth], batch: int, dimension: int, radius: float
 ) -> Array:
-    """Minimizers (b, d) of strongly convex functions over ``||v|| <= radius``; NaN where not
-    converged.
+    """Minimizers (b, d) of strongly convex functions over ``||v|| <= radius``.
 
-    ``smooth`` maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d). Each step
-    minimizes the quadratic model over the ball and is halved until the value falls.
+    Each step minimizes the quadratic model over the ball and is halved until the value falls.
+
+    Parameters
+    ----------
+    smooth
+        Maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d).
+    batch
+        How many functions there are (b).
+    dimension
+        Of how many numbers they are functions (d).
+    radius
+        Radius of the ball, which may be infinite.
+
+    Returns
+    -------
+    minimizers
+        The minimizers, NaN where they did not converge.
     """
-    v, done = np.zeros((batch, dimension)), np.zeros(batch, dtype=bool)
-    value, gradient, hessian = smooth(v)
+    v = np.zeros((batch, dimension))
+    done = np.zeros(batch, dtype=bool)
+    there = smooth(v)
     for _ in range(80):
+        _, gradient, hessian = there
         step = _model_minimizer(v, gradient, hessian, radius) - v
-        slope = np.sum(gradient * step, axis=1)
         size = np.sum(np.abs(step), axis=1)
         done = size <= 1e-11 * (1.0 + np.sum(np.abs(v), axis=1))
         if done.all():
             break
-        share = np.ones(batch)
-        for _ in range(30):
-            trial = v + share[:, None] * step
-            tried = smooth(trial)
-            # below rounding the value decides nothing, and Newton's method needs no guard
-            short = tried[0] > value + 1e-4 * share * slope + 1e-13 * (1.0 + np.abs(value))
-            if not short.any():
-                break
-            share = np.where(short, 0.5 * share, share)
-        v, (value, gradient, hessian) = trial, tried
+        v, there = _line_search(smooth, v, step, there)
     v[~done] = np.nan
     return v
+
+
+def _line_search(
+    smooth: Callable[[Array], _Smooth], v: Array, step: Array, there: _Smooth
+) -> tuple[Array, _Smooth]:
+    """Points on the way from ``v`` (b, d) along ``step`` (b, d) at which the values are lower.
+
+    ``there`` are values, gradients and Hessians at ``v``; those at the new points are returned.
+    """
+    value, gradient, _ = there
+    slope = np.sum(gradient * step, axis=1)
+    share = np.ones(len(v))
+    for _ in range(30):
+        trial = v + share[:, None] * step
+        tried = smooth(trial)
+        # below rounding the value decides nothing, and Newton's method needs no guard
+        short = tried[0] > value + 1e-4 * share * slope + 1e-13 * (1.0 + np.abs(value))
+        if not short.any():
+            break
+        share = np.where(short, 0.5 * share, share)
+    return trial, tried
 
 
 def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -> Array:
@@ -357,9 +547,8 @@ def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -
         if not outside.any():
             break
         fall = np.sum(pull**2 / shifted**3, axis=1, keepdims=True)
-        extra = np.where(
-            outside, extra + (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300), extra
-        )
+        more = (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300)
+        extra = np.where(outside, extra + more, extra)
     point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + extra))
     norm = np.linalg.norm(point, axis=1, keepdims=True)
     return np.asarray(point * np.minimum(1.0, radius / np.maximum(norm, 1e-300)))
