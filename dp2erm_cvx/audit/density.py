@@ -1,13 +1,12 @@
-"""The exact-density audit of a complete release: on a pair of neighbors, or on the worst that is
-found.
-"""
+"""The exact-density audit of a complete release, on a pair of neighbors or the worst found."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,12 +42,22 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class HockeyStick:
-    """``delta(epsilon) = E[(1 - exp(epsilon - L))_+]``, L the log density ratio at an output of one
-    law.
+    """Bounds on the hockey-stick divergence ``delta(epsilon) = E[(1 - exp(epsilon - L))_+]``.
 
-    ``estimate`` is the mean over ``draws``; delta(epsilon) of (theta, multiplier) is between
-    ``low`` and ``high``, and that of theta alone at least ``theta_low``, all at once with
-    probability at least ``confidence``. The errors of the densities are allowed for.
+    L is the log density ratio at an output of one law. The errors of the densities are allowed for.
+
+    Parameters
+    ----------
+    estimate
+        The mean over the draws.
+    low, high
+        Between these is delta(epsilon) of (theta, multiplier).
+    theta_low
+        At least this is delta(epsilon) of theta alone.
+    confidence
+        Probability at least with which all three bounds hold at once.
+    draws
+        Outputs that were drawn from each law.
     """
 
     estimate: float
@@ -61,18 +70,37 @@ class HockeyStick:
 
 @dataclass(frozen=True)
 class DensityAudit(Shown):
-    """The largest privacy loss found on one neighboring pair. It depends on the records: not
-    private.
+    """The largest privacy loss found on one neighboring pair.
 
-    ``loss`` is the largest log ratio of the exact densities of all steps, in this ``direction``,
-    minimizers with their multipliers. ``outputs`` says where, by step; ``multipliers`` are the
-    subgradients of n R and Theta there. ``theta_loss`` is that of theta alone, where it determines
-    all of that, else -inf. ``numerical_error`` bounds the error of both.
+    It depends on the records and is not private. Where any stage adds Gaussian noise, the losses
+    are the largest of the draws only, and the hockey stick is to be compared with ``delta``.
 
-    ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that
-    is less: of the ideal output. Gaussian noise in any stage: the losses are the largest of the
-    draws only, and ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last
-    step.
+    Parameters
+    ----------
+    loss
+        The largest log ratio of the exact densities of all steps, minimizers with their
+        multipliers.
+    direction
+        Which dataset's density is divided by which.
+    outputs
+        The outputs at which the loss is that large, by step.
+    multipliers
+        The subgradients of n R and Theta there, by step.
+    theta_loss
+        The largest log ratio of theta alone, where theta determines all of that; else -inf.
+    epsilon, delta
+        The guarantee of the ideal output: that of the calibrations together, or of the plan where
+        it is less.
+    noise
+        The noise of the last step.
+    numerical_error
+        Bounds the errors of both losses.
+    searched
+        How many outputs were looked at, in words.
+    hockey_stick
+        Bounds on delta(epsilon) where any stage adds Gaussian noise; else None.
+    private
+        False: the audit reads the datasets.
     """
 
     loss: float
@@ -90,24 +118,21 @@ class DensityAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """True if the bound of the theorem in force is violated, beyond the numerical or sampling
-        error.
-        """
-        stick = self.hockey_stick
-        return stick.low > self.delta if stick else self.loss - self.numerical_error > self.epsilon
+        """True if the guarantee is violated, beyond the numerical or sampling error."""
+        if self.hockey_stick is not None:
+            return self.hockey_stick.low > self.delta
+        return self.loss - self.numerical_error > self.epsilon
 
     @property
     def theta_exceeds(self) -> bool:
         """True if the released theta alone violates (epsilon, delta), beyond those errors."""
-        stick = self.hockey_stick
-        return (
-            stick.theta_low > self.delta
-            if stick
-            else self.theta_loss - self.numerical_error > self.epsilon
-        )
+        if self.hockey_stick is not None:
+            return self.hockey_stick.theta_low > self.delta
+        return self.theta_loss - self.numerical_error > self.epsilon
 
     def __str__(self) -> str:
-        stick, verdict = self.hockey_stick, "EXCEEDED" if self.exceeds else "not exceeded"
+        stick = self.hockey_stick
+        verdict = "EXCEEDED" if self.exceeds else "not exceeded"
         text = f"loss {self.loss:.4g} found, epsilon = {digits_of(self.epsilon)}"
         if stick is not None:
             bounds = f"[{stick.low:.3g}, {stick.high:.3g}] with confidence {stick.confidence:g}"
@@ -123,13 +148,13 @@ def audit_density(
     """Privacy loss of ``model`` between the raw datasets ``first`` and ``second``, each (X, a, y).
 
     The density of all steps together is known exactly (Theorems 1, 8 to 10 and 12); weights without
-    noise are certified on both datasets. Gamma, box or Laplace noise throughout: the log ratio is
-    maximized in both directions from ``starts`` random starts of each kind. Any Gaussian noise:
-    delta(epsilon) is estimated from ``draws`` outputs in each direction. ``seed`` makes the audit
-    repeatable.
+    noise are certified on both datasets. Where all noise is gamma, box or Laplace noise, the log
+    ratio is maximized in both directions. Where any is Gaussian, delta(epsilon) is estimated from
+    draws.
 
-    Audited is the output as the theorems have it: before a projection, before Gaussian noise is
-    rounded to integers, and before noise that covers the arithmetic.
+    The audit is of the output as the theorems have it: before a projection, before Gaussian noise
+    is rounded to integers, and before noise that covers the arithmetic. It is not private: the
+    records must be synthetic, or the audit must stay with the data holder.
 
     Parameters
     ----------
@@ -137,12 +162,27 @@ def audit_density(
         An estimator, a declared study, or a plan: of theta or of an effect, with any first stage.
     first, second
         Neighbors, in the units of the data.
+    seed
+        Repeats the audit.
+    starts
+        Random starts of each kind from which the log ratio is maximized.
+    draws
+        Outputs that are drawn in each direction where any noise is Gaussian.
 
-    Not private: the records must be synthetic, or the audit must stay with the data holder. Raises
-    DataError unless the datasets are neighbors, and CertificateError where a solution is not
-    certified. Raises DeclarationError where a step has no density that is known here: private
-    ranges, and a program that is neither weighted least squares nor a sum of margin losses with an
-    elastic net.
+    Returns
+    -------
+    audit
+        The largest loss that was found, and where.
+
+    Raises
+    ------
+    DataError
+        Unless the datasets are neighbors.
+    CertificateError
+        If a solution is not certified.
+    DeclarationError
+        If a step has no density that is known here: private ranges, and a program that is neither
+        weighted least squares nor a sum of margin losses with an elastic net.
     """
     starts = whole_number("starts", starts, at_least=1)
     draws = whole_number("draws", draws, at_least=100)
@@ -152,8 +192,12 @@ def audit_density(
 
 @dataclass(frozen=True)
 class _Effort:
-    """How long one pair is looked at: the seed, starts of each kind, and draws, of
-    ``audit_density``.
+    """How long one pair is looked at.
+
+    Parameters
+    ----------
+    seed, starts, draws
+        As of :func:`audit_density`.
     """
 
     seed: int
@@ -164,52 +208,52 @@ class _Effort:
 def _audited(
     model: Audited, first: Raw, second: Raw, effort: _Effort, until: Deadline
 ) -> DensityAudit:
-    """The audit of one pair. A deadline that passes cuts it short, but not before one output is
-    judged.
+    """The audit of one pair.
+
+    A deadline that passes cuts it short, but not before one output is judged.
     """
     plan, (one, other) = audited_laws(model, (first, second))
-    # what the calibrations promise together: of the ideal output, without a share for the
-    # arithmetic
-    parts, whole = [step.calibration for step in plan.steps], plan.guarantee
-    epsilon = min(sum(part.epsilon for part in parts), whole.epsilon)
-    delta = min(sum(getattr(part, "delta", 0.0) for part in parts), whole.delta)
+    # What the calibrations promise together is a guarantee of the ideal output: there is no share
+    # for the arithmetic.
+    parts = [step.calibration for step in plan.steps]
+    epsilon = min(sum(part.epsilon for part in parts), plan.guarantee.epsilon)
+    delta = min(sum(getattr(part, "delta", 0.0) for part in parts), plan.guarantee.delta)
     both = ((one, other), (other, one))
     stick = None
     if one.pure:
-        peaks, within, searched = _ascended(both, len(plan.steps), effort, until)
+        found = _ascended(both, len(plan.steps), effort, until)
     else:
         samples = _drawn(both, effort, until)
-        peaks = [max(sample, key=lambda peak: peak.ratio) for sample in samples]
-        regular = [[peak for peak in sample if peak.regular] for sample in samples]
-        within = [max(sample, key=lambda peak: peak.ratio, default=_NOWHERE) for sample in regular]
+        found = _highest_draws(samples, effort)
         stick = _hockey_stick(samples, epsilon)
-        searched = f"{effort.draws} outputs of each dataset"
-        if (fewest := min(map(len, samples))) < effort.draws:
-            searched = f"{fewest} outputs of each dataset {_CUT}"
     # either search may find what the other missed
-    best = [max(ends, key=lambda peak: peak.certain) for ends in zip(peaks, within, strict=True)]
-    way = int(best[1].certain > best[0].certain)
-    peak = best[way]
-    theta_peak = max(
-        (at for at in within if at.regular), key=lambda at: at.certain, default=_NOWHERE
+    forward, backward = (
+        max(ends, key=_certain) for ends in zip(found.peaks, found.within, strict=True)
     )
-    if not (outputs := peak.outputs):
+    way = int(backward.certain > forward.certain)
+    peak = (forward, backward)[way]
+    if not peak.outputs:
         raise CertificateError("density audit: no output has a density that is a number")
+    regular = [end for end in found.within if end.regular]
+    theta_peak = max(regular, key=_certain, default=_NOWHERE)
+    released = {}
+    for name, law, place in one.steps(lambda name, _: peak.outputs[name]):
+        released[name] = tuple(map(float, law.released(place)))
+    multipliers = {
+        name: tuple(map(float, place.multiplier)) for name, place in peak.outputs.items()
+    }
     return DensityAudit(
         loss=peak.ratio,
         direction=DIRECTIONS[way],
-        outputs={
-            name: tuple(map(float, law.released(at)))
-            for name, law, at in one.steps(lambda name, _: outputs[name])
-        },
-        multipliers={name: tuple(map(float, place.multiplier)) for name, place in outputs.items()},
+        outputs=released,
+        multipliers=multipliers,
         # theta alone loses no more than theta and its multiplier, beyond the errors of both
         theta_loss=min(theta_peak.ratio, peak.ratio),
         epsilon=epsilon,
         delta=delta,
         noise=getattr(plan.steps[-1].calibration, "noise", Noise.GAMMA),
         numerical_error=max(peak.error, theta_peak.error),
-        searched=f"{searched} in {len(one.units)} coordinates",
+        searched=f"{found.searched} in {len(one.units)} coordinates",
         hockey_stick=stick,
     )
 
@@ -218,20 +262,35 @@ def _audited(
 _Ways = tuple[tuple[ReleaseLaw, ReleaseLaw], tuple[ReleaseLaw, ReleaseLaw]]
 
 
-def _ascended(
-    both: _Ways, n_steps: int, effort: _Effort, until: Deadline
-) -> tuple[list[_Peak], list[_Peak], str]:
-    """The largest ratio in each direction, the same where theta determines the rest, and how it was
-    searched.
+@dataclass(frozen=True)
+class _Found:
+    """What a search among outputs of a pair found.
+
+    Parameters
+    ----------
+    peaks
+        The largest ratio in each direction.
+    within
+        The largest ratio in each direction where theta determines all that the density is of.
+    searched
+        How it was searched, in words.
+    """
+
+    peaks: list[_Peak]
+    within: list[_Peak]
+    searched: str
+
+
+def _ascended(both: _Ways, n_steps: int, effort: _Effort, until: Deadline) -> _Found:
+    """The largest ratios by ascents from many starts.
 
     Every search of a direction has an equal part of the time that is left.
     """
     rng = np.random.default_rng(effort.seed)
     one, other = both[0]
     starting = until.part(0.1)
-    points = one.starts(other, effort.starts, rng, starting) + other.starts(
-        one, effort.starts, rng, starting
-    )
+    points = one.starts(other, effort.starts, rng, starting)
+    points = points + other.starts(one, effort.starts, rng, starting)
     peaks = []
     for left, pair in zip((4, 3), both, strict=True):
         last = until.part(1 / left)
@@ -246,12 +305,28 @@ def _ascended(
     searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     if any(peak.cut for peak in peaks + within):
         searched = f"at most {searched} {_CUT}"
-    return peaks, within, searched
+    return _Found(peaks, within, searched)
+
+
+def _highest_draws(samples: list[list[_Peak]], effort: _Effort) -> _Found:
+    """The largest ratios among random outputs of each dataset."""
+    peaks = []
+    within = []
+    for sample in samples:
+        peaks.append(max(sample, key=_ratio))
+        regular = [peak for peak in sample if peak.regular]
+        within.append(max(regular, key=_ratio, default=_NOWHERE))
+    fewest = min(len(sample) for sample in samples)
+    searched = f"{fewest} outputs of each dataset"
+    if fewest < effort.draws:
+        searched = f"{searched} {_CUT}"
+    return _Found(peaks, within, searched)
 
 
 def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Peak]]:
-    """Random outputs of each dataset, at least two; each is judged while the laws given it are
-    kept.
+    """Random outputs of each dataset, at least two.
+
+    Each is judged while the laws given it are kept.
     """
     rng = np.random.default_rng(effort.seed)
     samples = []
@@ -266,9 +341,18 @@ def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Peak]]:
 
 @dataclass(frozen=True)
 class _Peak:
-    """The largest ratio found beyond its ``error``, and where: nowhere without ``outputs``.
+    """The largest ratio that was found.
 
-    ``cut`` says that a deadline ended the search for it.
+    Parameters
+    ----------
+    ratio
+        The log density ratio.
+    error
+        A bound on its error.
+    outputs
+        The outputs where it is found; none if it was found nowhere.
+    cut
+        True if a deadline ended the search for it.
     """
 
     ratio: float
@@ -278,18 +362,22 @@ class _Peak:
 
     @property
     def certain(self) -> float:
+        """The ratio less its error."""
         return self.ratio - self.error
 
     @property
     def regular(self) -> bool:
-        """True if one output determines everything that the density is of: after an earlier one
-        none does.
+        """True if one output determines everything that the density is of.
+
+        No output does after an earlier one.
         """
         places = list(self.outputs.values())
         return len(places) == 1 and places[0].regular
 
 
 _NOWHERE = _Peak(-np.inf, 0.0, {})
+_certain = attrgetter("certain")
+_ratio = attrgetter("ratio")
 
 
 def log_density_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> float:
@@ -298,9 +386,9 @@ def log_density_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> f
 
 
 def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
-    return _Peak(
-        log_density_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs
-    )
+    """The ratio at these outputs, with its error."""
+    ratio = log_density_ratio(one, other, outputs)
+    return _Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
 
 
 def _largest_ratio(
@@ -312,24 +400,40 @@ def _largest_ratio(
     ascents: int,
     until: Deadline,
 ) -> _Peak:
-    """Largest log ratio of ``one`` over ``other``; ``inside`` keeps to where theta determines v.
+    """Largest log ratio of ``one`` over ``other``.
 
     Half of the time that is left goes to the starts at most. One is judged in any case.
+
+    Parameters
+    ----------
+    one, other
+        Laws of the release on both datasets.
+    starts
+        Points from which ascents may begin.
+    inside
+        Whether to keep to where theta determines v.
+    ascents
+        How many of the highest starts are improved.
+    until
+        When the search ends.
     """
-    best, units = _NOWHERE, one.units
+    best = _NOWHERE
+    units = one.units
 
     def depth(u: Array) -> float:
+        """The ratio at a point with its sign turned; the highest one is kept."""
         nonlocal best
         outputs = one.place(u)
         if inside and not _Peak(0.0, 0.0, outputs).regular:
             return math.inf
         ratio = log_density_ratio(one, other, outputs)
-        # far out, a ratio can be larger by nothing but its rounding
-        if ratio > best.certain and (peak := _peak(one, other, outputs)).certain > best.certain:
-            best = peak
+        if ratio > best.certain:
+            # far out, a ratio can be larger by nothing but its rounding
+            best = max(best, _peak(one, other, outputs), key=_certain)
         return -ratio
 
     def finite_depth(u: Array) -> float:
+        """The same as an optimizer takes it, which the deadline ends."""
         until.check()
         return min(depth(u), 1e300)
 
@@ -356,24 +460,40 @@ def _largest_ratio(
 
 
 def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
-    """Bounds on the larger direction: each has half of the risk, and a bound a quarter of that."""
+    """Bounds on the larger direction, from outputs of each dataset."""
+    forward, backward = (_hockey_stick_one_way(sample, epsilon) for sample in samples)
+    return HockeyStick(
+        estimate=max(forward.estimate, backward.estimate),
+        low=max(forward.low, backward.low),
+        high=max(forward.high, backward.high),
+        theta_low=max(forward.theta_low, backward.theta_low),
+        confidence=CONFIDENCE,
+        draws=min(forward.draws, backward.draws),
+    )
+
+
+def _hockey_stick_one_way(sample: list[_Peak], epsilon: float) -> HockeyStick:
+    """Bounds from outputs of one law."""
+    # each direction has half of the risk, and each of its bounds a quarter of that
     risk = (1.0 - CONFIDENCE) / 2 / 4
-    bounds = []
-    for sample in samples:
-        ratio, error = np.array([p.ratio for p in sample]), np.array([p.error for p in sample])
-        regular = np.array([p.regular for p in sample], dtype=np.float64)
-        # where an error is unknown, nothing is: the loss may be any
-        above, below = (np.nan_to_num(ratio + side * error, nan=side * np.inf) for side in (1, -1))
-        most, least = _excess(above, epsilon), _excess(below, epsilon)
-        exceeding = np.array([np.sum(above > epsilon)], dtype=np.float64)
-        high = min(_bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]), 1.0)
-        lows = [max(_bernstein(part, risk, -1), 0.0) for part in (least, least * regular)]
-        bounds.append(
-            (float(np.mean(np.nan_to_num(_excess(ratio, epsilon)))), lows[0], high, lows[1])
-        )
-    estimate, low, high, theta_low = map(max, *bounds)
-    draws = min(map(len, samples))
-    return HockeyStick(estimate, low, high, theta_low, CONFIDENCE, draws)
+    ratio = np.array([peak.ratio for peak in sample])
+    error = np.array([peak.error for peak in sample])
+    regular = np.array([peak.regular for peak in sample], dtype=np.float64)
+    # where an error is unknown, nothing is known: the loss may be any
+    above = np.nan_to_num(ratio + error, nan=np.inf)
+    below = np.nan_to_num(ratio - error, nan=-np.inf)
+    least = _excess(below, epsilon)
+    exceeding = np.array([np.sum(above > epsilon)], dtype=np.float64)
+    by_counts = float(upper(exceeding, len(sample), risk)[0])
+    by_means = _bernstein(_excess(above, epsilon), risk, 1)
+    return HockeyStick(
+        estimate=float(np.mean(np.nan_to_num(_excess(ratio, epsilon)))),
+        low=max(_bernstein(least, risk, -1), 0.0),
+        high=min(by_means, by_counts, 1.0),
+        theta_low=max(_bernstein(least * regular, risk, -1), 0.0),
+        confidence=CONFIDENCE,
+        draws=len(sample),
+    )
 
 
 def _excess(ratio: Array, epsilon: float) -> Array:
@@ -388,21 +508,38 @@ def _bernstein(values: Array, risk: float, side: int) -> float:
     """
     n = len(values)
     log = math.log(2.0 / risk)
-    spread = math.sqrt(2.0 * float(np.var(values, ddof=1)) * log / n) + 7.0 * log / (3.0 * (n - 1))
+    variance = float(np.var(values, ddof=1))
+    spread = math.sqrt(2.0 * variance * log / n) + 7.0 * log / (3.0 * (n - 1))
     return float(np.mean(values)) + side * spread
 
 
-#: Pairs that are looked at before one is audited, and the share of looks at new ones.
-_SCREENED, _FRESH = 8, 0.4
-#: Points or outputs that a look at a pair takes; outputs of an audit while searching.
-_LOOK, _SEARCH_DRAWS = 60, 300
-#: Shares of a limit in seconds: of the search for pairs, and of the screening of a look.
-_SEARCHING, _SCREENING = 0.6, 0.25
+#: Pairs that are looked at before one is audited.
+_SCREENED = 8
+#: Share of the looks that are at new pairs.
+_FRESH = 0.4
+#: The best pairs that are audited in the end.
+_AUDITED = 3
+#: Points or outputs that a look at a pair takes.
+_LOOK = 60
+#: Outputs of each dataset that an audit draws while searching.
+_SEARCH_DRAWS = 300
+#: Share of a limit in seconds that the search for pairs takes.
+_SEARCHING = 0.6
+#: Share of what is left of it that the screening of a look takes.
+_SCREENING = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """A pair with its audit by the search, which a checkpoint does not hold."""
+    """A pair with its audit by the search.
+
+    Parameters
+    ----------
+    pair
+        The pair.
+    audit
+        Its audit, which a checkpoint does not hold.
+    """
 
     NOT_SAVED: ClassVar = ("audit",)
     pair: Pairs
@@ -418,8 +555,7 @@ def search_density(
     starts: int = 16,
     draws: int = 4000,
 ) -> Finding:
-    """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own
-    domain.
+    """Look in its own domain for the neighbors on which ``model`` loses most.
 
     Every look screens a few pairs, of structured families or small changes of the best so far, by
     the log density ratio where an ascent would start, and audits the best. The worst pair is then
@@ -429,89 +565,148 @@ def search_density(
     ----------
     model
         An estimator of a rule or an effect, with all covariates.
+    n_samples
+        Records of each dataset.
     n_features
         Raw covariates, without an intercept.
     search
         Its evaluations are audited pairs; default: 100. Of its seconds the search for pairs takes
         three fifths, and the last audits of the worst ones the rest; both are cut short where they
         end.
+    starts, draws
+        How long the worst pairs are audited, as of :func:`audit_density`.
 
-    Raises what :func:`audit_density` raises, except that a pair without a certified solution is
-    only counted; CertificateError if every pair was; DeclarationError for a domain with sampling
-    weights, which are not drawn; DataError for a checkpoint of another search.
+    Returns
+    -------
+    finding
+        The worst pair with its audit.
+
+    Raises
+    ------
+    CertificateError
+        If no pair had certified solutions. A single pair without one is only counted.
+    DeclarationError
+        Where :func:`audit_density` does, and for a domain with sampling weights, which are not
+        drawn.
+    DataError
+        For a checkpoint of another search.
     """
     refuse(model.public().codebook, "a search for pairs", "arms")
-    search, plan = search or SearchPlan(evaluations=100), model.plan(n_samples, n_features)
-    seed, universe = search.seed, plan.study.universe
-    if universe.domain.sampling is not None:
+    search = search or SearchPlan(evaluations=100)
+    plan = model.plan(n_samples, n_features)
+    if plan.study.universe.domain.sampling is not None:
         raise DeclarationError(
             "sampling_weights: pairs are drawn without any; audit_density takes a pair that has "
             "its own"
         )
     limit = search.deadline()
-    searching = limit.part(_SEARCHING)
-    quick = {"seed": seed, "starts": 1, "draws": _SEARCH_DRAWS}
-    options = {"seed": seed, "starts": starts, "draws": draws}
-
-    def audited(pair: Pairs, settings: Mapping[str, int], until: Deadline) -> DensityAudit:
-        first, second = pair.raw(model.domain)
-        return _audited(model, first, second, _Effort(**settings), until)
-
-    def look(state: State, number: int, room: int) -> Gain:
-        rng = np.random.default_rng([seed, number])
-        known = None if rng.random() < _FRESH else state.elite("loss", rng)
-        pairs = [
-            next_pair(universe, None if known is None else known.pair, rng)
-            for _ in range(_SCREENED)
-        ]
-        heights = _heights(
-            plan, [pair.raw(model.domain) for pair in pairs], rng, searching.part(_SCREENING)
-        )
-        counts = {"screened": len(heights), "failed": int(np.isnan(heights).sum())}
-        pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
-        try:
-            audit = audited(pair, quick, searching)
-        except CertificateError:
-            return Gain(1, counts={**counts, "failed": counts["failed"] + 1}, cut=searching.passed)
-        return Gain(
-            1, [({"loss": _height(audit)}, _Seen(pair, audit))], counts, cut=searching.passed
-        )
-
-    def highest(state: State) -> float:
-        return float(state.best["loss"][0][0]) if state.best.get("loss") else 0.0
-
+    hunt = _Hunt(model, plan, search.seed, limit.part(_SEARCHING))
     facts, weights = _facts_of(model)
-    call = [facts, n_samples, n_features, seed]
-    kinds = [Pairs, _Seen]
-    state = explore(look, search, highest=highest, wave=4, call=call, kinds=kinds, until=searching)
+    state = explore(
+        hunt.look,
+        search,
+        highest=_highest,
+        wave=4,
+        call=[facts, n_samples, n_features, search.seed],
+        kinds=[Pairs, _Seen],
+        until=hunt.until,
+    )
     best = state.pairs("loss")
     if not best:
         raise CertificateError(
             f"none of {state.spent} pairs had certified solutions: nothing was audited"
         )
-    # the best pairs with all starts, and the very best as the search audited it, too
-    known = best[0].audit or audited(best[0].pair, quick, limit.part(0.25))
-    audits = list[tuple[DensityAudit, dict[str, int], Pairs]]()
-    for place, seen in enumerate(best[:3]):
-        if not limit.passed:
-            until = limit.part(1 / (len(best[:3]) - place))
-            audits.append((audited(seen.pair, options, until), options, seen.pair))
-    # with other starts the same pair may have been higher; of random outputs the most are the
-    # surest
-    if known.hockey_stick is None or not audits:
-        audits.append((known, quick, best[0].pair))
-    audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
-    counts = {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}}
-    more: dict[str, Any] = {"model": facts, "settings": settings, "counts": counts}
+    effort = _Effort(search.seed, starts, draws)
+    audit, effort, worst = hunt.worst(best, effort, limit)
+    counts = {"audited": state.spent}
+    counts |= {name: int(count) for name, count in state.counts.items()}
+    more: dict[str, Any] = {"model": facts, "settings": asdict(effort), "counts": counts}
     return Finding.of("density", worst, model.domain, audit, first_stage=weights, **more)
+
+
+def _highest(state: State) -> float:
+    """The largest loss so far."""
+    best = state.best.get("loss")
+    return float(best[0][0]) if best else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Hunt:
+    """A search for the pair on which a model loses most.
+
+    Parameters
+    ----------
+    model
+        The estimator.
+    plan
+        What it plans for datasets of this size.
+    seed
+        Repeats the search.
+    until
+        When the search for pairs ends.
+    """
+
+    model: PrivateEstimator
+    plan: Plan[Any]
+    seed: int
+    until: Deadline
+
+    @property
+    def quick(self) -> _Effort:
+        """How long a pair is audited while searching."""
+        return _Effort(self.seed, 1, _SEARCH_DRAWS)
+
+    def audited(self, pair: Pairs, effort: _Effort, until: Deadline) -> DensityAudit:
+        """The audit of one pair."""
+        first, second = pair.raw(self.model.domain)
+        return _audited(self.model, first, second, effort, until)
+
+    def look(self, state: State, number: int, room: int) -> Gain:
+        """Screen a few pairs, and audit the best of them."""
+        rng = np.random.default_rng([self.seed, number])
+        known = None
+        if rng.random() >= _FRESH:
+            seen = state.elite("loss", rng)
+            known = None if seen is None else seen.pair
+        pairs = [next_pair(self.plan.study.universe, known, rng) for _ in range(_SCREENED)]
+        raw = [pair.raw(self.model.domain) for pair in pairs]
+        heights = _heights(self.plan, raw, rng, self.until.part(_SCREENING))
+        counts = {"screened": len(heights), "failed": int(np.isnan(heights).sum())}
+        pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
+        try:
+            audit = self.audited(pair, self.quick, self.until)
+        except CertificateError:
+            counts["failed"] += 1
+            return Gain(1, counts=counts, cut=self.until.passed)
+        found = ({"loss": _height(audit)}, _Seen(pair, audit))
+        return Gain(1, [found], counts, cut=self.until.passed)
+
+    def worst(
+        self, best: Sequence[_Seen], effort: _Effort, limit: Deadline
+    ) -> tuple[DensityAudit, _Effort, Pairs]:
+        """The highest audit of the best pairs, its effort, and its pair.
+
+        The best pairs are audited with all ``effort`` until the ``limit``.
+        """
+        highest = best[0]
+        known = highest.audit or self.audited(highest.pair, self.quick, limit.part(0.25))
+        audits = list[tuple[DensityAudit, _Effort, Pairs]]()
+        chosen = best[:_AUDITED]
+        for place, seen in enumerate(chosen):
+            if not limit.passed:
+                until = limit.part(1 / (len(chosen) - place))
+                audits.append((self.audited(seen.pair, effort, until), effort, seen.pair))
+        # With other starts the same pair may have been higher: the very best counts as the search
+        # audited it, too. Of random outputs the most are the surest.
+        if known.hockey_stick is None or not audits:
+            audits.append((known, self.quick, highest.pair))
+        return max(audits, key=lambda item: _height(item[0]))
 
 
 def _heights(
     plan: Plan[Any], pairs: list[tuple[Raw, Raw]], rng: np.random.Generator, until: Deadline
 ) -> Array:
-    """What :func:`_screened` finds on pairs, (m,): on all, or those before a deadline, at least
-    one.
-    """
+    """What :func:`_screened` finds on the pairs before a deadline, at least one: (m,)."""
     heights = list[float]()
     for pair in pairs:
         if not heights or not until.passed:
@@ -522,8 +717,9 @@ def _heights(
 def _screened(
     plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator, until: Deadline
 ) -> float:
-    """A high log ratio, where a search would start or among a few outputs; NaN if nothing was
-    certified.
+    """A high log ratio, where a search would start or among a few outputs.
+
+    It is NaN if nothing was certified.
     """
     try:
         _, (one, other) = audited_laws(plan, pair)
@@ -532,7 +728,8 @@ def _screened(
             return max(_high_quantile(a, b, rng, until) for a, b in ways)
         points = one.starts(other, 1, rng, until) + other.starts(one, 1, rng, until)
         points = points[:: 1 + len(points) // _LOOK]
-        return max(_largest_ratio(*way, points, ascents=0, until=until).certain for way in ways)
+        peaks = [_largest_ratio(*way, points, ascents=0, until=until) for way in ways]
+        return max(peak.certain for peak in peaks)
     except CertificateError:
         return math.nan
 
@@ -548,6 +745,7 @@ def _high_quantile(
 
 
 def _height(audit: DensityAudit) -> float:
+    """How near an audit comes to the guarantee, to put pairs into an order."""
     stick = audit.hockey_stick
     if stick is None:
         return (audit.loss - audit.numerical_error) / audit.epsilon
@@ -560,8 +758,9 @@ _HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
 
 
 def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters that a density audit depends on, and the first stage (weights 1 without), in JSON
-    types.
+    """Parameters that a density audit depends on, and the first stage, in JSON types.
+
+    Without a first stage all weights are 1.
     """
     facts = model.get_params(deep=False)
     first: Program = registry.build(registry.first_stages(), "uniform")
@@ -573,6 +772,7 @@ def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
+    """A parameter in JSON types, a program by its name and its settings."""
     if isinstance(value, Program):
         return {"name": value.name, "settings": value.settings()}
     return json_types(value)

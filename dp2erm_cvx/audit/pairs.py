@@ -433,9 +433,10 @@ def _points(cloud: str, rng: np.random.Generator, m: int, d: int) -> Array:
         # orthogonal corners are alike to no kernel
         corners = rng.integers(-1, 2, (m, d)).astype(np.float64)
         corners /= np.maximum(np.linalg.norm(corners, axis=1, keepdims=True), 1.0)
-        return corners
+        return np.asarray(corners)
     ends = directions(rng, m, d)
-    return ends * np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
+    length = np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
+    return np.asarray(ends * length)
 
 
 def _to_one_side(start: _Start, rng: np.random.Generator) -> None:
@@ -635,7 +636,7 @@ def _drawn_outcomes(along: Array, a: NDArray[np.int64], rng: np.random.Generator
     y = outcomes[int(rng.integers(len(outcomes)))]
     if rng.random() < 0.5:
         y[:2] = rng.choice([-1.0, 1.0], size=2)
-    return y
+    return np.asarray(y)
 
 
 def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) -> Pairs:
