@@ -31,9 +31,10 @@ from dp2erm_cvx.solve.solving import TOLERANCE
 #: A function of the auditor's own that chooses neighbors of a dataset.
 Strategy = Callable[[Records, np.random.Generator], Replacements]
 
-#: Share of the "extreme" ends that are corners of a cube, and of the others that are antipodes of a
-#: record.
-_CORNERS = _ANTIPODES = 0.3
+#: Share of the "extreme" ends that are corners of a cube.
+_CORNERS = 0.3
+#: Share of the other ends that are antipodes of a record.
+_ANTIPODES = 0.3
 
 #: Distance between neighbors whose difference is a slope, in units of the bound of covariates.
 _DIFFERENCE = 1e-4
@@ -43,8 +44,20 @@ _LENGTHS = np.array([1.0, 0.4, 0.15, 0.05, 0.015])
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """Record ``index`` of dataset ``base`` gets scaled ``covariates`` (d,), no intercept, and an
-    ``arm``.
+    """One record of a dataset that is replaced by another.
+
+    Parameters
+    ----------
+    index
+        The number of the record in its dataset.
+    covariates
+        The scaled covariates (d,) that it gets, without an intercept.
+    arm
+        The treatment that it gets.
+    origin
+        The strategy that proposed it.
+    base
+        The number of the dataset.
     """
 
     index: int
@@ -56,8 +69,16 @@ class Replacement:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Changes(Batch):
-    """m records ``index`` (m,), the scaled ``covariates`` (m, d) that each gets, and its ``arms``
-    (m,).
+    """m replacements of one record each, side by side.
+
+    Parameters
+    ----------
+    index
+        Numbers (m,) of the records.
+    covariates
+        The scaled covariates (m, d) that each gets.
+    arms
+        The treatment (m,) that each gets.
     """
 
     covariates: Array
@@ -85,8 +106,16 @@ class Changes(Batch):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moves:
-    """Changes that were solved, their ``number`` (m,) among those asked for, and certified
-    movements.
+    """Changes that were solved, with their movements.
+
+    Parameters
+    ----------
+    changes
+        The changes.
+    number
+        Their numbers (m,) among those that were asked for.
+    movements
+        Certified movements of the weights by quantity, m intervals each.
     """
 
     changes: Changes
@@ -105,8 +134,9 @@ class Moves:
     def kept(
         self, origin: str, base: int, count: int, apart: float
     ) -> list[tuple[dict[str, float], Replacement]]:
-        """The ``count`` largest by every quantity, no less than ``apart``, each with its heights by
-        name.
+        """The ``count`` largest by every quantity, each behind its heights by name.
+
+        Heights by one quantity are no less than ``apart`` from each other.
         """
         heights: dict[int, dict[str, float]] = {}
         for quantity, intervals in self.movements.items():
@@ -116,9 +146,7 @@ class Moves:
 
 
 def _tallest(heights: Array, count: int, apart: float) -> list[int]:
-    """Numbers of the ``count`` largest heights (m,) that are no less than ``apart`` from each
-    other.
-    """
+    """Numbers of the ``count`` largest heights (m,) no less than ``apart`` from each other."""
     values, first = np.unique(heights, return_index=True)
     chosen = list[int]()
     last = math.inf
@@ -133,7 +161,21 @@ def _tallest(heights: Array, count: int, apart: float) -> list[int]:
 
 
 class Base:
-    """One dataset, its weights, and the directions in which its fitted coefficient points."""
+    """One dataset, its weights, and the directions in which its fitted coefficient points.
+
+    Parameters
+    ----------
+    weighing
+        The program or the function whose weights move.
+    universe
+        The datasets among which neighbors lie.
+    records
+        The dataset.
+    pool
+        Scaled covariates (n, d) that neighbors may get; None for those of the dataset.
+    index
+        The number of the dataset.
+    """
 
     def __init__(
         self,
@@ -143,8 +185,11 @@ class Base:
         pool: Any = None,
         index: int = 0,
     ) -> None:
-        self.weighing, self.universe, self.records = weighing, universe, records
-        self.pool, self.index = pool, index
+        self.weighing = weighing
+        self.universe = universe
+        self.records = records
+        self.pool = pool
+        self.index = index
         #: Treatments (n,): of every record what is asked in any order, held like its weight.
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
         begun = weighing.begun(records)
@@ -159,22 +204,25 @@ class Base:
         self.directions = self._directions(begun.point)
 
     def _directions(self, point: Array) -> Array:
-        """Coefficients of the fitted ``point`` with one entry per covariate, and axes of the data:
-        (k, d).
-        """
-        n, k, treated = self.records.n_samples, self.records.n_features, int(np.sum(self.arms))
-        some = self.records.at(
-            np.arange(min(n, 100_000))
-        ).covariates  # to take the largest spread from
-        directions = []
-        if len(point) in (k, k + 1, 2 * (k + 1)):
+        """Unit vectors (m, d): coefficients of the fitted ``point``, and axes of the data."""
+        n = self.records.n_samples
+        d = self.records.n_features
+        directions = list[Array]()
+        if len(point) in (d, d + 1, 2 * (d + 1)):
             # one coefficient or one per arm, behind that of a constant if there is one
-            parts = point.reshape(1 + len(point) // (2 * (k + 1)), -1)[:, -k:]
-            directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
+            n_parts = 1 + len(point) // (2 * (d + 1))
+            parts = point.reshape(n_parts, -1)[:, -d:]
+            directions += list(parts)
+            if n_parts == 2:
+                directions.append(parts[0] - parts[1])
+        treated = int(np.sum(self.arms))
         if 0 < treated < n:
             sums = tree_sum(self.records.blocks.map(_sums_by_arm))
             directions.append(sums[1] / treated - sums[0] / (n - treated))
-        directions.append(np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2][0])
+        # some records tell the direction of the largest spread
+        some = self.records.at(np.arange(min(n, 100_000))).covariates
+        _, _, axes = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)
+        directions.append(axes[0])
         return np.array([u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12])
 
     def pair(self, change: Replacement) -> NeighborPair | None:
@@ -185,19 +233,17 @@ class Base:
         return NeighborPair(self.records, replacements.neighbor(0), change.index, change.origin)
 
     def moved(self, changes: Changes, until: Deadline | None = None) -> Moves:
-        """Changes that stay in the universe with their certified movements, if any; no weights are
-        held.
+        """Changes that stay in the universe with their certified movements, if there are any.
 
-        Those that are solved alone are left out after the deadline.
+        No weights are held. Those that are solved alone are left out after the deadline.
         """
         inside, replacements = self._replacements(changes)
         reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         until = until or Deadline()
+        # a neighbor at which a function has no weights is in no part
         parts = list(self.neighbors.solve(replacements, reading, stopped=lambda: until.passed))
-        # of a function there are none that has no weights
-        place = _joined(
-            [part.first + np.arange(len(part.radius)) for part in parts], dtype=np.int64
-        )
+        places = [part.first + np.arange(len(part.radius)) for part in parts]
+        place = _joined(places, dtype=np.int64)
         radius = _joined([part.radius for part in parts])
         sums = _joined([part.values[0] for part in parts], (0, 3))
         largest = _joined([part.values[1] for part in parts], (0, 3))
@@ -206,9 +252,8 @@ class Base:
         number = inside[place[proved]]
         solved = changes.take(number)
         ends = np.column_stack([self.weights[solved.index], own[proved]])
-        return Moves(
-            solved, number, reading.intervals(sums[proved], largest[proved], ends, radius[proved])
-        )
+        movements = reading.intervals(sums[proved], largest[proved], ends, radius[proved])
+        return Moves(solved, number, movements)
 
     def _replacements(self, changes: Changes) -> tuple[Index, Replacements]:
         """Numbers of the changes that stay in the universe, and their neighbors."""
@@ -236,34 +281,47 @@ class Base:
 
     def propose(self, strategy: str, first: int, size: int, rng: np.random.Generator) -> Changes:
         """``size`` changes of one strategy, of which ``first`` were proposed before."""
-        n, a = self.records.n_samples, self.arms
-        if strategy == "each":  # in turn, to the far end of a coefficient, with the other treatment
-            index = (first + np.arange(size)) % n
-            side = -1.0 if self.universe.flips else 1.0
-            ends = self._ends(size, rng)
-            far = side * np.sum(self._covariates(index) * ends, axis=1) < 0
-            arms = 1 - a[index] if self.universe.flips else a[index]
-            return Changes(index, np.where(far[:, None], ends, -ends), arms)
+        if strategy == "each":
+            index = (first + np.arange(size)) % self.records.n_samples
+            return self._to_far_ends(index, rng)
         index = self._places(size, rng)
         if strategy == "flips":
-            return Changes(index, self._covariates(index), 1 - a[index])
-        arms = rng.integers(0, 2, size) if self.universe.flips else a[index]
+            return Changes(index, self._covariates(index), 1 - self.arms[index])
+        arms = self.arms[index]
+        if self.universe.flips:
+            arms = rng.integers(0, 2, size)
         return Changes(index, self._points(strategy, index, rng), arms)
 
-    def carried(self, kept: Changes, size: int, rng: np.random.Generator) -> Changes:
-        """``size`` changes of other records to what was kept; a few of the other arm to the
-        antipode.
+    def _to_far_ends(self, index: Index, rng: np.random.Generator) -> Changes:
+        """Changes of the records ``index`` to the far end of a coefficient.
 
-        What a record becomes moves the weights of all others much alike, whichever record it is.
+        They get the other treatment where that may change, and then the far end is that on their
+        own side.
+        """
+        ends = self._ends(len(index), rng)
+        along = np.sum(self._covariates(index) * ends, axis=1)
+        arms = self.arms[index]
+        if self.universe.flips:
+            along = -along
+            arms = 1 - arms
+        far = along < 0
+        return Changes(index, np.where(far[:, None], ends, -ends), arms)
+
+    def carried(self, kept: Changes, size: int, rng: np.random.Generator) -> Changes:
+        """``size`` changes of other records to what was kept.
+
+        A few of them become the antipode in the other arm. What a record becomes moves the weights
+        of all others much alike, whichever record it is.
         """
         source = rng.integers(len(kept), size=size)
         index = self._places(size, rng)
-        points, arms = kept.covariates[source], kept.arms[source]
-        if self.universe.flips:
-            turned = rng.random(size) < _ANTIPODES
-            points = np.where(turned[:, None], -points, points)
-            return Changes(index, points, np.where(turned, 1 - arms, arms))
-        return Changes(index, points, self.arms[index])
+        points = kept.covariates[source]
+        if not self.universe.flips:
+            return Changes(index, points, self.arms[index])
+        arms = kept.arms[source]
+        turned = rng.random(size) < _ANTIPODES
+        points = np.where(turned[:, None], -points, points)
+        return Changes(index, points, np.where(turned, 1 - arms, arms))
 
     def _places(self, size: int, rng: np.random.Generator) -> Index:
         """Records to replace: among the heaviest, among the lightest, or any."""
@@ -271,11 +329,15 @@ class Base:
         some = max(1, n // 20)
         heavy = self.by_weight[n - 1 - rng.integers(some, size=size)]
         light = self.by_weight[rng.integers(some, size=size)]
-        return np.choose(rng.integers(3, size=size), [heavy, light, rng.integers(n, size=size)])
+        kind = rng.integers(3, size=size)
+        anywhere = rng.integers(n, size=size)
+        return np.choose(kind, [heavy, light, anywhere])
 
     def _points(self, strategy: str, index: Index, rng: np.random.Generator) -> Array:
         """Scaled covariates (m, d) that the records ``index`` get."""
-        size, d, bound = len(index), self.universe.n_features, self.universe.space.features_bound
+        size = len(index)
+        d = self.universe.n_features
+        bound = self.universe.space.features_bound
         if strategy == "random":
             normal = rng.normal(size=(size, d))
             radius = bound * rng.random((size, 1)) ** (1 / d)
@@ -290,15 +352,15 @@ class Base:
         antipodes = (rng.random(size) < _ANTIPODES) & (lengths > 0.0)
         points[antipodes] = -bound * rows[antipodes] / lengths[antipodes, None]
         corners = rng.random(size) < _CORNERS
-        points[corners] = rng.choice([-1.0, 1.0], (int(np.sum(corners)), d)) * bound / np.sqrt(d)
+        signs = rng.choice([-1.0, 1.0], (int(np.sum(corners)), d))
+        points[corners] = signs * bound / np.sqrt(d)
         return points
 
     def _ends(self, size: int, rng: np.random.Generator) -> Array:
         """Ends of the ball along one of the directions, (m, d)."""
-        sign = self.universe.space.features_bound * rng.choice([-1.0, 1.0], size)
-        return np.asarray(
-            sign[:, None] * self.directions[rng.integers(len(self.directions), size=size)]
-        )
+        length = self.universe.space.features_bound * rng.choice([-1.0, 1.0], size)
+        chosen = rng.integers(len(self.directions), size=size)
+        return np.asarray(length[:, None] * self.directions[chosen])
 
     def _covariates(self, index: Index) -> Array:
         """Scaled covariates of the records ``index``, read in one pass."""
@@ -307,75 +369,120 @@ class Base:
     def ascend(
         self, starts: Changes, step: float, solves: int, rng: np.random.Generator, until: Deadline
     ) -> tuple[Changes, int, int]:
-        """Where evolution strategies on the covariates of the records end, with ``solves`` each.
+        """Where evolution strategies on the covariates of the records end.
 
-        They climb in lockstep, so that their candidates are solved together. After the deadline
-        nothing is tried any more. Also the number of candidates, and that of those that were
-        solved.
+        They climb in lockstep, so that their candidates are solved together.
+
+        Parameters
+        ----------
+        starts
+            Changes at which they start, one each.
+        step
+            Their first step, in units of the bound of covariates.
+        solves
+            Candidates that each may try.
+        rng
+            Draws the candidates.
+        until
+            After this deadline nothing is tried any more.
+
+        Returns
+        -------
+        ends
+            The changes where they end.
+        tried
+            How many candidates were tried.
+        solved
+            How many of them were solved.
         """
         bound = self.universe.space.features_bound
         solved = 0
 
         def heights(tried: list[tuple[int, Array]]) -> list[Array]:
+            """V of every candidate, in the order of the climbs."""
             nonlocal solved
             of = np.repeat([k for k, _ in tried], [len(points) for _, points in tried])
-            reached = self._heights(
-                starts, of, bound * np.concatenate([points for _, points in tried]), until
-            )
+            points = bound * np.concatenate([points for _, points in tried])
+            reached = self._heights(starts, of, points, until)
             solved += int(np.sum(np.isfinite(reached)))
             return [reached[of == k] for k, _ in tried]
 
         climbs = [(point / bound, step, solves) for point in starts.covariates]
         ended = evolve(heights, climbs, rng)
         best = self.universe.space.inside(bound * np.array([best for best, _, _ in ended]))
-        return Changes(starts.index, best, starts.arms), sum(spent for _, _, spent in ended), solved
+        tried = sum(spent for _, _, spent in ended)
+        return Changes(starts.index, best, starts.arms), tried, solved
 
     def follow_slopes(
         self, starts: Changes, solves: int, until: Deadline
     ) -> tuple[Changes, int, int]:
-        """Where steps along the slopes of V end that begin at every change, with ``solves`` each.
+        """Where steps along the slopes of V end that begin at every change.
 
         Slopes are differences between neighbors, which are solved together; a step is the best of
-        several lengths. Also the number of neighbors tried, and that of those that were solved.
+        several lengths.
+
+        Parameters
+        ----------
+        starts
+            Changes at which the steps begin.
+        solves
+            Neighbors that may be tried for each.
+        until
+            After this deadline nothing is tried any more.
+
+        Returns
+        -------
+        ends
+            The changes where the steps end.
+        tried
+            How many neighbors were tried.
+        solved
+            How many of them were solved.
         """
         space = self.universe.space
         m, d = starts.covariates.shape
+        each = np.arange(m)
         points = starts.covariates.copy()
         best = np.full(m, -np.inf)
         reach = np.full(m, space.features_bound)
-        shifts = _DIFFERENCE * space.features_bound * np.eye(d + 1, d, -1)
-        one_each = np.arange(m)
-        around_each, along_each = np.repeat(one_each, d + 1), np.repeat(one_each, len(_LENGTHS))
-        tried = solved = 0
+        tried = 0
+        solved = 0
         for _ in range(solves // (d + 1 + len(_LENGTHS))):
-            # all within the ball
-            around = points[:, None, :] * (1.0 - 2.0 * _DIFFERENCE) + shifts
-            near = self._heights(starts, around_each, around.reshape(-1, d), until).reshape(
-                m, d + 1
-            )
-            slopes = _along_sphere(
-                np.nan_to_num(near[:, 1:] - near[:, :1]), points, space.features_bound
-            )
+            near = self._heights_of_sets(starts, self._around(points), until)
+            slopes = np.nan_to_num(near[:, 1:] - near[:, :1])
+            slopes = _along_sphere(slopes, points, space.features_bound)
             slopes /= np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-300)
             best = np.fmax(best, near[:, 0])
             lengths = reach[:, None] * _LENGTHS
             ends = space.inside(points[:, None, :] + lengths[:, :, None] * slopes[:, None, :])
-            far = self._heights(starts, along_each, ends.reshape(-1, d), until).reshape(
-                m, len(_LENGTHS)
-            )
+            far = self._heights_of_sets(starts, ends, until)
             chosen = np.argmax(np.nan_to_num(far, nan=-np.inf), axis=1)
-            higher = far[one_each, chosen] > best
-            points[higher] = ends[one_each, chosen][higher]
-            best[higher] = far[one_each, chosen][higher]
-            reach = np.where(higher, 2.0 * lengths[one_each, chosen], 0.1 * reach)
+            farthest = far[each, chosen]
+            higher = farthest > best
+            points[higher] = ends[each, chosen][higher]
+            best[higher] = farthest[higher]
+            reach = np.where(higher, 2.0 * lengths[each, chosen], 0.1 * reach)
             tried += near.size + far.size
             solved += int(np.sum(np.isfinite(near)) + np.sum(np.isfinite(far)))
         return Changes(starts.index, points, starts.arms), tried, solved
 
-    def _heights(self, starts: Changes, of: Index, points: Array, until: Deadline) -> Array:
-        """V (m,) where records of the starts ``of`` (m,) get other ``points`` (m, d); NaN where
-        unknown.
+    def _around(self, points: Array) -> Array:
+        """Points (m, d + 1, d) near ``points`` (m, d), the others a step along one axis each.
+
+        All are within the ball.
         """
+        d = points.shape[1]
+        shifts = _DIFFERENCE * self.universe.space.features_bound * np.eye(d + 1, d, -1)
+        return np.asarray(points[:, None, :] * (1.0 - 2.0 * _DIFFERENCE) + shifts)
+
+    def _heights_of_sets(self, starts: Changes, points: Array, until: Deadline) -> Array:
+        """V (m, s) where the record of every start gets each of its s ``points`` (m, s, d)."""
+        m, s, d = points.shape
+        of = np.repeat(np.arange(m), s)
+        return self._heights(starts, of, points.reshape(-1, d), until).reshape(m, s)
+
+    def _heights(self, starts: Changes, of: Index, points: Array, until: Deadline) -> Array:
+        """V (m,) where records of the starts ``of`` (m,) get other ``points`` (m, d), or NaN."""
         reached = np.full(len(of), np.nan)
         if not until.passed:
             points = self.universe.space.inside(points)
