@@ -15,6 +15,7 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.events import (
     CountBound,
+    Observation,
     Observations,
     best_events,
     of_exception,
@@ -333,8 +334,8 @@ def _run_all(
     chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
     # the workers of an attack are none of those that processes may start
     once = partial(_run, mechanism, datasets, dataclasses.replace(attack, workers=1), seed, until)
-    first: Observations = []
-    second: Observations = []
+    first = list[Observation]()
+    second = list[Observation]()
     for part in run_tasks(once, chunks, workers=attack.workers):
         for one, other in part:
             first.append(one)
