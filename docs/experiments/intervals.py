@@ -64,6 +64,9 @@ def fitted(cell: Cell, lines: tuple, replicate: int) -> dict[str, tuple[float, .
     truths = cell.truths(lines, model) if cell.of else {"": math.nan}
     rows = {}
     for name, truth in truths.items():
+        if name not in answers:  # a ratio whose denominator is within its error
+            rows[name] = (math.nan,) * 6
+            continue
         answer = answers[name]
         ends = answer.interval
         ends_or_none = [math.nan if end is None else end for end in (ends.low, ends.high)]
@@ -88,9 +91,9 @@ def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, An
     lines = cell.lines()
     rows = Parallel(n_jobs=workers)(delayed(fitted)(cell, lines, one) for one in range(replicates))
     for name in rows[0]:
-        estimate, low, high, noise, allowed, truth = np.array(
-            [row[name] for row in rows], dtype=float
-        ).T
+        values_of = np.array([row[name] for row in rows], dtype=float)
+        stated = values_of[~np.isnan(values_of[:, 0])]
+        estimate, low, high, noise, allowed, truth = stated.T
         if not cell.of:
             truth = cell.truth(lines)
         if getattr(cell, "fixed", False):  # the spread over noise alone, against the part of noise
@@ -103,7 +106,7 @@ def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, An
         }
         values |= {"rmse": np.sqrt(np.mean(error**2)), "half": np.nanmedian((high - low) / 2)}
         values |= {"reach": np.quantile(error, 0.95), "allowed": np.median(allowed)}
-        values |= {"predicted": predicted(cell, lines), "replicates": replicates}
+        values |= {"predicted": predicted(cell, lines), "replicates": len(stated)}
         answer = f"{cell.name}: {name}" if name else cell.name
         yield {"scenario": answer} | {
             name: round(float(value), 5) for name, value in values.items()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import sum_quantile
-from dp2erm_cvx.inference.distance import deviations_of, fourth_moment
+from dp2erm_cvx.inference.distance import deviations_of, squared_length
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval
 from dp2erm_cvx.inference.nuisances import (
     HEAVIER,
@@ -232,20 +232,32 @@ def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Arr
     differences, noise = facts.mean.apart(released)
     deviations = deviations_of(facts, released)
     distances = [
-        _expected_distance(difference / deviations, of_noise / deviations**2, most)
+        _expected_distance(
+            difference / deviations, of_noise / np.outer(deviations, deviations), most
+        )
         for difference, of_noise, most in zip(differences, noise, at_most, strict=True)
     ]
     return np.array(distances)
 
 
 def _expected_distance(difference: Array, noise: Array, at_most: float) -> float:
-    """Distance of an arm from all, by a released ``difference`` (k,) and its noise's mean squares
-    (k,).
+    """Distance of an arm from all, by a released ``difference`` (k,) and its noise's covariance.
+
+    Parameters
+    ----------
+    difference
+        The mean of the covariates of the arm less that of all (k,), in standard deviations.
+    noise
+        Covariance of its noise (k, k).
+    at_most
+        The distance that was declared.
+
+    Returns
+    -------
+    float
+        In standard deviations.
     """
-    total = float(np.sum(noise))
-    true_squares = np.maximum(difference**2 - noise, 0.0)
-    variance = fourth_moment(np.diag(noise)) - total**2 + 4.0 * float(np.sum(true_squares * noise))
-    squared = float(np.sum(difference**2)) - total
+    squared, variance = squared_length(difference, noise[None])
     guess_variance = (UNSURE * at_most**2) ** 2
     weight = guess_variance / (guess_variance + variance)
     mean = weight * squared + (1.0 - weight) * EXPECTED * at_most**2

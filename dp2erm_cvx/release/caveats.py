@@ -281,6 +281,7 @@ CAVEATS = (
     Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY, False),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
     Caveat("arms-apart", "warns", _EFFECT, lambda r: not r.overlaps, False),
+    Caveat("some-arms-apart", "warns", _EFFECT, lambda r: r.overlaps and r.apart),
     Caveat("scale", "warns", _EFFECT, lambda r: r.clipped_residuals, False),
     Caveat("no-overlap", "warns", _EFFECT, lambda r: r.capped > APART, False),
     Caveat("overlap", "warns", _EFFECT, lambda r: CAPPED < r.capped <= APART),

@@ -34,9 +34,11 @@ from dp2erm_cvx.plan.effect import effect_facts, weighted_facts
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.parts import (
+    ArmApart,
     ArmEffects,
     GroupEffect,
     arm_effects,
+    arms_apart,
     state_groups,
 )
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
@@ -266,6 +268,8 @@ class EffectRelease(BaseRelease):
         False where the arms lie so far apart that no interval is stated.
     few
         Rare levels of which either arm may have too few records, where risks rest on regressions.
+    apart
+        Arms of several that hardly overlap with the others: no interval rests on one of them.
     """
 
     goal: ClassVar[str] = "effect"
@@ -292,6 +296,7 @@ class EffectRelease(BaseRelease):
     distance: Distance | None = None
     overlaps: bool = True
     few: tuple[FewRecords, ...] = ()
+    apart: tuple[ArmApart, ...] = ()
 
     @property
     def by(self) -> str | None:
@@ -323,6 +328,8 @@ class EffectRelease(BaseRelease):
             del plain["overlaps"]
         if not self.few:
             del plain["few"]
+        if not self.apart:
+            del plain["apart"]
         return plain
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -451,6 +458,8 @@ def make_effect(
         distance=distance,
         few=few,
     )
+    if predicted and arms is not None:
+        return _without_intervals_of(stated, arms_apart(facts, released, arms))
     if predicted and hardly_overlap(study.confounding, distance, float(own.nuisances.rate)):
         return _without_intervals(stated)
     return stated
@@ -465,6 +474,18 @@ def state_few(
     for one in few_records(facts.mean, released):
         having, treated = one.sign > 0.0, one.arm == 1
         yield FewRecords(columns[one.covariate], having, treated, one.counted_in_arm, one.noise)
+
+
+def _without_intervals_of(release: EffectRelease, apart: tuple[ArmApart, ...]) -> EffectRelease:
+    """A release without intervals of the arms that hardly overlap with the others, if any."""
+    if not apart or release.arms is None:
+        return release
+    arms = release.arms.without_intervals({one.level for one in apart})
+    left = replace(release, arms=arms, apart=apart)
+    first = arms.contrasts[0].interval
+    if first.half_width is None:
+        return replace(left, interval=first, overlaps=False)
+    return left
 
 
 def _without_intervals(release: EffectRelease) -> EffectRelease:

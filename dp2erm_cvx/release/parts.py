@@ -4,7 +4,7 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.inference.arms import arm_intervals
+from dp2erm_cvx.inference.distance import Distance, distances_from_the_rest, hardly_overlap
 from dp2erm_cvx.inference.groups import GroupMean, group_contrast
 from dp2erm_cvx.inference.interval import ScoreInterval
 from dp2erm_cvx.inference.nuisances import EffectFacts
@@ -163,6 +164,71 @@ class ArmEffects(Stated):
 
     means: tuple[ArmMean, ...]
     contrasts: tuple[ArmContrast, ...]
+
+    def without_intervals(self, levels: Collection[str]) -> ArmEffects:
+        """The same where arms of these ``levels`` hardly overlap with the others.
+
+        No interval is stated of their means, nor of contrasts with one of them.
+        """
+        means = list[ArmMean]()
+        for mean in self.means:
+            if mean.level in levels:
+                mean = replace(mean, interval=mean.interval.withheld())
+            means.append(mean)
+        contrasts = list[ArmContrast]()
+        for contrast in self.contrasts:
+            if contrast.level in levels or contrast.against in levels:
+                own = contrast.interval.withheld()
+                contrast = replace(contrast, interval=own, joint=contrast.joint.withheld())
+            contrasts.append(contrast)
+        return ArmEffects(tuple(means), tuple(contrasts))
+
+
+@dataclass(frozen=True)
+class ArmApart(Stated):
+    """An arm of several that hardly overlaps with the others.
+
+    Parameters
+    ----------
+    level
+        The level of the treatment.
+    distance
+        How far its covariates lie from those of all others, along the one that says most.
+    """
+
+    level: str
+    distance: Distance
+
+
+def arms_apart(
+    facts: EffectFacts, released: Mapping[str, Array], arms: ArmEffects
+) -> tuple[ArmApart, ...]:
+    """The arms that hardly overlap with all others, by the rule of two arms for each of them.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    released
+        Numbers by the names of the steps.
+    arms
+        Mean outcomes and contrasts.
+
+    Returns
+    -------
+    tuple of ArmApart
+        Those arms, in the order of their levels.
+    """
+    shares = np.array([one.share for one in arms.means])
+    distances = distances_from_the_rest(facts, released, shares)
+    if not distances:
+        return ()
+    declared = facts.assumed.distance
+    return tuple(
+        ArmApart(mean.level, distance)
+        for mean, distance in zip(arms.means, distances, strict=True)
+        if hardly_overlap(declared, distance, mean.share)
+    )
 
 
 def arm_effects(

@@ -195,12 +195,27 @@ def _no_overlap(release: Any) -> str:
 
 def _arms_apart(release: Any) -> str:
     """Sentence on arms so far apart that no interval is stated."""
+    if release.apart:
+        return _some_arms_apart(release)
     return (
         "The arms hardly overlap: the released means of the covariates lie about "
         f"{release.distance.estimate:.2g} standard deviations apart, at least "
         f"{release.distance.least:.2g}. The covariates nearly decide the treatment, and no "
         "interval is stated. Leave out a column that the treatment decides. Else the weights of a "
         "scheme (weights) may answer in a new release: dp2erm design compares them."
+    )
+
+
+def _some_arms_apart(release: Any) -> str:
+    """Sentences on arms of several that hardly overlap with the others."""
+    named = []
+    for one in release.apart:
+        about, least = one.distance.estimate, one.distance.least
+        named.append(f"{one.level} (about {about:.2g} standard deviations, at least {least:.2g})")
+    return (
+        "In one covariate these arms lie so far from all others that they hardly overlap: "
+        f"{named_few(named)}. No interval is stated of their means and contrasts. Leave out a "
+        "column that the treatment decides, or the records of such an arm."
     )
 
 
@@ -575,6 +590,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "confounded": "The correction hardly works: expect confounding in what is released.",
     "unbalanced": "The weights hardly balance: confounding stays in the estimate.",
     "arms-apart": _arms_apart,
+    "some-arms-apart": _some_arms_apart,
     "scale": _scale,
     "no-overlap": _no_overlap,
     "overlap": _overlap,
@@ -663,6 +679,9 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
 
 def _hardly_overlapping(release: Any) -> str:
     """Why the interval is none where arms hardly overlap."""
+    if release.apart:
+        levels = named_few([one.level for one in release.apart])
+        return f"the arms hardly overlap with the others: {levels}"
     return (
         f"the arms hardly overlap: their covariates lie at least {release.distance.least:.2g} "
         "standard deviations apart"

@@ -115,7 +115,7 @@ def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[
         half = 1.96 * math.sqrt(study.predicted_error)
         text = (
             f"Predicted 95 % half width: {{:.3g}}, in units of {unit}{_where_treated(study)}."
-            f"{_at_scale(study)}"
+            f"{_at_distance(study)}{_at_scale(study)}"
         )
         return {"half_width": (half, text)}
     if isinstance(study, Study):
@@ -150,6 +150,16 @@ def _where_treated(study: EffectStudy) -> str:
     if study.settings.known is not None or len(study.universe.domain.arms) > 2:
         return ""
     return ", where a third is treated"
+
+
+def _at_distance(study: EffectStudy) -> str:
+    """Sentence on the distance of several arms that widths are predicted at."""
+    if study.settings.known is not None or len(study.universe.domain.arms) == 2:
+        return ""
+    return (
+        f" That is for arms {study.confounding:g} standard deviations apart, as is declared "
+        "(confounding): intervals follow the distances that are released."
+    )
 
 
 def _at_scale(study: EffectStudy) -> str:

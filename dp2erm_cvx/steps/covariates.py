@@ -339,45 +339,61 @@ class ArmMeans(CovariateMean):
         return np.reshape(np.asarray(released[self.name], dtype=np.float64) / UNIT, (n_arms, -1))
 
     def apart(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Means of the covariates of every arm less those of all (K, k), and the mean square of
-        their noise.
+        """Means of the covariates of every arm less those of all, and their noise.
 
-        The noise (K, k) is that of the sums; masses of the arms, at least a fiftieth of all, are
-        taken as they are.
-        """
-        sums = self.by_arm(released)
-        half_widths = self._scaling()[1]
-        size = _mass(self.universe, released)
-        masses = np.maximum(sums[:, :1], size / 50.0)
-        differences = half_widths * (sums[:, 1:] / masses - sums[:, 1:].sum(axis=0) / size)
-        own = (1.0 / masses - 1.0 / size) ** 2
-        of_others = (len(masses) - 1) / size**2
-        noise = self.calibration.variance * half_widths**2 * (own + of_others)
-        return differences, noise
-
-    def difference(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Means of the covariates of the second arm of two less those of the first, and their
-        noise.
-
-        The mass that a sum is divided by has noise as well: where the mean of an arm lies off the
-        middle of the box, it moves all its covariates together. Masses are at least a fiftieth of
-        all.
+        Parameters
+        ----------
+        released
+            Numbers by the names of the steps.
 
         Returns
         -------
-        tuple
+        tuple of Array
+            The differences (K, k), and the covariances of their noise (K, k, k).
+        """
+        means, masses = self._means_by_arm(released)
+        half_widths = self._scaling()[1]
+        size = _mass(self.universe, released)
+        of_all = half_widths * self.by_arm(released)[:, 1:].sum(axis=0) / size
+        of_others = (len(masses) - 1) / size**2
+        noise = []
+        for mass, mean in zip(masses.tolist(), means, strict=True):
+            of_sums = (1.0 / mass - 1.0 / size) ** 2 + of_others
+            covariance = of_sums * np.diag(half_widths**2) + np.outer(mean, mean) / mass**2
+            noise.append(self.calibration.variance * covariance)
+        return means - of_all, np.array(noise)
+
+    def difference(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Means of the covariates of the second arm less those of the first, and their noise.
+
+        Parameters
+        ----------
+        released
+            Numbers by the names of the steps.
+
+        Returns
+        -------
+        tuple of Array
             The difference (k,), and the covariances of the noise of both means (2, k, k).
         """
-        sums = self.by_arm(released)
-        half_widths = self._scaling()[1]
-        masses = np.maximum(sums[:, :1], _mass(self.universe, released) / 50.0)
-        means = half_widths * np.clip(sums[:, 1:] / masses, -1.0, 1.0)
-        of_sums = np.diag(half_widths**2)
+        means, masses = self._means_by_arm(released)
+        of_sums = np.diag(self._scaling()[1] ** 2)
         noise = [
-            self.calibration.variance / float(mass) ** 2 * (of_sums + np.outer(mean, mean))
-            for mass, mean in zip(masses[:, 0], means, strict=True)
+            self.calibration.variance / mass**2 * (of_sums + np.outer(mean, mean))
+            for mass, mean in zip(masses.tolist(), means, strict=True)
         ]
         return means[1] - means[0], np.array(noise)
+
+    def _means_by_arm(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Means (K, k) of the covariates of every arm, and masses (K,), at least a fiftieth of all.
+
+        The mass that a sum is divided by has noise as well: where the mean of an arm lies off the
+        middle of the box, it moves all its covariates together.
+        """
+        sums = self.by_arm(released)
+        masses = np.maximum(sums[:, 0], _mass(self.universe, released) / 50.0)
+        means = self._scaling()[1] * np.clip(sums[:, 1:] / masses[:, None], -1.0, 1.0)
+        return means, masses
 
     def names(self, columns: Sequence[str], arms: Sequence[str]) -> tuple[str, ...]:
         """What every released integer is of: the records of one of the ``arms``, and its
