@@ -29,6 +29,8 @@ from dp2erm_cvx.display import digits_of, grid
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dp2erm_cvx.ledger import Account
     from dp2erm_cvx.release.ranges import RangesRelease
     from dp2erm_cvx.release.record import BaseRelease
@@ -89,20 +91,21 @@ def report_command(
         if ending == ".html":
             from dp2erm_cvx.report import release_page
 
-            (first, *more), source = published.values(), Path(releases[0]).name
-            write_text(page, release_page(published if more else first, source=source))
-        elif not (listed := answers(published)):
-            raise DeclarationError(
-                "none of these is the release of an effect: values and rules have pages"
-            )
-        elif ending in FORMATS:
-            write_text(page, answers_as(listed, ending))
+            about = next(iter(published.values())) if len(published) == 1 else published
+            write_text(page, release_page(about, source=Path(releases[0]).name))
         else:
-            from dp2erm_cvx.report.figures import check_figure, forest_plot
+            listed = answers(published)
+            if not listed:
+                raise DeclarationError(
+                    "none of these is the release of an effect: values and rules have pages"
+                )
+            if ending in FORMATS:
+                write_text(page, answers_as(listed, ending))
+            else:
+                from dp2erm_cvx.report.figures import check_figure, forest_plot
 
-            check_figure(page)
-            forest_plot(published, page)
-        if ending != ".html":
+                check_figure(page)
+                forest_plot(published, page)
             answered = {one.question for one in listed}
             for name in published:
                 if name not in answered:
@@ -150,8 +153,10 @@ def predict_command(
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))
         for row, effect in enumerate(predicted.effects.tolist(), 1):
-            told = ("", "") if math.isnan(effect) else (int(effect > 0), repr(effect))
-            writer.writerow((row, *told))
+            if math.isnan(effect):
+                writer.writerow((row, "", ""))
+            else:
+                writer.writerow((row, int(effect > 0), repr(effect)))
     damage = [note.format(count) for note, count in table.damage.items() if count]
     for line in (*damage, *predicted.notes):
         click.echo(f"note: {line}", err=True)
@@ -193,7 +198,7 @@ def verify_command(
     was drawn as it says.
     """
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.release.verify import Verification, taken_from, verify
+    from dp2erm_cvx.release.verify import Verification, verify
 
     expected = None
     read_programs(programs)
@@ -201,44 +206,63 @@ def verify_command(
         expected = library.load_domain(about)
     with progress("verifying"):
         declared = read_release_file(release, check=False)
-        of_ranges, beside = _ranges_of(declared, release, rests_on)
+        of_ranges, refuted = _ranges_of(declared, release, rests_on)
         digest = study
         if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
-            from dp2erm_cvx.program.registry import available, known_meanwhile
-            from dp2erm_cvx.study import read_study
-
-            registered = read_study(study)
-            for own in registered.programs:  # of files that the study names, unless --program did
-                if own.name not in available():
-                    click.get_current_context().with_resource(known_meanwhile(own))
-            digest = registered.digest
-            if registered.resting is not None and not isinstance(declared, library.RangesRelease):
-                if of_ranges is None:
-                    raise DeclarationError(
-                        f"{study} releases ranges: give their release by --ranges"
-                    )
-                registered = registered.at(of_ranges)
-            if registered.question_of(declared) is None:
-                beside.append(f"study: what is declared answers no question of {study}")
+            digest, others = _study_of(declared, study, of_ranges)
+            refuted += others
         result = verify(declared, expected, digest, text=Path(release).read_bytes())
-        for name in {entry["of"] for entry in declared.before.values()} if result.holds else ():
-            other = Path(release).with_name(f"{Path(name).name}.json")
-            if other.exists():
-                beside += taken_from(declared, name, read_release_file(other, check=False))
-            else:
-                click.echo(
-                    f"note: {other.name}, from which it took steps over, is not beside it", err=True
-                )
-        if of_ranges is None and (stamp := declared.public.released) is not None:
+        if result.holds:
+            refuted += _other_than_taken(declared, release)
+        stamp = declared.public.released
+        if of_ranges is None and stamp is not None:
             told = f"it rests on released ranges, of SHA-256 {stamp.digest}, and none are beside it"
             click.echo(f"note: {told}: give --ranges", err=True)
-        result = Verification((*result.refuted, *beside))
+        result = Verification((*result.refuted, *refuted))
     show(result.blocks())
     if not declared.private:
         click.echo(
             f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True
         )
     return 0 if result.holds else 1
+
+
+def _study_of(
+    declared: BaseRelease, path: str, of_ranges: RangesRelease | None
+) -> tuple[str, list[str]]:
+    """The digest of a study, and what refutes that a release answers one of its questions."""
+    from dp2erm_cvx.program.registry import available, known_meanwhile
+    from dp2erm_cvx.study import read_study
+
+    study = read_study(path)
+    for own in study.programs:  # of files that the study names, unless --program did
+        if own.name not in available():
+            click.get_current_context().with_resource(known_meanwhile(own))
+    digest = study.digest
+    if study.resting is not None and not isinstance(declared, library.RangesRelease):
+        if of_ranges is None:
+            raise DeclarationError(f"{path} releases ranges: give their release by --ranges")
+        study = study.at(of_ranges)
+    if study.question_of(declared) is None:
+        return digest, [f"study: what is declared answers no question of {path}"]
+    return digest, []
+
+
+def _other_than_taken(declared: BaseRelease, release: str) -> list[str]:
+    """What refutes that steps were taken over from the releases that lie beside this one."""
+    from dp2erm_cvx.release.reading import read_release_file
+    from dp2erm_cvx.release.verify import taken_from
+
+    refuted: list[str] = []
+    for name in {entry["of"] for entry in declared.before.values()}:
+        other = Path(release).with_name(f"{Path(name).name}.json")
+        if other.exists():
+            refuted += taken_from(declared, name, read_release_file(other, check=False))
+        else:
+            click.echo(
+                f"note: {other.name}, from which it took steps over, is not beside it", err=True
+            )
+    return refuted
 
 
 def _ranges_of(
@@ -298,41 +322,54 @@ def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any
 
 
 def _show(accounts: Sequence[Account], *, charges: bool) -> None:
+    """Show accounts of a ledger, with every charge where these are asked for."""
     screen = console()
     if not accounts:
         screen.print("no data set has been declared in this ledger")
     for account in accounts:
-        spent, total, count = account.spent, account.total, len(account.receipts)
+        spent = account.spent
+        count = len(account.receipts)
         counted = f"{count} release{'' if count == 1 else 's'}"
-        protected = "" if account.unit is None else f", protected: {account.unit}"
-        text = f"{account.dataset}: {counted}, neighbors: {account.relation}{protected}"
+        text = f"{account.dataset}: {counted}, neighbors: {account.relation}"
+        if account.unit is not None:
+            text += f", protected: {account.unit}"
         screen.print(text, style="bold", markup=False)
-        sums = (
-            ("total", total.epsilon, total.delta),
-            (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),
-            ("left", spent.left_epsilon, spent.left_delta),
-        )
-        rows = [
-            (name, *(digits_of(one, left=name == "left") for one in law)) for name, *law in sums
-        ]
-        screen.print(grid("", "epsilon", "delta", rows=rows))
+        screen.print(_sums(account))
         if account.composition is not spent.composition:
             screen.print(f"declared: {account.composition}; {spent.composition} is in force")
         if account.composition == "renyi":
             curves = sum(one.curve is not None for one in account.receipts)
             screen.print(f"Renyi curves: {curves} of {counted}; pure releases need none")
         if charges and account.receipts:
-            each = (
-                (
-                    one.charged_at,
-                    one.number,
-                    one.note,
-                    *map(digits_of, (one.budget.epsilon, one.budget.delta)),
-                )
-                for one in account.receipts
-            )
-            listed = grid(
-                "charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3, rows=each
-            )
-            listed.columns[1].no_wrap = True
-            screen.print(listed)
+            screen.print(_charges(account))
+
+
+def _sums(account: Account) -> Table:
+    """What an account was opened with, what is spent, and what is left."""
+    spent = account.spent
+    total = account.total
+    rows = [
+        ("total", digits_of(total.epsilon), digits_of(total.delta)),
+        (
+            f"spent ({spent.composition} composition)",
+            digits_of(spent.epsilon),
+            digits_of(spent.delta),
+        ),
+        (
+            "left",
+            digits_of(spent.left_epsilon, left=True),
+            digits_of(spent.left_delta, left=True),
+        ),
+    ]
+    return grid("", "epsilon", "delta", rows=rows)
+
+
+def _charges(account: Account) -> Table:
+    """Every charge of an account."""
+    table = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3)
+    table.columns[1].no_wrap = True
+    for one in account.receipts:
+        epsilon = digits_of(one.budget.epsilon)
+        delta = digits_of(one.budget.delta)
+        table.add_row(one.charged_at, one.number, one.note, epsilon, delta)
+    return table

@@ -23,6 +23,7 @@ from dp2erm_cvx.errors import DeclarationError, LedgerError
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.diagnostics.look import Findings
+    from dp2erm_cvx.display import Block
     from dp2erm_cvx.estimators.fitting import Answered
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.plan import Plan
@@ -125,7 +126,7 @@ def _files(study: StudyFile, data: str | None, options: dict[str, Any]) -> dict[
     Raises DeclarationError where one should not be written.
     """
     names = [question.name for question in study.questions]
-    book = None if study.account is None else str(study.account[0])
+    book = _account_file(study)
     if options["output"] is not None:
         if len(names) > 1:
             raise DeclarationError(
@@ -162,23 +163,27 @@ def _figures(
         for question in study.questions:
             refuse(question.known.codebook, "a table or a plot of balance", "arms")
     figures: dict[str, dict[str, str]] = {}
-    taken = [
-        data,
-        study.source,
-        *files.values(),
-        None if study.account is None else str(study.account[0]),
-    ]
+    taken = [data, study.source, *files.values(), _account_file(study)]
+    drawn = [question.name for question in study.questions if question.kind != "ranges"]
     for option in asked:
         path = Path(options[option])
         check_figure(str(path))
         figures[option] = {}
-        drawn = [question.name for question in study.questions if question.kind != "ranges"]
         for name in drawn:
-            own = path if len(drawn) == 1 else path.with_stem(f"{path.stem}-{name}")
+            own = path
+            if len(drawn) > 1:
+                own = path.with_stem(f"{path.stem}-{name}")
             screen.check_new(str(own), options["force"], *taken)
             taken.append(str(own))
             figures[option][name] = str(own)
     return figures
+
+
+def _account_file(study: StudyFile) -> str | None:
+    """The file of the ledger that a study is charged to; None where there is none."""
+    if study.account is None:
+        return None
+    return str(study.account[0])
 
 
 def _records(study: StudyFile, data: str | None, options: dict[str, Any], bar: Any) -> StudyRecords:
@@ -207,7 +212,7 @@ def _answered(
 ) -> dict[str, Answered]:
     """Charge all questions, answer each, and write its release."""
     seeded = options["seed"] is not None
-    book = None if study.account is None else str(study.account[0])
+    book = _account_file(study)
     if seeded and book is not None:
         click.echo(_SEEDED, err=True)
     tell = screen.stages(bar)
@@ -221,13 +226,15 @@ def _answered(
             tell("questions answered", number, len(models))
 
     def charge() -> Receipt | None:
-        return None if seeded else study.charge(plans)
+        if seeded:
+            return None
+        return study.charge(plans)
 
     def after() -> None:
         for name, one in answered.items():
-            title = name if len(models) > 1 else ""
             if isinstance(one.release, library.RangesRelease):  # which adjusts for nothing
                 continue
+            title = name if len(models) > 1 else ""
             own = {option: by_name[name] for option, by_name in places.figures.items()}
             _tell_holder(one, own, balance=options["balance"], title=title)
 
@@ -240,7 +247,9 @@ def _answered(
 
 def _by_name(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is told of questions by their names; of a single one it is told without."""
-    return facts if len(facts) > 1 else {"": next(iter(facts.values()))}
+    if len(facts) > 1:
+        return facts
+    return {"": next(iter(facts.values()))}
 
 
 def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
@@ -266,9 +275,8 @@ def _show_releases(
     """The releases as JSON or in words, then all answers, what was spent and the digest."""
     releases = {name: one.release for name, one in answered.items()}
     plans = {name: one.plan for name, one in answered.items()}
-    with screen.writing(
-        "stdout"
-    ):  # behind which a disk may be full: what was charged has been told
+    # behind stdout a disk may be full: what was charged has been told
+    with screen.writing("stdout"):
         if as_json:
             told = _by_name({name: release.to_dict() for name, release in releases.items()})
             screen.print_json(told.get("", told))
@@ -308,10 +316,10 @@ def _tell_holder(
     result = answered.result
     theta = result.steps.get("theta")
     if theta is not None:
-        solutions = (
-            [theta.solution] if result.weights.substituted else [result.weights, theta.solution]
-        )
-        for solution in solutions:  # of substituted weights the run has warned
+        solutions = [theta.solution]
+        if not result.weights.substituted:  # of which the run has warned
+            solutions = [result.weights, theta.solution]
+        for solution in solutions:
             if solution is not None and not solution.certified:
                 click.echo(f"warning: {place}{solution.advice()}", err=True)
     if not balance and not figures:
@@ -336,21 +344,20 @@ def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bo
     """Shares of the budget that questions were declared and spend; what all guarantee together."""
     from dp2erm_cvx.report.caveats import weak
 
-    rows = [
-        (
-            one.name,
-            f"{one.share:.3g}",
-            digits_of(plan.guarantee.epsilon, 4),
-            digits_of(plan.own.epsilon, 4),
-        )
-        for one, plan in zip(study.questions, plans.values(), strict=True)
-    ]
+    rows = []
+    for question, plan in zip(study.questions, plans.values(), strict=True):
+        guaranteed = digits_of(plan.guarantee.epsilon, 4)
+        spent_itself = digits_of(plan.own.epsilon, 4)
+        rows.append((question.name, f"{question.share:.3g}", guaranteed, spent_itself))
     spent = math.fsum(plan.own.epsilon for plan in plans.values())
-    table = grid("question", "share", "guarantees epsilon", "spends itself", rows=rows)
-    together: list[Any] = (
-        [table, f"All questions together: epsilon = {digits_of(spent)}."] if len(rows) > 1 else []
-    )
-    screen.show([*together, *filter(None, [weak(spent)])], stderr=stderr)
+    blocks: list[Block] = []
+    if len(rows) > 1:
+        blocks.append(grid("question", "share", "guarantees epsilon", "spends itself", rows=rows))
+        blocks.append(f"All questions together: epsilon = {digits_of(spent)}.")
+    told = weak(spent)
+    if told:
+        blocks.append(told)
+    screen.show(blocks, stderr=stderr)
     click.echo(f"study {study.digest}", err=stderr)
 
 
@@ -447,13 +454,11 @@ def _write_releases(
     finally:
         if receipt is not None:
             _tell_charge(receipt, options["ledger"])
+            missing = len(files) - len(releases)
             if not releases:
                 click.echo("nothing was released, and the charge stays", err=True)
-            elif len(releases) < len(files):
-                told = (
-                    f"{', '.join(releases)} released, {len(files) - len(releases)} of {len(files)} "
-                    "not"
-                )
+            elif missing:
+                told = f"{', '.join(releases)} released, {missing} of {len(files)} not"
                 click.echo(f"{told}; the charge stays", err=True)
     return releases
 
@@ -475,29 +480,45 @@ def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bo
     """
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.report.caveats import weak
-    from dp2erm_cvx.report.plans import plan_blocks, predicted_of
+    from dp2erm_cvx.report.plans import plan_blocks
 
     facts: dict[str, Any] = {}
     for question, (name, plan) in zip(study.questions, plans.items(), strict=True):
-        spent, before, universe = plan.guarantee, plan.study.before, plan.study.universe
         if as_json:
-            steps: list[dict[str, Any]] = [
-                {"step": one.name, "theorem": one.theorem, **dataclasses.asdict(one.guarantee)}
-                | {"scale": one.noise_law["scale"]}
-                | ({"of": before[one.name]["of"]} if one.name in before else {})
-                for one in plan.steps
-            ]
-            facts[name] = {"n_samples": universe.n_samples, "guarantee": dataclasses.asdict(spent)}
-            facts[name] |= {"standing": plan.standing.value, "steps": steps}
-            facts[name] |= {"predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
-            facts[name] |= {"foreseen": question.foreseen} if question.foreseen else {}
+            facts[name] = _facts_of_plan(plan, question.foreseen)
             continue
         # of a study a weak guarantee is told once, of all questions
-        alone = weak(spent.epsilon) if not name else ""
+        alone = weak(plan.guarantee.epsilon) if not name else ""
         told = [*plan_blocks(plan, name or None, question.unit), question.foreseen, alone]
         screen.show([block for block in told if block != ""])
-        if isinstance(plan.study, Study) and (cost := plan.study.first.cost(universe)):
-            click.echo(f"note: {cost}", err=True)
+        if isinstance(plan.study, Study):
+            cost = plan.study.first.cost(plan.study.universe)
+            if cost:
+                click.echo(f"note: {cost}", err=True)
     if as_json:
         listed = _by_name(facts)
         screen.print_json(listed.get("", listed))
+
+
+def _facts_of_plan(plan: Plan[Any], foreseen: str) -> dict[str, Any]:
+    """A plan in plain JSON types: its guarantee, its steps, and what is predicted."""
+    from dp2erm_cvx.report.plans import predicted_of
+
+    before = plan.study.before
+    steps: list[dict[str, Any]] = []
+    for step in plan.steps:
+        facts = {"step": step.name, "theorem": step.theorem, **dataclasses.asdict(step.guarantee)}
+        facts["scale"] = step.noise_law["scale"]
+        if step.name in before:
+            facts["of"] = before[step.name]["of"]
+        steps.append(facts)
+    facts = {
+        "n_samples": plan.study.universe.n_samples,
+        "guarantee": dataclasses.asdict(plan.guarantee),
+        "standing": plan.standing.value,
+        "steps": steps,
+        "predicted": {name: value for name, (value, _) in predicted_of(plan).items()},
+    }
+    if foreseen:
+        facts["foreseen"] = foreseen
+    return facts

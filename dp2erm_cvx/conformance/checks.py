@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
@@ -61,7 +62,9 @@ class CheckStatus(enum.StrEnum):
 #: What a check says of a program: whether it passed, and the numbers or the reason in words.
 Judgment = tuple[CheckStatus, str]
 
-passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTED
+passed = CheckStatus.PASSED
+failed = CheckStatus.FAILED
+noted = CheckStatus.NOTED
 
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
@@ -70,17 +73,22 @@ N_FEATURES = 3
 LARGER = (500,)
 #: Numbers that every number among the settings is multiplied by, one at a time.
 _FACTORS = (0.5, 2.0, 0.1, 10.0, 0.01, 100.0)
-#: Pairs whose gradients are compared, and pairs that are solved for, at each size and setting.
-_GRADIENTS, _PAIRS = 30, 24
+#: Pairs whose gradients are compared at each size and setting.
+_GRADIENTS = 30
+#: Pairs that are solved for at each size and setting.
+_PAIRS = 24
 #: Pairs of a climb by weights of distinct records.
 _CLIMB = 800
 #: Pairs that are solved for at larger sizes, and where no weights can move more than is declared.
 _AT_LARGER = 3
 #: Of the audit, and the seed of all searches, unless others are asked for.
 SEARCH = SearchPlan(20_000)
-#: Records of the datasets that the audit searches, whose balance is compared, and whose certificate
-#: is asked for in advance.
-_AUDITED, _BALANCED, _REACHED = 40, 200, 400
+#: Records of the datasets that the audit searches.
+_AUDITED = 40
+#: Records of the dataset whose balance is compared.
+_BALANCED = 200
+#: Records of the datasets whose certificate is asked for in advance.
+_REACHED = 400
 #: Seconds that an audit has where the searches before it left none: it looks at one pair.
 _LEAST_SECONDS = 1e-3
 #: What a solve raises that ends without a certified solution.
@@ -89,11 +97,22 @@ UNSOLVED = (InfeasibleError, SolverError, CertificateError)
 
 @dataclass(frozen=True)
 class Subject:
-    """``program`` at one choice of settings; ``search`` limits all searches and has their seed.
+    """A program at one choice of settings, as it is examined.
 
-    A search ends soon after ``until``, but not before it has looked at one pair. ``sizes`` are
-    those of neighbors whose weights are compared, ``larger`` those at which a few of them are. V is
-    told at ``n`` records.
+    Parameters
+    ----------
+    program
+        At these settings.
+    search
+        Limits all searches, and has their seed.
+    sizes
+        Numbers of records of neighbors whose weights are compared.
+    larger
+        Numbers of records at which a few of them are.
+    until
+        A search ends soon after it, but not before it has looked at one pair.
+    n
+        The number of records that V is told at.
     """
 
     program: Program
@@ -210,11 +229,16 @@ def edge_records(space: Space | None = None) -> dict[str, Records]:
 
     By default it is the space of the checks.
     """
-    rng, half = np.random.default_rng(5), np.arange(12) % 2
-    X, y = rng.uniform(-1, 1, (12, N_FEATURES)), rng.normal(size=12)
     space = space or check_universe(12).space
-    constant, separable = X.copy(), X.copy()
-    constant[:, 1], separable[:, 0] = 0.7, np.where(half == 1, 0.9, -0.9)
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (12, N_FEATURES))
+    y = rng.normal(size=12)
+    half = np.arange(12) % 2
+    constant = X.copy()
+    constant[:, 1] = 0.7
+    separable = X.copy()
+    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
+    at_bound = np.where(half == 1, 99.0, -99.0)
     columns: dict[str, tuple[Any, Any, Any]] = {
         "two records": (X[:2], [0, 1], y[:2]),
         "two records of one arm": (X[:2], [1, 1], y[:2]),
@@ -225,22 +249,32 @@ def edge_records(space: Space | None = None) -> dict[str, Records]:
         "no control": (X, np.ones(12), y),
         "duplicate rows": (np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
         "zero covariates": (np.zeros((12, N_FEATURES)), half, y),
-        "outcome at its bound": (X, half, np.where(half == 1, 99.0, -99.0)),
+        "outcome at its bound": (X, half, at_bound),
     }
     return {name: Records.within(space, *each) for name, each in columns.items()}
 
 
 def _samples() -> dict[str, Records]:
-    return {**edge_records(), **{f"random {seed}": standard_records(25, seed) for seed in range(5)}}
+    """Ordinary and adversarial datasets, by name."""
+    samples = edge_records()
+    for seed in range(5):
+        samples[f"random {seed}"] = standard_records(25, seed)
+    return samples
 
 
 def _derived(detail: str = "") -> Judgment:
-    return CheckStatus.SKIPPED, "derived: nothing to check" + (f" ({detail})" if detail else "")
+    """The judgment of what is derived, with a reason where there is more to say."""
+    text = "derived: nothing to check"
+    if detail:
+        text += f" ({detail})"
+    return CheckStatus.SKIPPED, text
 
 
 def _no_bound(program: Program, error: Exception) -> Judgment:
-    hint = "; a program without one has relations = frozenset()"
-    return failed(f"no bound: {error}{hint}") if program.relations else noted(f"no bound: {error}")
+    """The judgment of a program without a bound, which it may be declared not to have."""
+    if not program.relations:
+        return noted(f"no bound: {error}")
+    return failed(f"no bound: {error}; a program without one has relations = frozenset()")
 
 
 def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
@@ -253,7 +287,9 @@ def declaration(subject: Subject) -> Judgment:
 
     Where they are derived no more is to check.
     """
-    program, universe, text = subject.program, check_universe(subject.n), "Theorems 1 and 2"
+    program = subject.program
+    universe = check_universe(subject.n)
+    text = "Theorems 1 and 2"
     try:
         if isinstance(program, SecondStage):
             program.constants(universe)
@@ -283,24 +319,23 @@ def feasibility(subject: Subject) -> Judgment:
 
     A refusal would depend on private records.
     """
-    first, error = isinstance(subject.program, FirstStage), subject.public_error
+    error = subject.public_error
     if error is not None and math.isfinite(error):
         return _derived("every dataset is certified by design")
-    missed, samples = list[str](), _samples()
+    first = isinstance(subject.program, FirstStage)
+    samples = _samples()
+    missed = []
     for name, records in samples.items():
         try:
-            w, n = subject.certified(records).value, records.n_samples
+            solution = subject.certified(records)
         except UNSOLVED as refused:
             if subject.program.relations and not subject.covers_all:
                 return failed(f"{name}: {refused}")
             missed.append(name)
             continue
-        if first and (w.shape != (n,) or not np.all(np.isfinite(w))):
-            return failed(f"{name}: weights have shape {w.shape} or are not finite")
-        if first and (np.min(w) < 0 or abs(math.fsum(w) / n - 1) > 1e-12):
-            return failed(
-                f"{name}: a weight is {np.min(w):.3g}, and their sum {math.fsum(w)!r}, not {n}"
-            )
+        wrong = _wrong_weights(solution.value, records.n_samples) if first else ""
+        if wrong:
+            return failed(f"{name}: {wrong}")
     if missed and subject.covers_all:
         return noted(f"no weights on {', '.join(missed)}: weights 1 stand in, which V = 2n covers")
     if missed:
@@ -311,17 +346,28 @@ def feasibility(subject: Subject) -> Judgment:
     return passed(f"{len(samples)} ordinary and adversarial datasets: {what}")
 
 
+def _wrong_weights(weights: Array, n: int) -> str:
+    """What of the form of weights is wrong: they are to be (n,), at least 0, and of sum n."""
+    if weights.shape != (n,) or not np.all(np.isfinite(weights)):
+        return f"weights have shape {weights.shape} or are not finite"
+    total = math.fsum(weights)
+    least = np.min(weights)
+    if least < 0 or abs(total / n - 1) > 1e-12:
+        return f"a weight is {least:.3g}, and their sum {total!r}, not {n}"
+    return ""
+
+
 def certified_in_advance(subject: Subject) -> Judgment:
     """The public bound on the numerical error over all datasets.
 
     Without one it is what a release says.
     """
-    program, error = subject.program, subject.public_error
     with suppress(CalibrationError):
-        if isinstance(program, FirstStage) and _universal(
-            program.stability(check_universe(_REACHED)).V, _REACHED
-        ):
-            return passed(f"{COVERS_ALL}, none needs a certificate")
+        if isinstance(subject.program, FirstStage):
+            bound = subject.program.stability(check_universe(_REACHED))
+            if _universal(bound.V, _REACHED):
+                return passed(f"{COVERS_ALL}, none needs a certificate")
+    error = subject.public_error
     if error is None or not math.isfinite(error):
         return noted(f"no public bound on the numerical error: releases are {CONDITIONAL}")
     return passed(f"private: error at most {error:.1e} on every dataset, at n = {_REACHED}")
@@ -333,20 +379,30 @@ def balance(subject: Subject) -> Judgment:
     A wrong sign makes it larger.
     """
     records = standard_records(_BALANCED)
-    w, differences = subject.certified(records).value, []
-    arms = [records.a == arm for arm in (0, 1)]
-    if min(float(np.sum(w[arm])) for arm in arms) < 1e-9 * _BALANCED:
+    weights = subject.certified(records).value
+    masses = [float(np.sum(weights[records.a == arm])) for arm in (0, 1)]
+    if min(masses) < 1e-9 * _BALANCED:
         return noted("one arm has no weight")
-    for weights in (np.ones(_BALANCED), w):
-        means = [np.average(records.covariates[arm], axis=0, weights=weights[arm]) for arm in arms]
-        differences.append(float(np.max(np.abs(np.subtract(*means)))))
-    before, after = differences
+    before = _largest_difference(records, np.ones(_BALANCED))
+    after = _largest_difference(records, weights)
     text = (
         f"largest difference of covariate means between arms: {before:.3f} before, {after:.3f} "
         "after"
     )
     # noted only: it is no matter of privacy, and a scheme may have another target
-    return passed(text) if after <= before * (1 + 1e-9) else noted(f"{text}: a wrong sign?")
+    if after > before * (1 + 1e-9):
+        return noted(f"{text}: a wrong sign?")
+    return passed(text)
+
+
+def _largest_difference(records: Records, weights: Array) -> float:
+    """Largest difference of the weighted means of a covariate between the arms."""
+    means = []
+    for arm in (0, 1):
+        inside = records.a == arm
+        means.append(np.average(records.covariates[inside], axis=0, weights=weights[inside]))
+    controls, treated = means
+    return float(np.max(np.abs(controls - treated)))
 
 
 def stated_gradient(subject: Subject) -> Judgment:
@@ -403,7 +459,14 @@ def _gradient_places(
 class _Moved:
     """What was found of weights on neighbors.
 
-    That is words where it refutes, and else how far they moved.
+    Parameters
+    ----------
+    refuted
+        What refutes a bound, in words; empty where nothing does.
+    largest
+        The largest V of a pair, from below, over its bound.
+    pairs
+        How many were solved for.
     """
 
     refuted: str = ""
@@ -571,8 +634,11 @@ def short_audit(subject: Subject) -> Judgment:
 def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations = subject.search.evaluations
-    exact = Surrogate.of(ProgramWeights(subject.first.at(universe)), universe).exact
-    slow = 100 if exact else 8 if subject.public_error is None else 1
+    slow = 1
+    if Surrogate.of(ProgramWeights(subject.first.at(universe)), universe).exact:
+        slow = 100
+    elif subject.public_error is None:
+        slow = 8
     search = subject.search
     if search.seconds is not None:
         search = replace(search, seconds=max(subject.until.left, _LEAST_SECONDS))
@@ -598,10 +664,14 @@ def other_settings(subject: Subject) -> Judgment:
             if refuted:
                 return failed(f"{name} = {value:.4g}: movement: {refuted}")
         tried.setdefault(name, []).append(f"{value:.4g}")
-    text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
-    text = f"{text}: nothing found" if text else "no other values were tried"
+    text = "no other values were tried"
+    if tried:
+        values = "; ".join(f"{name} = {', '.join(others)}" for name, others in tried.items())
+        text = f"{values}: nothing found"
     alone = [name for name in subject.program.setting_fields() if name not in tried]
-    return noted(f"{text}. {', '.join(alone)}: not varied") if alone else passed(text)
+    if alone:
+        return noted(f"{text}. {', '.join(alone)}: not varied")
+    return passed(text)
 
 
 def _refuted_at(subject: Subject, universe: MappedUniverse) -> str:
@@ -630,12 +700,20 @@ def _variations(
         value = resolved.value(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        others = [value * factor for factor in _FACTORS] if value else [0.5]
-        for other in [1.5] if math.isinf(value) else others:
+        for other in _other_values(value):
             with suppress(Dp2ermError, TypeError, ValueError):  # a setting that the program refuses
                 changed = program.with_settings(**{name: other}).at(universe)
                 changed.stability(universe)
                 yield name, other, changed
+
+
+def _other_values(value: float) -> list[float]:
+    """Other values of a setting: of 0 and of infinity one, of others multiples."""
+    if math.isinf(value):
+        return [1.5]
+    if not value:
+        return [0.5]
+    return [value * factor for factor in _FACTORS]
 
 
 #: Every check by name, with the programs that it concerns.
@@ -657,5 +735,8 @@ BESIDE = "other settings"
 def checks_of(made: Registered, *, first: bool = False) -> dict[str, Check]:
     """All that programs of a class or scheme are examined by, at examples of settings."""
     family = family_of(made)
-    concerned = {name: check for name, (check, base) in CHECKS.items() if issubclass(family, base)}
-    return {name: check for name, check in concerned.items() if first or name != BESIDE}
+    checks = {}
+    for name, (check, base) in CHECKS.items():
+        if issubclass(family, base) and (first or name != BESIDE):
+            checks[name] = check
+    return checks

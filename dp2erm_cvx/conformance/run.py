@@ -8,16 +8,16 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from dp2erm_cvx.audit.search import SearchPlan
+from dp2erm_cvx.audit.search import Deadline, SearchPlan
 from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.conformance.checks import SEARCH, Check, CheckStatus, Subject, checks_of
-from dp2erm_cvx.display import Shown
+from dp2erm_cvx.display import Shown, plural
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
 from dp2erm_cvx.program.files import programs_of_file
@@ -27,7 +27,17 @@ from dp2erm_cvx.program.stage import Registered, family_of
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """One check: its name, what came out and the numbers or the reason in words."""
+    """What came of one check.
+
+    Parameters
+    ----------
+    check
+        Its name.
+    status
+        What came out.
+    detail
+        The numbers, or the reason in words.
+    """
 
     check: str
     status: CheckStatus
@@ -43,6 +53,15 @@ class ConformanceReport(Shown):
 
     A search refutes and never proves: ``passed`` says that nothing was found, not that a bound
     holds.
+
+    Parameters
+    ----------
+    program, settings
+        Its name, and its settings.
+    kind, proved
+        What kind of program it is, and what is proved of those.
+    outcomes
+        Of the checks, in their order.
     """
 
     program: str
@@ -63,16 +82,17 @@ class ConformanceReport(Shown):
     @property
     def conclusion(self) -> str:
         """In one line; what a reader has to judge is no pass."""
-        failures, notes, derived = map(
-            self.of, (CheckStatus.FAILED, CheckStatus.NOTED, CheckStatus.SKIPPED)
-        )
+        failures = self.of(CheckStatus.FAILED)
         if failures:
             return f"{len(failures)} failed"
-        if not notes:
-            of_all = f", {len(derived)} of {len(self.outcomes)} derived" if derived else ""
-            return f"all checks passed{of_all}"
-        count = f"{len(notes)} note{'s' if len(notes) > 1 else ''}"
-        return f"no check failed; {count} to read: {', '.join(note.check for note in notes)}"
+        notes = self.of(CheckStatus.NOTED)
+        if notes:
+            count = f"{len(notes)} {plural('note', len(notes))}"
+            return f"no check failed; {count} to read: {', '.join(note.check for note in notes)}"
+        derived = self.of(CheckStatus.SKIPPED)
+        if derived:
+            return f"all checks passed, {len(derived)} of {len(self.outcomes)} derived"
+        return "all checks passed"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -84,10 +104,10 @@ class ConformanceReport(Shown):
     def headline(self) -> str:
         """The program at its settings, and what came out, in one line."""
         verdict = self.conclusion if self.passed else "FAILED"
-        settings = ", ".join(
-            f"{name}={one}" for name, one in self.settings.items() if one is not None
-        )
-        program = f"{self.program} ({settings})" if settings else self.program
+        settings = [f"{name}={one}" for name, one in self.settings.items() if one is not None]
+        program = self.program
+        if settings:
+            program += f" ({', '.join(settings)})"
         return f"{program}: {verdict} ({self.kind}: {self.proved})"
 
     def __str__(self) -> str:
@@ -120,29 +140,35 @@ def check_program(
     Whatever a program does wrong is in its report, which ends at the first check that fails.
     """
     for index, settings in enumerate(program.examples):
-        outcomes = list[CheckOutcome]()
+        outcomes: list[CheckOutcome] = []
         try:
             subject = Subject(program(**settings), search, n=n)
         except Dp2ermError as error:
             outcomes.append(CheckOutcome("settings", CheckStatus.FAILED, str(error)))
         else:
-            limit = search.deadline()
-            for name, check in checks_of(program, first=index == 0).items():
-                wrong = [one.check for one in outcomes if one.status is CheckStatus.FAILED]
-                if wrong:
-                    # what is refuted is refuted, and what comes after would fail for the same
-                    # reason
-                    break
-                outcome = outcome_of(name, check, replace(subject, until=limit.part(0.5)))
+            checks = checks_of(program, first=index == 0)
+            for outcome in _outcomes(subject, checks, search.deadline()):
                 outcomes.append(outcome)
                 if done is not None:
                     done(outcome)
             settings = subject.program.settings()
         name = str(getattr(program, "name", program.__name__))
-        claim = ("second stage", "Theorems 1 and 2 from constants that are derived")
+        kind = "second stage"
+        proved = "Theorems 1 and 2 from constants that are derived"
         if issubclass(family_of(program), FirstStage):
-            claim = program.kind.value, program.kind.proved  # type: ignore[union-attr]
-        yield ConformanceReport(name, dict(settings), *claim, tuple(outcomes))
+            kind, proved = program.kind.value, program.kind.proved  # type: ignore[union-attr]
+        yield ConformanceReport(name, dict(settings), kind, proved, tuple(outcomes))
+
+
+def _outcomes(
+    subject: Subject, checks: Mapping[str, Check], limit: Deadline
+) -> Iterator[CheckOutcome]:
+    """Outcomes of checks up to the first that fails: what comes after would fail for its reason."""
+    for name, check in checks.items():
+        outcome = outcome_of(name, check, replace(subject, until=limit.part(0.5)))
+        yield outcome
+        if outcome.status is CheckStatus.FAILED:
+            return
 
 
 def parametrize(*classes: Registered, search: SearchPlan = SEARCH) -> Callable[[Any], Any]:

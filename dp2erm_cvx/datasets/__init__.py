@@ -110,8 +110,14 @@ N_COVARIATES = 10
 class Scenario:
     """The outcome mechanism: Y = main_effect(X) + (A - 1/2) contrast(X) + noise.
 
-    ``main_effect`` and ``contrast`` map (n, 10) to (n,); ``variance`` maps (n, 10) and (n,) to
-    (n,).
+    Parameters
+    ----------
+    name
+        Of the population.
+    main_effect, contrast
+        Functions from (n, 10) covariates to (n,).
+    variance
+        Of the noise: a function from (n, 10) covariates and (n,) treatments to (n,).
     """
 
     name: str
@@ -124,18 +130,32 @@ class Scenario:
 
         One normal draw is for both, scaled to their variances.
         """
-        main, half, noise = self.main_effect(X), self.contrast(X) / 2.0, rng.standard_normal(len(X))
-        arms = [np.full(len(X), arm, dtype=np.int64) for arm in (0, 1)]
-        scaled = [noise * np.sqrt(self.variance(X, a)) for a in arms]
-        return np.column_stack([main - half + scaled[0], main + half + scaled[1]])
+        main = self.main_effect(X)
+        half = self.contrast(X) / 2.0
+        noise = rng.standard_normal(len(X))
+        nobody = np.zeros(len(X), dtype=np.int64)
+        everybody = np.ones(len(X), dtype=np.int64)
+        of_controls = noise * np.sqrt(self.variance(X, nobody))
+        of_treated = noise * np.sqrt(self.variance(X, everybody))
+        return np.column_stack([main - half + of_controls, main + half + of_treated])
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
     """Simulated records and what is unknown in real data; all arrays are (n,).
 
-    ``propensity`` is P(A = 1 | X), ``contrast`` the effect E[Y(1) - Y(0) | X], ``main_effect`` the
-    mean of the two potential outcomes given X.
+    Parameters
+    ----------
+    scenario
+        The population that they are drawn from.
+    dataset
+        The records.
+    propensity
+        P(A = 1 | X).
+    contrast
+        The effect E[Y(1) - Y(0) | X].
+    main_effect
+        The mean of the two potential outcomes given X.
     """
 
     scenario: Scenario
@@ -163,8 +183,20 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
 
     The ten covariates are standard normals truncated to [-1, 1], and the logit of P(A = 1 | X) is
     0.3 X_1 - 0.5 X_2 + 0.05. The paper gives only the variance of the noise; here it is Gaussian.
-    ``rng`` is a generator or a seed. Raises DeclarationError for an unknown scenario, or fewer
-    records.
+
+    Parameters
+    ----------
+    scenario
+        The name of the population.
+    n_samples
+        At least 2.
+    rng
+        A generator, or a seed.
+
+    Raises
+    ------
+    DeclarationError
+        For an unknown scenario, or fewer records.
     """
     if scenario not in SCENARIOS:
         raise DeclarationError(f"scenario = {scenario!r}: must be one of {', '.join(SCENARIOS)}")
@@ -174,7 +206,8 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
     X = draw_covariates(generator, n_samples)
     propensity = propensity_of(X)
     a = (generator.uniform(size=len(X)) < propensity).astype(np.int64)
-    main_effect, contrast = drawn.main_effect(X), drawn.contrast(X)
+    main_effect = drawn.main_effect(X)
+    contrast = drawn.contrast(X)
     noise = generator.standard_normal(len(X)) * np.sqrt(drawn.variance(X, a))
     y = main_effect + (a - 0.5) * contrast + noise
     return Simulation(drawn, Dataset.from_arrays(X, a, y), propensity, contrast, main_effect)
@@ -192,11 +225,26 @@ def propensity_of(X: Array) -> Array:
 
 
 def _quadratic(X: Array) -> Array:
-    return np.asarray(np.sum(X[:, :5] + (2.0 / 3.0) * (2.0 * X[:, :5] ** 2 - 1.0), axis=1))
+    """Sum over the first five covariates of ``x + 2/3 (2 x^2 - 1)``."""
+    first_five = X[:, :5]
+    return np.asarray(np.sum(first_five + (2.0 / 3.0) * (2.0 * first_five**2 - 1.0), axis=1))
+
+
+def _linear_main_effect(X: Array) -> Array:
+    return -0.1 * _quadratic(X)
+
+
+def _linear_contrast(X: Array) -> Array:
+    return np.asarray(8.0 * X[:, 0] - 8.0 * X[:, 1] + 4.0 * X[:, 2] + 8.0 * X[:, 3])
+
+
+def _tree_main_effect(X: Array) -> Array:
+    return -3.0 * _quadratic(X)
 
 
 def _tree_contrast(X: Array) -> Array:
-    first, fourth = X[:, 0], X[:, 3]
+    first = X[:, 0]
+    fourth = X[:, 3]
     by_first = 6.0 * (first > -0.5) * np.sign(first - 0.5)
     by_fourth = 5.0 * (2.0 * first < -0.5) * np.sign(fourth + 0.5)
     return np.asarray(by_first + by_fourth + 1.0)
@@ -206,6 +254,10 @@ def _nonlinear_main_effect(X: Array) -> Array:
     x1, x2, x3, x4, x5 = X[:, :5].T
     polynomial = 2.0 + 3.0 * x1 + 2.0 * x2 + 3.0 * x4 - 2.5 * x4**2 - 1.5 * x5**2 + 2.0 * x1 * x2
     return np.asarray(polynomial + 2.0 * np.exp(-x1 * x2) + np.sin(x3))
+
+
+def _nonlinear_contrast(X: Array) -> Array:
+    return np.asarray(-0.5 - 2.0 * X[:, 3] + X[:, 3] ** 2 + 2.5 * X[:, 4] ** 2)
 
 
 def _nonlinear_variance(X: Array, a: NDArray[np.int64]) -> Array:
@@ -220,18 +272,10 @@ def _two(X: Array, a: NDArray[np.int64]) -> Array:
 #: The populations that :func:`simulate` draws from, by name.
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
     {
-        "linear": Scenario(
-            "linear",
-            lambda X: -0.1 * _quadratic(X),
-            lambda X: 8.0 * X[:, 0] - 8.0 * X[:, 1] + 4.0 * X[:, 2] + 8.0 * X[:, 3],
-            _two,
-        ),
-        "tree": Scenario("tree", lambda X: -3.0 * _quadratic(X), _tree_contrast, _two),
+        "linear": Scenario("linear", _linear_main_effect, _linear_contrast, _two),
+        "tree": Scenario("tree", _tree_main_effect, _tree_contrast, _two),
         "nonlinear": Scenario(
-            "nonlinear",
-            _nonlinear_main_effect,
-            lambda X: -0.5 - 2.0 * X[:, 3] + X[:, 3] ** 2 + 2.5 * X[:, 4] ** 2,
-            _nonlinear_variance,
+            "nonlinear", _nonlinear_main_effect, _nonlinear_contrast, _nonlinear_variance
         ),
     }
 )
