@@ -15,7 +15,7 @@ from dp2erm_cvx.privacy import Neighboring, Standing
 from dp2erm_cvx.release.declaration import together
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, StepStatement
+from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.two_stage import Release
 from dp2erm_cvx.steps.step import RELEASED
 
@@ -163,8 +163,8 @@ def _condition(release: BaseRelease) -> str:
         conditions.append(
             "this release is the exact solution of the declared problem, up to a proven distance"
         )
-    if guarantee.fitted_before:
-        conditions.append(guarantee.fitted_before)
+    # of several releases together each may have a Pipeline of its own
+    conditions += [one for one in guarantee.assumptions if one.endswith(FITTED_BEFORE)]
     if not conditions:
         return ""
     holds = ", and if ".join(conditions)

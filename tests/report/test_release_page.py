@@ -124,6 +124,22 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs() -> None:
     assert "seeded: NOT PRIVATE" in seeded
 
 
+def test_a_joint_promise_names_what_every_pipeline_learned_before() -> None:
+    effect = release_of("trial")
+    releases = {}
+    for step in ("scale", "select"):
+        guarantee = replace(
+            effect.guarantee,
+            standing=Standing.FITTED_BEFORE,
+            assumptions=(f"step {step} of a Pipeline {FITTED_BEFORE}",),
+        )
+        releases[step] = replace(effect, guarantee=guarantee)
+    before, _ = read(release_page(releases))[1].split("(epsilon = 2)", 1)
+    joint = before[before.rindex("CONDITIONAL") :]
+    for step in ("scale", "select"):
+        assert f"step {step} of a Pipeline {FITTED_BEFORE}" in joint
+
+
 def test_what_is_not_counted_is_said_so() -> None:
     for kind, words in (
         ("means", "sampling NOT counted"),
