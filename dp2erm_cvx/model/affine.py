@@ -1,5 +1,4 @@
-"""Affine functions of variables and data as CVXPY's tree holds them, with bounds of their rounding
-(Lemma B).
+"""Affine functions of variables and data in CVXPY's tree, with bounds of their rounding (Lemma B).
 
 Every coefficient carries a majorant, the same products of absolute values, and a count K of
 operations: a computed one is within ``gamma_K`` majorants of the exact one (Higham, Accuracy and
@@ -11,7 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +42,20 @@ def gamma(k: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Entries ``(row, col, datum): value``, sorted and unique, of an expression affine in columns
-    and data.
+    """An expression that is affine in columns and data, as entries ``(row, col, datum): value``.
 
-    Column -1 is the offset, datum 0 the number 1. ``major`` bounds what ``value`` sums, ``count``
-    is K.
+    Parameters
+    ----------
+    size
+        Number of rows.
+    row, col, datum
+        Sorted and unique places (m,); column -1 is the offset, datum 0 the number 1.
+    value
+        Coefficients (m,).
+    major
+        Bounds (m,) on the sums of absolute values that the coefficients are computed from.
+    count
+        K, the number of operations: a value is within ``gamma_K`` majorants of the exact one.
     """
 
     size: int
@@ -59,10 +67,9 @@ class Affine:
     count: int
 
     def pick(self, rows: Index) -> tuple[Index, Index]:
-        """Entries of ``rows`` (t,), one row after the other: the place in ``rows``, and the
-        entry.
-        """
-        begin, end = np.searchsorted(self.row, rows), np.searchsorted(self.row, rows, side="right")
+        """Entries of rows (t,), one row after the other: the place in ``rows``, and the entry."""
+        begin = np.searchsorted(self.row, rows)
+        end = np.searchsorted(self.row, rows, side="right")
         number = end - begin
         place = np.repeat(np.arange(len(rows)), number)
         shift = np.arange(len(place)) - np.repeat(np.cumsum(number) - number, number)
@@ -72,30 +79,31 @@ class Affine:
 def merged(size: int, row: Any, col: Any, data: Any, value: Any, major: Any, count: int) -> Affine:
     """An affine function from entries in any order, those of one place added up."""
     row, col, data, value, major = np.broadcast_arrays(row, col, data, value, major)
-    width, depth = int(np.max(col, initial=0)) + 2, int(np.max(data, initial=0)) + 1
+    width = int(np.max(col, initial=0)) + 2
+    depth = int(np.max(data, initial=0)) + 1
     key = (row * width + col + 1) * depth + data
     unique, place = np.unique(key, return_inverse=True)
-    rest, at = np.divmod(unique, depth)
-    r, c = np.divmod(rest, width)
-    values, majors = np.zeros(len(unique)), np.zeros(len(unique))
+    of_row_and_col, unique_datum = np.divmod(unique, depth)
+    unique_row, shifted_col = np.divmod(of_row_and_col, width)
+    values = np.zeros(len(unique))
+    majors = np.zeros(len(unique))
     np.add.at(values, place, value)
     np.add.at(majors, place, major)
-    return Affine(size, r, c - 1, at, values, majors, count)
+    return Affine(size, unique_row, shifted_col - 1, unique_datum, values, majors, count)
 
 
 class Sums:
-    """A plan of the sums of chosen entries of an expression by their ``place``, at whatever
-    data.
-    """
+    """A plan of the sums of chosen entries of an expression by their place, at whatever data."""
 
     def __init__(self, affine: Affine, chosen: Any, place: Index, size: int) -> None:
-        self.datum, self.value, self.major = (
-            affine.datum[chosen],
-            affine.value[chosen],
-            affine.major[chosen],
-        )
-        self.place, self.size = place[chosen], size
-        self.most = int(np.max(np.bincount(self.place), initial=0)) if len(self.place) else 0
+        self.datum = affine.datum[chosen]
+        self.value = affine.value[chosen]
+        self.major = affine.major[chosen]
+        self.place = place[chosen]
+        self.size = size
+        self.most = 0
+        if len(self.place):
+            self.most = int(np.max(np.bincount(self.place)))
 
     def at(self, data: Array, value: Array) -> Array:
         """Sums (..., size) of ``value``, one of the plan's own, times datum (..., 1 + D)."""
@@ -114,8 +122,7 @@ class Sums:
 
 
 class AffineWalk(abc.ABC):
-    """A walk over an expression of a variable (d,): affine functions of it, of data and of outputs
-    of terms.
+    """A walk over an expression: affine functions of a variable (d,), data and outputs of terms.
 
     Parameters
     ----------
@@ -164,75 +171,125 @@ def kind_of(e: Any) -> str:
 
 
 def _dense(value: Any) -> Array:
-    return np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=np.float64)
+    """A constant of a tree, which may be sparse, as an array."""
+    if hasattr(value, "toarray"):
+        value = value.toarray()
+    return np.asarray(value, dtype=np.float64)
 
 
 def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
-    """An affine node of its arguments: its Jacobian by CVXPY, whose entries are the node's own
-    constants.
+    """An affine node of its arguments.
+
+    The entries of its Jacobian by CVXPY are the node's own constants.
     """
-    count, loaded = max(kid.count for kid in kids), None
-    fixed: list[Any] = [None] * len(kids)
-    if kind_of(e) == "DivExpression":
-        if e.args[1].parameters():
-            raise ProgramError("division by data: divide in data()")
-        fixed[1], count = e.args[1].value, count + 2
-    elif kind_of(e) in _BILINEAR:
-        constant = [i for i, a in enumerate(e.args) if a.is_constant()]
-        at = min(constant, key=lambda i: bool(e.args[i].parameters()))  # numbers before data
-        if e.args[at].parameters():
-            loaded = kids[at]
-            # the numbers 1, 2, ...: every entry of the Jacobian names the datum it is
-            fixed[at] = np.arange(1.0, loaded.size + 1).reshape(e.args[at].shape, order="F")
-            count += loaded.count
-        else:
-            fixed[at] = e.args[at].value
-    parts = []
-    exact = loaded is None and kind_of(e) != "DivExpression"
+    fixed, loaded, operations = _fixed_arguments(e, kids)
+    count = max(kid.count for kid in kids) + operations
     before = count
-    for kid, J in zip(kids, _jacobians(e, fixed), strict=True):
-        if J is None:
+    exact = loaded is None and kind_of(e) != "DivExpression"
+    parts = []
+    for kid, jacobian in zip(kids, _jacobians(e, fixed), strict=True):
+        if jacobian is None:
             continue
-        place, entry = kid.pick(J.col.astype(np.int64))
-        row, weight, heavy = J.row[place].astype(np.int64), J.data[place], np.abs(J.data[place])
-        datum = kid.datum[entry]
-        if loaded is not None:
-            if np.any(datum):
-                raise ProgramError(f"a product of data: {_PRODUCT}")
-            again, source = loaded.pick(np.rint(weight).astype(np.int64) - 1)
-            row, entry, datum = row[again], entry[again], loaded.datum[source]
-            weight, heavy = loaded.value[source], loaded.major[source]
-        own = kid.value[entry]
-        products = (np.abs(weight) == 1.0) | (np.abs(own) == 1.0) | (_whole(weight) & _whole(own))
-        exact = exact and bool(np.all(products))
-        parts.append(
-            (row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy)
-        )
-        count += int(np.max(np.bincount(J.row, minlength=1)))
+        products = _products(kid, jacobian, loaded)
+        exact = exact and products.exact
+        parts.append(products.entries)
+        count += int(np.max(np.bincount(jacobian.row, minlength=1)))
     row, col, datum, value, major = (np.concatenate(column) for column in zip(*parts, strict=True))
     combined = merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
-    alone = len(combined.row) == len(row)
+    # nothing rounds: products by 1 or of whole numbers, and sums of one term or of whole numbers
+    one_term = len(combined.row) == len(row)
     small = bool(np.all(combined.major <= _WHOLE))
-    if exact and small and (alone or bool(np.all(_whole(value)))):
-        # nothing rounds: products by 1 or of whole numbers, and sums of one term or of whole
-        # numbers
+    if exact and small and (one_term or bool(np.all(_whole(value)))):
         return replace(combined, count=before)
     return combined
 
 
+def _fixed_arguments(e: Any, kids: Sequence[Affine]) -> tuple[list[Any], Affine | None, int]:
+    """What a node is linear at: the other factor of a product, or the divisor.
+
+    Returns
+    -------
+    tuple
+        Values of the arguments, None for those that the node is a function of; the factor that is
+        data, if any; and the operations that it adds to those of the arguments.
+    """
+    fixed: list[Any] = [None] * len(kids)
+    if kind_of(e) == "DivExpression":
+        if e.args[1].parameters():
+            raise ProgramError("division by data: divide in data()")
+        fixed[1] = e.args[1].value
+        return fixed, None, 2
+    if kind_of(e) not in _BILINEAR:
+        return fixed, None, 0
+    constant = [i for i, argument in enumerate(e.args) if argument.is_constant()]
+    # numbers before data
+    at = min(constant, key=lambda i: bool(e.args[i].parameters()))
+    if not e.args[at].parameters():
+        fixed[at] = e.args[at].value
+        return fixed, None, 0
+    loaded = kids[at]
+    # the numbers 1, 2, ...: every entry of the Jacobian names the datum it is
+    fixed[at] = np.arange(1.0, loaded.size + 1).reshape(e.args[at].shape, order="F")
+    return fixed, loaded, loaded.count
+
+
+class _Products(NamedTuple):
+    """Entries of a Jacobian times those of an argument.
+
+    Attributes
+    ----------
+    entries
+        Row, column, datum, value and majorant of every product.
+    exact
+        Whether no product rounds.
+    """
+
+    entries: tuple[Index, Index, Index, Array, Array]
+    exact: bool
+
+
+def _products(kid: Affine, jacobian: Any, loaded: Affine | None) -> _Products:
+    """What an argument adds to a node, by its Jacobian or by the data that its entries name."""
+    place, entry = kid.pick(jacobian.col.astype(np.int64))
+    row = jacobian.row[place].astype(np.int64)
+    weight = jacobian.data[place]
+    weight_major = np.abs(weight)
+    datum = kid.datum[entry]
+    if loaded is not None:
+        if np.any(datum):
+            raise ProgramError(f"a product of data: {_PRODUCT}")
+        again, source = loaded.pick(np.rint(weight).astype(np.int64) - 1)
+        row = row[again]
+        entry = entry[again]
+        datum = loaded.datum[source]
+        weight = loaded.value[source]
+        weight_major = loaded.major[source]
+    own = kid.value[entry]
+    by_one = (np.abs(weight) == 1.0) | (np.abs(own) == 1.0)
+    of_whole = _whole(weight) & _whole(own)
+    exact = bool(np.all(by_one | of_whole))
+    entries = (row, kid.col[entry], datum, own * weight, kid.major[entry] * weight_major)
+    return _Products(entries, exact)
+
+
 def _whole(numbers: Array) -> NDArray[np.bool_]:
+    """Which numbers are whole."""
     whole: NDArray[np.bool_] = numbers == np.rint(numbers)
     return whole
 
 
 def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:
     """Jacobians (out, in) of a node for its arguments that are not ``fixed``; None for these."""
-    free = [cp.Variable(a.shape) if v is None else None for a, v in zip(e.args, fixed, strict=True)]
-    numbers = [cp.Constant(v) if f is None else f for v, f in zip(fixed, free, strict=True)]
-    jacobians = e.copy(numbers)._grad([np.zeros(a.shape) for a in e.args])
-    return [
-        None
-        if f is None
-        else sp.coo_array(sp.csr_array(np.atleast_2d(J) if np.isscalar(J) else J).T)
-        for f, J in zip(free, jacobians, strict=True)
-    ]
+    numbers = []
+    for argument, value in zip(e.args, fixed, strict=True):
+        numbers.append(cp.Variable(argument.shape) if value is None else cp.Constant(value))
+    origin = [np.zeros(argument.shape) for argument in e.args]
+    jacobians: list[Any] = []
+    for value, transposed in zip(fixed, e.copy(numbers)._grad(origin), strict=True):
+        if value is not None:
+            jacobians.append(None)
+            continue
+        if np.isscalar(transposed):
+            transposed = np.atleast_2d(transposed)
+        jacobians.append(sp.coo_array(sp.csr_array(transposed).T))
+    return jacobians

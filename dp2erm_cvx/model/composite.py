@@ -1,5 +1,6 @@
-"""A smooth function plus a prox-friendly term, how near its minimizer solves come; a multinomial
-loss.
+"""A smooth function plus a prox-friendly term, and how near its minimizer solves come.
+
+A multinomial loss and programs over products of simplices are such functions.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from dp2erm_cvx.model.sums import blocked_rmatvec, product_error, sum_error
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """``h(v) = sum_k l1_k |v_k| + indicator(v in set)``; ``l1`` is one price, or one for each
-    (d,).
+    """The penalty ``h(v) = sum_k l1_k |v_k| + indicator(v in set)``.
+
+    ``l1`` is one price, or one for each coordinate (d,).
     """
 
     set: ConvexSet | Simplices = WholeSpace()
@@ -63,8 +65,9 @@ class Penalty:
 
 @dataclass(frozen=True)
 class LocalError:
-    """The error of a point as ``e + s``: ``e'He <= energy^2`` for a Hessian H, and ``||s|| <=
-    step``.
+    """The error of a point as ``e + s``, e bounded in the metric of a Hessian H.
+
+    ``e'He <= energy^2`` and ``||s|| <= step``.
 
     ``inverse_root`` (d, d) is ``H^(-1/2)``, not smaller than the exact one.
     """
@@ -107,9 +110,19 @@ class PointClaim(NamedTuple):
 class Composite(abc.ABC):
     """minimize f(v) + h(v) over R^d, d the ``dimension``, f smooth and convex, h the ``penalty``.
 
-    ``ridge`` is the declared m with ``f - m/2 ||.||^2`` convex, ``smoothness`` an upper bound on
-    the Lipschitz constant of the gradient of f, ``self_concordance`` c with ``|D^3 f[u, u, v]| <= c
-    ||v|| D^2 f[u, u]`` (0 for a quadratic, ``inf`` where the Hessian jumps).
+    Attributes
+    ----------
+    dimension
+        D, the number of entries of v.
+    ridge
+        The declared m with ``f - m/2 ||.||^2`` convex.
+    smoothness
+        An upper bound on the Lipschitz constant of the gradient of f.
+    self_concordance
+        C with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]``: 0 for a quadratic, ``inf`` where the
+        Hessian jumps.
+    penalty
+        H.
     """
 
     dimension: int
@@ -119,9 +132,7 @@ class Composite(abc.ABC):
     penalty: Penalty = Penalty()
 
     def look(self, v: Array) -> None:  # noqa: B027
-        """Hint that value, gradient and Hessian at ``v`` will be asked for: one pass may find all
-        of them.
-        """
+        """Hint that value, gradient and Hessian at ``v`` follow: one pass may find all of them."""
 
     @abc.abstractmethod
     def value(self, v: Array) -> float:
@@ -146,15 +157,11 @@ class Composite(abc.ABC):
         return float(eigenvalues[0]) - error, float(eigenvalues[-1]) + error
 
     def lowest_within(self, v: Array, distance: float) -> float:
-        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``; here the
-        ridge.
-        """
+        """Lower bound on the eigenvalues of Hessians within ``distance`` of v; here the ridge."""
         return self.ridge
 
     def hessian_rounding(self, v: Array) -> float:
-        """Bound on the spectral norm of the error of :meth:`hessian`, here a few units of its
-        trace.
-        """
+        """Bound on the spectral norm of the error of :meth:`hessian`, here units of its trace."""
         return 64 * UNIT * float(np.trace(self.hessian(v)))
 
     @abc.abstractmethod
@@ -171,9 +178,7 @@ class Composite(abc.ABC):
 
     @property
     def solves_itself(self) -> bool:
-        """Whether it has methods and a certificate of its own, in place of gradient steps and a
-        residual.
-        """
+        """Whether it has methods and a certificate of its own, no gradient steps or residual."""
         return False
 
     @property
@@ -190,14 +195,13 @@ class Composite(abc.ABC):
         """Raise InfeasibleError where it is proved that no point meets the constraints."""
 
     def claimed(self, point: Array) -> PointClaim | None:
-        """Its own certificate of a point (d,), the distance to the set included; None without
-        one.
-        """
+        """Its own certificate of a point (d,), with the distance to the set; None without one."""
         return None
 
     def minimized(self, start: Array, limit: int) -> tuple[Array, int] | None:
-        """The point (d,) of its own Newton method in at most ``limit`` steps, and their number; or
-        None.
+        """The point (d,) of its own Newton method in at most ``limit`` steps, and their number.
+
+        None where it has no such method.
         """
         return None
 
@@ -220,16 +224,18 @@ class Composite(abc.ABC):
 
 
 class SimplexModel(Composite):
-    """A program over a product of simplices, weights ``scale * v``: by itself nothing but its
-    set.
-    """
+    """A program over a product of simplices, weights ``scale * v``: nothing but its set."""
 
-    ridge, smoothness, self_concordance = 0.0, 1.0, 0.0
+    ridge = 0.0
+    smoothness = 1.0
+    self_concordance = 0.0
     scale = 1.0
 
     def __init__(self, feasible: Simplices) -> None:
-        self.n = self.dimension = len(feasible.group)
-        self.feasible, self.penalty = feasible, Penalty(feasible)
+        self.n = len(feasible.group)
+        self.dimension = self.n
+        self.feasible = feasible
+        self.penalty = Penalty(feasible)
 
     def value(self, v: Array) -> float:
         return 0.0
@@ -271,14 +277,22 @@ _SLACK = 1.0 + 1e-6
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bounds on one solve that hold for every dataset of the universe and every noise within its
-    bound.
+    """Bounds on one solve that hold for every dataset of the universe and every noise in its bound.
 
-    ``strong_convexity`` m > 0; ``smoothness`` L, the largest eigenvalue of any Hessian; ``slope``
-    the norm of the gradient of f at 0; the error of a computed gradient at v is at most ``rounding
-    + rounding_growth * ||v||``; the norms are those of the minimizer and of every feasible point;
-      ``set_rounding`` is the error of a projection, in units of roundoff times the norm of what is
-      projected.
+    Parameters
+    ----------
+    strong_convexity
+        M > 0.
+    smoothness
+        L, the largest eigenvalue of any Hessian.
+    slope
+        Norm of the gradient of f at 0.
+    rounding, rounding_growth
+        The error of a computed gradient at v is at most ``rounding + rounding_growth * ||v||``.
+    minimizer_norm, set_norm
+        Bounds on the norms of the minimizer and of every feasible point.
+    set_rounding
+        Error of a projection, in units of roundoff times the norm of what is projected.
     """
 
     strong_convexity: float
@@ -291,14 +305,14 @@ class Sizes:
     set_rounding: float
 
     def radius(self) -> float | None:
-        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord (page on
-        solving).
+        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord.
 
         ``(26 rho + 9 pi + 2e-13 L a) / m``, rho and pi the rounding of a gradient and of a
         projection and a the norm of the point. None where the rounding is not small against m, so
         that nothing is known.
         """
-        m, L = self.strong_convexity, self.smoothness
+        m = self.strong_convexity
+        L = self.smoothness
         if not m > 0:
             return None
         # a projection of v - grad/L, in units of the gradient; 0.95 / L is Newton's step
@@ -309,9 +323,8 @@ class Sizes:
         growing += 2 * FLOOR_RELATIVE * L + 9 * projection * (1 + 1 / 0.95) * L
         if not growing <= 0.5 * m:
             return None
-        norm = min(
-            (self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9)
-        )
+        norm = (self.minimizer_norm + fixed / m) / (1 - growing / m)
+        norm = min(norm, self.set_norm * (1 + 1e-9))
         radius = (fixed + growing * norm) / m * _SLACK
         return radius if math.isfinite(radius) else None
 
@@ -320,30 +333,45 @@ _ROOT_2 = math.sqrt(2.0)
 
 
 def contrasts(n_arms: int) -> Array:
-    """Orthonormal columns (K, K - 1) that are each orthogonal to ones: arms in the order of their
-    numbers.
-    """
+    """Orthonormal columns (K, K - 1) that are each orthogonal to ones: arms by their numbers."""
     basis = np.zeros((n_arms, n_arms - 1))
     for j in range(n_arms - 1):
-        basis[: j + 1, j], basis[j + 1, j] = 1.0, -(j + 1.0)
+        basis[: j + 1, j] = 1.0
+        basis[j + 1, j] = -(j + 1.0)
         basis[:, j] /= math.sqrt((j + 1.0) * (j + 2.0))
     return basis
 
 
 class MultinomialModel(Composite):
-    """``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise,
-    v>``.
+    """A multinomial loss of records with a ridge and a linear term.
 
-    ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm is that
-    of v. Rows z (p,) of records have at most the norm ``row_bound``, their counts w lie in [0, 1].
-    Sums over blocks of records are added in a tree.
+    It is ``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise,
+    v>`` with ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm
+    is that of v. Sums over blocks of records are added in a tree.
+
+    Parameters
+    ----------
+    blocks
+        The records; their counts w lie in [0, 1].
+    p
+        Number of entries of a row z.
+    ridge
+        Of the sum.
+    noise
+        The linear term ((K - 1) p,).
+    row_bound
+        Bound on the norm of the rows.
     """
 
     def __init__(
         self, blocks: Blocks[Records], p: int, ridge: float, noise: Array, row_bound: float
     ) -> None:
-        self.blocks, self.p, self.ridge, self.noise = blocks, p, ridge, noise
-        self.dimension, self.row_bound = len(noise), row_bound
+        self.blocks = blocks
+        self.p = p
+        self.ridge = ridge
+        self.noise = noise
+        self.dimension = len(noise)
+        self.row_bound = row_bound
         self.basis = contrasts(self.dimension // p + 1)
         # in the space of the contrasts no Hessian of a log of exponentials exceeds one half
         self.mass = float(sum(blocks.map(_mass))) * (1.0 + 1e-9)
@@ -356,29 +384,33 @@ class MultinomialModel(Composite):
         return theta
 
     def _sum(self, function: Callable[..., Array], v: Array) -> Array:
+        """The total of a function of the blocks, of theta and of the contrasts."""
         ask = partial(function, theta=self.coefficients(v), basis=self.basis)
         return self.blocks.total(ask, tree_sum)
 
     def value(self, v: Array) -> float:
-        return float(self._sum(_losses, v) + 0.5 * self.ridge * (v @ v) + self.noise @ v)
+        losses = self._sum(_losses, v)
+        return float(losses + 0.5 * self.ridge * (v @ v) + self.noise @ v)
 
     def gradient(self, v: Array) -> Array:
-        gradient: Array = (self.basis.T @ self._sum(_pull, v)).ravel() + self.ridge * v + self.noise
+        of_losses = (self.basis.T @ self._sum(_pull, v)).ravel()
+        gradient: Array = of_losses + self.ridge * v + self.noise
         return gradient
 
     def hessian(self, v: Array) -> Array:
         return self._sum(_curvature, v) + self.ridge * np.eye(self.dimension)
 
     def rounding(self, v: Array) -> float:
-        norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
-        fixed, growing = rounding_of(
-            self.blocks.n_samples, self.p, n_arms, self.row_bound, self.mass
-        )
+        norm = float(np.linalg.norm(v))
+        n_arms = len(self.basis)
+        n = self.blocks.n_samples
+        fixed, growing = rounding_of(n, self.p, n_arms, self.row_bound, self.mass)
         linear = self.ridge * norm + float(np.linalg.norm(self.noise))
         return fixed + growing * norm + 4.0 * UNIT * linear
 
     def hessian_rounding(self, v: Array) -> float:
-        norm, n_arms = float(np.linalg.norm(v)), len(self.basis)
+        norm = float(np.linalg.norm(v))
+        n_arms = len(self.basis)
         error = product_error(self.blocks.n_samples) + (8.0 * n_arms + 64.0) * UNIT
         error += 16.0 * (dot_error(self.p) + (n_arms + 2) * UNIT) * self.row_bound * norm
         return n_arms * error * self.mass * self.row_bound**2 + 4.0 * UNIT * self.ridge
@@ -397,18 +429,22 @@ def _logits(block: Records, theta: Array) -> Array:
 
 
 def _probabilities(block: Records, theta: Array) -> Array:
+    """Probabilities of the arms of every record (n, K)."""
     parts = np.exp(_logits(block, theta))
     p: Array = parts / np.sum(parts, axis=1, keepdims=True)
     return p
 
 
 def _losses(block: Records, theta: Array, basis: Array) -> Array:
+    """The sum of the losses of a block."""
     logits = _logits(block, theta)
     own = np.take_along_axis(logits, block.a[:, None], axis=1)[:, 0]
-    return np.asarray(block.counts @ (np.log(np.sum(np.exp(logits), axis=1)) - own))
+    normalizer = np.log(np.sum(np.exp(logits), axis=1))
+    return np.asarray(block.counts @ (normalizer - own))
 
 
 def _pull(block: Records, theta: Array, basis: Array) -> Array:
+    """The gradient in theta (K, p): sums of rows times probabilities less the own arm."""
     pull = _probabilities(block, theta)
     pull[np.arange(len(pull)), block.a] -= 1.0
     pull *= block.counts[:, None]
@@ -416,13 +452,23 @@ def _pull(block: Records, theta: Array, basis: Array) -> Array:
 
 
 def _curvature(block: Records, theta: Array, basis: Array) -> Array:
-    q, p, k = _probabilities(block, theta), block.X.shape[1], len(basis) - 1
-    along, hessian = q @ basis, np.zeros((k, p, k, p))
+    """The Hessian in the contrasts ((K - 1) p, (K - 1) p).
+
+    The curvature of a record between two contrasts is their covariance under its probabilities.
+    """
+    probabilities = _probabilities(block, theta)
+    means = probabilities @ basis
+    p = block.X.shape[1]
+    k = len(basis) - 1
+    hessian = np.zeros((k, p, k, p))
     for i in range(k):
         for j in range(i + 1):
-            curvature = q @ (basis[:, i] * basis[:, j]) - along[:, i] * along[:, j]
-            part = (block.X * (block.counts * curvature)[:, None]).T @ block.X
-            hessian[i, :, j], hessian[j, :, i] = part, part.T
+            products = basis[:, i] * basis[:, j]
+            covariance = probabilities @ products - means[:, i] * means[:, j]
+            weighted_rows = block.X * (block.counts * covariance)[:, None]
+            part = weighted_rows.T @ block.X
+            hessian[i, :, j] = part
+            hessian[j, :, i] = part.T
     return hessian.reshape(k * p, k * p)
 
 

@@ -44,8 +44,9 @@ class Quadratic:
 
     @property
     def strong_convexity(self) -> float:
-        """Lower bound on the least eigenvalue of the exact P: the computed one less every rounding,
-        or 0.
+        """Lower bound on the least eigenvalue of the exact P: the computed one less rounding.
+
+        It is at least 0.
         """
         if self.least is not None:
             return self.least
@@ -106,9 +107,7 @@ class Quadratic:
 
     @property
     def _rounding(self) -> tuple[float, float]:
-        """What bounds the error of :meth:`gradient` at 0, and what is added for every unit of
-        length of v.
-        """
+        """Bound of the error of :meth:`gradient` at 0, and what a unit of length of v adds."""
         fixed = self.linear_error + 2 * UNIT * float(np.linalg.norm(self.linear))
         growing = self.matrix_error + (dot_error(len(self.linear)) + 2 * UNIT) * self.size
         return fixed, growing

@@ -48,9 +48,7 @@ class ConvexSet(Written, abc.ABC):
         return {"ball": cp.norm(v, self.order) <= bounds[0]} if bounds else {}
 
     def rounding(self, dimension: int) -> float:
-        """Error of a computed projection, in units of roundoff times the norm of what is
-        projected.
-        """
+        """Error of a projection, in units of roundoff times the norm of what is projected."""
         return 8.0 + 2.0 * dimension
 
     def bounds(self) -> dict[str, float]:
@@ -110,8 +108,9 @@ class L1Ball(ConvexSet):
         return self.radius
 
     def _shrunk(self, v: Array) -> Array:
-        """``|v|`` less the soft threshold whose result has l1 norm ``radius`` (Held, Wolfe &
-        Crowder 1974).
+        """The sizes ``|v|`` less the soft threshold whose result has l1 norm ``radius``.
+
+        Held, Wolfe & Crowder (1974).
 
         The threshold is stated from the smallest coordinate that stays, so that a point far outside
         does not swallow the radius in rounding.
@@ -163,8 +162,7 @@ class Box(ConvexSet):
 
 @dataclass(frozen=True, eq=False)
 class Simplices:
-    """``v >= floor``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has
-    members.
+    """Points with ``v >= floor``, ``v <= cap`` and the sum ``total`` over every group with members.
 
     ``group`` (n,) numbers the group of every coordinate. Raises InfeasibleError where the cap
     leaves too little room for the total.

@@ -16,10 +16,10 @@ _FEW = 2**9
 
 
 def blocked_rmatvec(X: Array, v: Array) -> Array:
-    """``X.T @ v`` for X (n, d), v (n,), in blocks of rows, each entry within ``sum_error(n) * |X|.T
-    @ |v|``.
+    """The product ``X.T @ v`` for X (n, d) and v (n,), in blocks of rows.
 
-    In whatever order a library adds within a block (Higham, Accuracy and Stability, 3.5).
+    Each entry is within ``sum_error(n) * |X|.T @ |v|``, in whatever order a library adds within a
+    block (Higham, Accuracy and Stability, 3.5).
     """
     n = len(X) // _BLOCK * _BLOCK
     if not n:
@@ -36,8 +36,7 @@ def sum_error(n: int) -> float:
 
 
 def compensated_sum(terms: Array) -> tuple[Array, Array]:
-    """The sum over the first axis of ``terms`` (n, ...) in two parts: the rounded one, and what it
-    lost.
+    """The sum over the first axis of ``terms`` (n, ...) as the rounded one, and what it lost.
 
     Added pairwise, each addition with its exact error (Knuth's two-sum); errors are added in any
     order. The parts together are within ``2 n log2(2 n) UNIT^2`` of the sum, relative to that of
@@ -62,9 +61,7 @@ def rounded_sum(parts: Sequence[tuple[Array, Array]]) -> Array:
 
 
 def weighted_total(rows: Array | None, weights: Array | None = None) -> tuple[Array, Array] | None:
-    """The compensated sum of rows (n, d), times ``weights`` (n,) if there are any; None for no
-    rows.
-    """
+    """The compensated sum of rows (n, d), times ``weights`` (n,) if there are any; None of none."""
     if rows is None:
         return None
     return compensated_sum(rows if weights is None else weights[:, None] * rows)
@@ -117,8 +114,9 @@ _EXPONENT = 30
 
 
 def grid_error(n: int) -> float:
-    """What the step to the grid moves n weights in the l1 norm beyond what their sum is off, over
-    n.
+    """What the step to the grid moves n weights in the l1 norm, over n.
+
+    It is beyond what their sum is off.
 
     Each is rounded by at most half a step, and what these roundings add up to goes to the largest
     weight.
@@ -132,8 +130,7 @@ def grid_exponent(n: int) -> int:
 
 
 def weights_on_grid(weights: Array) -> tuple[Array, float]:
-    """Nonnegative multiples of ``2^-30`` near ``weights`` (n,) whose sum is exactly n, and the l1
-    distance.
+    """Nonnegative multiples of ``2^-30`` near weights (n,), of sum n exactly, and the l1 distance.
 
     The theorems assume weights of equal sums on both datasets; here the sum is n on every dataset:
     what is no finite nonnegative number counts as 0, a vector without any weight as uniform, and

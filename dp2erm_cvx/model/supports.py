@@ -1,5 +1,4 @@
-"""Convex functions with kinks, bounded from below by supporting planes whose every error is
-counted.
+"""Convex functions with kinks, bounded from below by supporting planes of counted error.
 
 A function is read off its CVXPY expression as terms: norms, absolute values, maxima, squares and
 Huber's function, each of an affine function of the variable and of the outputs of terms before it.
@@ -135,9 +134,7 @@ class _NestedWalk(AffineWalk):
 
 
 def _number(value: Any, e: Any) -> float:
-    """A public number that an atom takes beside its argument. Raises ProgramError for one of the
-    data.
-    """
+    """A public number that an atom takes beside its argument; ProgramError for one of the data."""
     if isinstance(value, cp.Expression) and (value.parameters() or not value.is_constant()):
         raise ProgramError(f"a number of {kind_of(e)} depends on data: state it as a setting")
     return float(np.ravel(getattr(value, "value", value))[0])
@@ -252,8 +249,9 @@ class LoadedAffine:
         self.tallest = int(np.max(np.bincount(column, minlength=1)))
 
     def forward(self, v: Array, error: Array) -> tuple[Array, Array]:
-        """``A v + b`` (rows,), and a bound of its distance to that of any columns within ``error``
-        of v.
+        """The argument ``A v + b`` (rows,), and a bound of its distance to those of columns near v.
+
+        Near is within ``error``.
         """
         value = np.asarray(self.A @ v + self.b, dtype=np.float64)
         size = self.M @ np.abs(v) + self.c
@@ -319,9 +317,7 @@ class LoadedTerm:
         return self.norm(error) + _TINY * math.sqrt(len(error))
 
     def value(self, a: Array, error: Array) -> tuple[Array, Array]:
-        """The outputs at an argument, and a bound of their distance to those of any within
-        ``error``.
-        """
+        """The outputs at an argument, and a bound of their distance to those within ``error``."""
         size = np.abs(a) + error
         if self.kink:
             value = self._largest(a) if self.kind == "max" else self.norm(a)
@@ -356,8 +352,9 @@ class LoadedTerm:
         return np.where(total[self.group] > 0, u / divisor[self.group], even[self.group])
 
     def support(self, a: Array, error: Array, u: Array | None) -> tuple[Array, Array, Array]:
-        """Slope (rows,) per unit of an output's coefficient, its error, and what it leaves out
-        (outputs,).
+        """Slope (rows,) per unit of an output's coefficient, its error, and what it leaves out.
+
+        What is left out is of every output (outputs,).
 
         ``a`` is the argument, known within ``error``. A kink takes ``u``, a result of
         :meth:`unit_slope`.
@@ -382,8 +379,7 @@ class LoadedTerm:
     def _sharpen(
         self, a: Array, error: Array, u: Array, slope_error: Array, left_out: Array
     ) -> None:
-        """Where the exact slope is known near u the plane of that is meant, and nothing is left
-        out.
+        """Where the exact slope is known near u its plane is meant, and nothing is left out.
 
         An absolute value off 0 by more than its error has its sign as the only slope. A norm has
         the exact direction, within ``2 ||error|| / ||a||`` of the computed one, and u is within its
@@ -424,9 +420,7 @@ class Plane(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoadedFunction:
-    """A :class:`SupportedFunction` at data: values and planes below it, with bounds of all
-    errors.
-    """
+    """A :class:`SupportedFunction` at data: values and planes below it, with bounds of errors."""
 
     dimension: int
     columns: int
@@ -435,9 +429,7 @@ class LoadedFunction:
 
     @property
     def stands_alone(self) -> bool:
-        """True if no term is of another one and none is a maximum, so that a point can stand at its
-        kinks.
-        """
+        """True if no term is of another one or a maximum: a point can then stand at its kinks."""
         return all(term.kind != "max" and term.alone for term in self.terms)
 
     def coefficients(self) -> Array:
@@ -450,9 +442,7 @@ class LoadedFunction:
         return [a for a, _ in arguments]
 
     def _forward(self, x: Array, moved: Array) -> tuple[Array, Array, list[tuple[Array, Array]]]:
-        """All columns at ``x``, bounds of their errors at every point within ``moved``, and the
-        arguments.
-        """
+        """All columns at ``x``, bounds of their errors within ``moved``, and the arguments."""
         values = np.concatenate([x, np.zeros(self.columns - self.dimension)])
         errors = np.concatenate([moved, np.zeros(self.columns - self.dimension)])
         arguments = []
@@ -463,9 +453,7 @@ class LoadedFunction:
         return values, errors, arguments
 
     def values(self, x: Array, moved: Array) -> tuple[Array, Array]:
-        """Values (k,) at ``x`` (d,), and bounds of their distance to those of any point within
-        ``moved``.
-        """
+        """Values (k,) at ``x`` (d,), and bounds of their distance to those within ``moved``."""
         values, errors, _ = self._forward(x, moved)
         return self.outer.forward(values, errors)
 
@@ -487,8 +475,7 @@ class LoadedFunction:
     def plane(
         self, x: Array, moved: Array, slopes: Sequence[Array | None], multipliers: Array
     ) -> Plane:
-        """A plane below ``<multipliers, function>`` by Theorem E, for every point within ``moved``
-        of ``x``.
+        """A plane below ``<multipliers, function>`` by Theorem E, for every point near ``x``.
 
         Parameters
         ----------

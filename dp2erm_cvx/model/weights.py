@@ -1,6 +1,4 @@
-"""Weights that are the variable of a read problem: solved in its dual, and certified by it at any
-point.
-"""
+"""Weights that are the variable of a read problem, solved in its dual and certified by it."""
 
 from __future__ import annotations
 
@@ -138,8 +136,7 @@ class WeightsModel(Composite):
 
     @cached_property
     def anchor(self) -> DualSolution:
-        """Weights by Newton's method in the dual; by public steps where those are not within the
-        radius.
+        """Weights by Newton's method in the dual; by public steps where those are not near enough.
 
         Weights 1, of which nothing is proved, where the records admit no others.
         """

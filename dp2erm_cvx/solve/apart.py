@@ -1,5 +1,6 @@
-"""A foreign solver in a process of its own, which a limit in seconds ends; for work that releases
-nothing.
+"""A foreign solver in a process of its own, which a limit in seconds ends.
+
+It is for work that releases nothing.
 
 A private fit never comes here: what a clock decides would depend on the machine and on the records.
 """
@@ -143,9 +144,7 @@ def raised_text(name: str, kind: str) -> str:
 
 
 class _Worker:
-    """The process that solvers run in: started when it is first needed, and anew after it was
-    ended.
-    """
+    """The process that solvers run in, started when it is first needed and anew after it ended."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -244,9 +243,7 @@ _PROBLEMS: OrderedDict[int, Any] = OrderedDict()
 
 
 def _begin(watch: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """End with the parent, and print nowhere: a solver may print megabytes, or numbers of
-    records.
-    """
+    """End with the parent and print nowhere: a solver may print megabytes, or private numbers."""
     watch(*arguments)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
@@ -255,9 +252,7 @@ def _begin(watch: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 
 def _ready() -> None:
-    """Nothing: to find this function the process has imported this folder, and so what solves
-    need.
-    """
+    """Do nothing: to find this function the process has imported what solves need."""
 
 
 def _answered(

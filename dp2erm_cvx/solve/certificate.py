@@ -43,16 +43,12 @@ class Certificate:
         return f"Certificate({self.basis}; private)"
 
     def certifies(self, tolerance: float) -> bool:
-        """True if the relative radius, or the backward error in its place, is at most
-        ``tolerance``.
-        """
+        """True if the relative radius, or the backward error for it, is within ``tolerance``."""
         return self.proved <= tolerance
 
     @property
     def proved(self) -> float:
-        """What is compared with a relative tolerance: the relative radius, or the backward
-        error.
-        """
+        """What is compared with a relative tolerance: the radius, or the backward error."""
         return self.relative_radius if self.backward_error is None else self.backward_error
 
 
@@ -104,11 +100,11 @@ _SHARP = 1e-2
 
 
 class _Subgradient(NamedTuple):
-    """``residual`` (d,), within ``rounding`` of a subgradient ``misplaced`` away from ``point`` at
-    most.
+    """A residual that is near a subgradient at a point near the given one.
 
-    ``evaluated`` are the points of its gradients, ``prox_error`` is what the prox adds to the
-    rounding.
+    ``residual`` (d,) is within ``rounding`` of a subgradient at most ``misplaced`` away from
+    ``point``. ``evaluated`` are the points of its gradients, ``prox_error`` is what the prox adds
+    to the rounding.
     """
 
     point: Array
@@ -139,8 +135,9 @@ def _subgradient(model: Composite, point: Array) -> _Subgradient:
 
 
 def _interior(model: Composite, point: Array, gradient: Array) -> bool:
-    """True if no penalty is felt at the point nor by a step from it: the gradient is then a
-    subgradient.
+    """True if no penalty is felt at the point nor by a step from it.
+
+    The gradient is then a subgradient.
     """
     penalty = model.penalty
     if penalty.priced or penalty.l1 or not isinstance(penalty.set, ConvexSet):
@@ -176,8 +173,9 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
 def _distance_by_pieces(
     model: Composite, point: Array, residual: float, declared: float
 ) -> tuple[float, float]:
-    """Bound where the Hessian jumps: ``residual / h``, h a lower bound on a ball of radius t, if
-    below t.
+    """Bound ``residual / h`` where the Hessian jumps, if it is below t.
+
+    H is a lower bound of its eigenvalues on a ball of radius t.
     """
     best = (declared, model.ridge)
     scale = 1.0 + float(np.linalg.norm(point))
@@ -214,8 +212,9 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
 def _local_error(
     model: Composite, point: Array, residual: Array, rounding: float, distance: float, step: float
 ) -> LocalError | None:
-    """Radius in the metric of the Hessian H at ``point``: ``exp(-c distance) H`` is less on the
-    way.
+    """Radius in the metric of the Hessian H at ``point``.
+
+    On the way a Hessian is at least ``exp(-c distance) H``.
     """
     exponent = model.self_concordance * distance
     if exponent == 0.0 or not exponent <= 10.0:

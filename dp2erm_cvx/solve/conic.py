@@ -1,5 +1,4 @@
-"""Problems with kinks in conic form and in public units, for the judge's own solve and for other
-solvers.
+"""Problems with kinks in conic form and in public units, for the judge and other solvers.
 
 What the judge's solve returns is a candidate. Nothing of it is believed:
 :mod:`dp2erm_cvx.solve.gap` proves what it is worth.
@@ -103,8 +102,9 @@ class _Program:
     def solved(
         self, linear: Array, hessian: Array | None
     ) -> tuple[Array, list[Array], float] | None:
-        """Point in declared units, multipliers of all blocks, and unit of the objective; None
-        without any.
+        """Point in declared units, multipliers of all blocks, and unit of the objective.
+
+        None where there is no point.
 
         ``linear`` (all columns) and ``hessian`` (of the first ones) are in declared units.
         """
@@ -147,9 +147,7 @@ def _enlarged(matrix: Any, rows: int, columns: int) -> Any:
 
 
 class _Placed:
-    """The terms of one function in a program: their columns, blocks of kinks, and the rows of its
-    values.
-    """
+    """The terms of one function in a program: columns, blocks of kinks, and rows of its values."""
 
     def __init__(
         self, program: _Program, function: LoadedFunction, variable: slice, objective: bool
@@ -296,8 +294,7 @@ def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None
 
 
 class _Parts:
-    """A problem with kinks, put together as a conic program, its smooth part as a quadratic at a
-    point.
+    """A problem with kinks as a conic program, its smooth part as a quadratic at a point.
 
     ``linear`` (all columns) and ``hessian`` (d, d) are of its objective, in declared units;
     ``block`` is the number of the constraints beside the set, in units ``beside_units``.
@@ -331,9 +328,7 @@ class _Parts:
 
 
 def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, float]:
-    """The problem in a multiple of its unit, in a set that is not too wide, and the width of the
-    cut.
-    """
+    """The problem in a multiple of its unit, in a set not too wide, and the width of the cut."""
     feasible = problem.feasible
     unit = problem.scale * multiple
     width = _WIDEST * unit
@@ -347,8 +342,9 @@ def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, f
 def _in_reach(
     problem: KinkedProblem, at: Array | None = None
 ) -> tuple[KinkedProblem, Candidate | None]:
-    """The problem as it is put to a solver, and the judge's candidate in it, which is no end of a
-    cut set.
+    """The problem as it is put to a solver, and the judge's candidate in it.
+
+    The candidate is no end of a cut set.
 
     The smooth part is the quadratic ``at`` a point (d,), by default at 0.
     """
@@ -363,8 +359,7 @@ def _in_reach(
 
 
 def solved(problem: KinkedProblem) -> Candidate | None:
-    """Solve the problem by an interior-point method in public units; None where there is no usable
-    point.
+    """Solve the problem by an interior-point method in public units; None without a usable point.
 
     Where the smooth part is no quadratic, by Newton's method: each step minimizes the quadratic at
     the point, the kinks and the set as they are, and goes as far toward it as the objective falls.
@@ -393,9 +388,7 @@ def solved(problem: KinkedProblem) -> Candidate | None:
 
 
 def _fallen(problem: KinkedProblem, point: Array, move: Array, value: float) -> tuple[float, float]:
-    """The largest share of a move at which the objective falls, 0 without one; and what it is
-    there.
-    """
+    """The largest share of a move at which the objective falls, 0 without one; and its value."""
     share = 1.0
     for _ in range(_MOST_HALVES):
         there = problem.value(point + share * move)

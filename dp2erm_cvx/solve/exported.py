@@ -46,8 +46,7 @@ def document_of(certificates: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def exported(instance: Instance, solution: Solution, records: Records) -> dict[str, Any]:
-    """The certificate of a solution: problem, data, point, multipliers and a claim that follows
-    from them.
+    """The certificate of a solution: problem, data, point, multipliers and the claim they prove.
 
     It holds the records. The radius that is claimed is that of the solution's own certificate,
     where the checker proves it by the method that is written down; else the least that this method
@@ -91,8 +90,7 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
 
 
 def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, Any]:
-    """A bound of V for the declared constants of a scheme by margins, which the checker proves by
-    itself.
+    """A bound of V for the constants of a scheme by margins, which the checker proves by itself.
 
     Parameters
     ----------
@@ -420,9 +418,7 @@ def _is_held(feasible: ConvexSet, point: Array) -> bool:
 
 
 def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
-    """The normal vector of the set at a point of its boundary that is nearest to what pulls
-    there.
-    """
+    """The normal vector of the set at the boundary point that is nearest to what pulls there."""
     feasible = penalty.set
     if isinstance(feasible, Box):
         at_end = np.abs(point) >= feasible.bound * (1.0 - _ON_BOUNDARY)
@@ -440,9 +436,7 @@ def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
 def _radius(
     model: MarginModel, solution: Solution, evidence: checker.MarginProof, point: Sequence[Any]
 ) -> tuple[float, float]:
-    """The radius that is claimed, and the curvature that proves it. Raises CertificateError without
-    one.
-    """
+    """The radius that is claimed, and the curvature that proves it; CertificateError for none."""
     residual, missing = float(evidence.residual), float(evidence.missing)
     apart = float(evidence.distance(point)) * _ROUND_UP
     near = np.array([float(number) for number in evidence.x])

@@ -1,5 +1,4 @@
-"""How near a point is to the minimizer of a problem with kinks, proved by a duality gap (Theorem
-E).
+"""How near a point is to the minimizer of a problem with kinks, by a duality gap (Theorem E).
 
 The judge solves the problem itself and proves a radius of its own point: an *anchor*. The radius of
 any other point is its distance to the anchor and that radius, whatever solver computed it.
@@ -137,9 +136,7 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
 
 
 def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
-    """Theorem E at a point inside of the set, as it stands: nothing is projected, and nothing is
-    moved.
-    """
+    """Theorem E at a point inside of the set, which is neither projected nor moved."""
     point = candidate.point
     still = np.zeros_like(point)
     unproved = Anchor(point, math.inf, 0.0, math.inf)
@@ -183,8 +180,9 @@ def _plane(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Ar
 
 
 def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array, Array, float]:
-    """A point that meets the constraints beside the set, how far the exact one may be, and how far
-    it went.
+    """A point that meets the constraints beside the set, how far the exact one may be, and its way.
+
+    The way is how far it went.
 
     Where the constraints are missed, or may be, it goes as far as needed toward the point inside of
     them.

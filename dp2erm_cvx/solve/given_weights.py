@@ -1,6 +1,4 @@
-"""Weights that were computed elsewhere: how far they are from the exact weights of a program,
-proved.
-"""
+"""Weights that were computed elsewhere: how far they provably are from the exact weights."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ _OUTWARD = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class GivenWeights:
-    """What is known of weights that were computed elsewhere. Private: the numbers depend on the
-    records.
+    """What is known of weights that were computed elsewhere.
+
+    It is private: the numbers depend on the records.
 
     Parameters
     ----------

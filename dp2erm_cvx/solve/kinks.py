@@ -1,5 +1,4 @@
-"""Candidates of the judge that stand exactly at kinks, found by Newton's method among the points
-that do.
+"""Candidates of the judge that stand exactly at kinks, by Newton's method among such points.
 
 Nothing of them is believed: :mod:`dp2erm_cvx.solve.gap` proves what they are worth.
 """
@@ -44,9 +43,7 @@ class _Plane(NamedTuple):
 
 
 def at_kinks(problem: KinkedProblem, candidate: Candidate) -> Iterator[Candidate]:
-    """Candidates at which the kinks that the solve is near are exact; none where terms are of
-    others.
-    """
+    """Candidates at which the kinks that the solve is near are exact; none for terms of others."""
     if problem.smooth is None or problem.beside is not None or not problem.kinks.stands_alone:
         return
     seen: list[list[NDArray[np.bool_]]] = []
@@ -75,9 +72,7 @@ def _active(problem: KinkedProblem, point: Array, near: float) -> list[NDArray[n
 def _minimized(
     problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
 ) -> Candidate | None:
-    """The candidate of the active kinks, by Newton's method, with the slopes that leave the
-    least.
-    """
+    """The candidate of the active kinks, by Newton's method, with the slopes that leave least."""
     smooth, kinks = problem.smooth, problem.kinks
     assert smooth is not None
     d = kinks.dimension
@@ -196,8 +191,9 @@ def _balanced(
     active: list[NDArray[np.bool_]],
     normal: Array,
 ) -> list[Array | None]:
-    """Slopes at a point: those of active kinks are the solve's, moved as little as leaves no
-    residual.
+    """Slopes at a point: those of active kinks move as little as leaves no residual.
+
+    They begin as the solve's.
 
     What is along a ``normal`` (k, d) of the set is no residual.
     """

@@ -1,5 +1,4 @@
-"""Solvers: their settings, which of them certify every dataset, and the declared problem that CVXPY
-solves.
+"""Solvers: their settings, which of them certify every dataset, and the declared problem.
 
 That is compiled once per program and shape.
 """
@@ -56,8 +55,9 @@ CVXPY_STATUS: dict[str, Status] = {
 
 @dataclass(frozen=True)
 class Solver:
-    """Base of all settings. ``name`` is what a user types. Raises DeclarationError on an invalid
-    setting.
+    """Base of all settings, whose ``name`` is what a user types.
+
+    Raises DeclarationError on an invalid setting.
     """
 
     name: ClassVar[str]
@@ -87,8 +87,7 @@ class ConicSolver(Solver):
 
 @dataclass(frozen=True)
 class OwnSolver(ConicSolver):
-    """Any function ``solve(problem)`` that leaves values in the variables of a loaded
-    ``cvxpy.Problem``.
+    """Any function ``solve(problem)`` that leaves values in the variables of a ``cvxpy.Problem``.
 
     Nothing that it says is believed: its point is judged as every other one. ``title`` is its name.
     It gets the problem as it is declared, or in public units where it is ``scaled``.
@@ -155,9 +154,7 @@ class Newton(Solver):
 
 @dataclass(frozen=True)
 class ProjectedGradient(Solver):
-    """Accelerated projected (prox-) gradient descent with restarts; the paper solves its rules
-    so.
-    """
+    """Accelerated projected (prox-) gradient descent with restarts, as the paper solves rules."""
 
     max_iterations: int = setting(20_000, whole_number, at_least=0)
     name = "projected_gradient"
@@ -179,8 +176,7 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def solver_by_name(solver: str | Solver) -> Solver:
-    """Settings as they are, or from a name of ``SOLVERS`` or of a solver that CVXPY finds
-    installed.
+    """Settings as they are, or from the name of a known solver or of one that CVXPY finds.
 
     Raises SolverError naming the known solvers.
     """
@@ -243,9 +239,7 @@ def private_solver(solver: str | Solver) -> Solver:
 
 
 def by_design(settings: Solver) -> bool:
-    """True if the settings go at least as far as ``CERTIFYING``: a public property of the
-    declaration.
-    """
+    """True if the settings go at least as far as ``CERTIFYING``, a property of the declaration."""
     if not isinstance(settings, FirstCertified):
         return False
     return all(

@@ -1,5 +1,4 @@
-"""Solve an instance with any solver, polish the point, certify it; and the methods of the library
-itself.
+"""Solve an instance with any solver, polish the point, certify it; and the library's methods.
 
 These are semismooth Newton on the forward-backward envelope, and accelerated prox-gradient descent.
 """
@@ -70,9 +69,7 @@ class Solution:
 
     @property
     def error(self) -> float:
-        """The proved bound that is compared with ``within``, or else with the relative
-        tolerance.
-        """
+        """The proved bound that is compared with ``within``, or with the relative tolerance."""
         return self.certificate.proved if self.within is None else self.certificate.radius
 
     @property
@@ -198,9 +195,7 @@ class _Asked:
     def of(
         cls, instance: Instance, tolerance: float | None, within: float | None, **how: Any
     ) -> _Asked:
-        """With the default tolerance of an instance. Raises DeclarationError for an invalid
-        ``within``.
-        """
+        """With the default tolerance of an instance; DeclarationError for an invalid ``within``."""
         if tolerance is None:
             tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
         if within is not None:
@@ -211,8 +206,7 @@ class _Asked:
 def _tried(
     instance: Instance, settings: Solver, asked: _Asked, *, refused: bool
 ) -> tuple[Solution | None, tuple[str, ...]]:
-    """The first certified solution, or the best one of all solvers; and what became of those
-    without any.
+    """The first certified solution, or the best one of all solvers; and what became of others.
 
     Raises ProgramError where no solver applies, which says so of the program, and InfeasibleError
     where hard constraints have no solution, of a single solver where that is to be ``refused``.
@@ -244,9 +238,7 @@ def _tried(
 
 
 def uncertified_start(instance: Instance) -> Solution:
-    """Where a solver would begin, with nothing proved about it: for those who must go on
-    regardless.
-    """
+    """Where a solver would begin, with nothing proved about it, for those who must go on."""
     model = instance.composite
     start = model.start()
     unproved = Certificate(math.inf, math.inf, math.inf, "none", instance.strong_convexity)
@@ -320,8 +312,7 @@ _NOISE = 0.1
 def minimize_by_newton(
     model: Composite, start: Array, max_iterations: int = 100
 ) -> tuple[Array, int]:
-    """Minimize f + h from ``start`` (d,) until rounding stops the progress: the best point, and
-    Hessians.
+    """Minimize f + h from ``start`` (d,) until rounding stops it: the best point, and Hessians.
 
     Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken
     where it halves the least residual so far (the last one would not do: it and the envelope may
@@ -418,8 +409,7 @@ _STILL = 4e-16
 
 
 def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) -> tuple[Array, int]:
-    """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients: a point, and how
-    many.
+    """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients, and how many.
 
     FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood
     still, the rest go to constant momentum from the better of its point and the start, whose
