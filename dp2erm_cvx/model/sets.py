@@ -209,7 +209,9 @@ class Simplices:
         def filled(tau: float) -> float:
             return float(np.sum(np.clip(v - tau, self.floor, self.cap)))
 
-        low, high = -1, len(breaks) - 1  # filled falls: at breaks[high] it is at most total
+        # filled falls: at breaks[high] it is at most total
+        low = -1
+        high = len(breaks) - 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if filled(breaks[middle]) > self.total else (low, middle)

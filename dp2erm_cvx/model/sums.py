@@ -21,17 +21,24 @@ def blocked_rmatvec(X: Array, v: Array) -> Array:
     Each entry is within ``sum_error(n) * |X|.T @ |v|``, in whatever order a library adds within a
     block (Higham, Accuracy and Stability, 3.5).
     """
-    n = len(X) // _BLOCK * _BLOCK
-    if not n:
+    in_blocks = len(X) // _BLOCK * _BLOCK
+    if in_blocks == 0:
         within: Array = X.T @ v
         return within
-    head = np.matmul(v[:n].reshape(-1, 1, _BLOCK), X[:n].reshape(-1, _BLOCK, X.shape[1]))[:, 0, :]
-    return _pairwise(np.vstack([head, v[n:] @ X[n:]]) if n < len(X) else head)
+    factors = v[:in_blocks].reshape(-1, 1, _BLOCK)
+    blocks = X[:in_blocks].reshape(-1, _BLOCK, X.shape[1])
+    products = np.matmul(factors, blocks)[:, 0, :]
+    if in_blocks < len(X):
+        rest = v[in_blocks:] @ X[in_blocks:]
+        products = np.vstack([products, rest])
+    return _pairwise(products)
 
 
 def sum_error(n: int) -> float:
     """Relative error of :func:`blocked_rmatvec` over n rows, relative to the sum of magnitudes."""
-    operations = min(n, _BLOCK) + 1 + max(1, int(np.ceil(np.log2(max(n / _BLOCK, 1.0) + 1)))) + 1
+    within_block = min(n, _BLOCK) + 1
+    pairs = max(1, int(np.ceil(np.log2(max(n / _BLOCK, 1.0) + 1))))
+    operations = within_block + pairs + 1
     return operations * UNIT / (1 - operations * UNIT)
 
 
@@ -42,14 +49,19 @@ def compensated_sum(terms: Array) -> tuple[Array, Array]:
     order. The parts together are within ``2 n log2(2 n) UNIT^2`` of the sum, relative to that of
     magnitudes, where nothing overflows.
     """
-    high, low = terms, np.zeros_like(terms[:1])[0]
+    high = terms
+    low = np.zeros_like(terms[:1])[0]
     while len(high) > 1:
         half = len(high) // 2
-        first, second = high[:half], high[half : 2 * half]
+        first = high[:half]
+        second = high[half : 2 * half]
         total = first + second
         back = total - first
-        low = low + np.sum((first - (total - back)) + (second - back), axis=0)
-        high = np.concatenate([total, high[2 * half :]]) if len(high) % 2 else total
+        lost = (first - (total - back)) + (second - back)
+        low = low + np.sum(lost, axis=0)
+        if len(high) % 2:
+            total = np.concatenate([total, high[2 * half :]])
+        high = total
     return high[0], low
 
 

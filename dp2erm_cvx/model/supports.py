@@ -101,7 +101,11 @@ class _NestedWalk(AffineWalk):
         """The arguments of an atom, one under the other where it has several."""
         if kind_of(e) != "maximum":
             return self.read(e.args[0])
-        rows, columns, data, values, majors = [], [], [], [], []
+        rows = []
+        columns = []
+        data = []
+        values = []
+        majors = []
         count = 0
         for number, argument in enumerate(e.args):
             kid = self.read(argument)
@@ -239,8 +243,9 @@ class LoadedAffine:
         shape = (affine.size, columns)
         self.A = sp.csr_array((factor * values, (row, column)), shape=shape)
         self.M = sp.csr_array((factor * majors, (row, column)), shape=shape)
-        both = offset.both(data, np.abs(data))
-        self.b, self.c = factor * both[0], factor * both[1]
+        offset_values, offset_majors = offset.both(data, np.abs(data))
+        self.b = factor * offset_values
+        self.c = factor * offset_majors
         self.count = affine.count + max(matrix.most, offset.most) + 2
         # coefficients that nothing has rounded: those of the declaration, each once, times 1
         self.exact = affine.count == 0 and factor == 1.0 and max(matrix.most, offset.most) <= 1
@@ -286,7 +291,9 @@ class LoadedTerm:
     """A term at data."""
 
     def __init__(self, term: NestedTerm, dimension: int, columns: int, data: Array) -> None:
-        self.kind, self.group, self.bound = term.kind, term.group, term.bound
+        self.kind = term.kind
+        self.group = term.group
+        self.bound = term.bound
         self.outputs = slice(term.start, term.start + term.outputs)
         self.n_outputs = term.outputs
         self.matrix = LoadedAffine(term.argument, columns, data)
@@ -302,6 +309,7 @@ class LoadedTerm:
         return np.bincount(self.group, weights=entries, minlength=self.n_outputs).astype(np.float64)
 
     def _largest(self, entries: Array) -> Array:
+        """Largest of ``entries`` (rows,) over groups, (outputs,)."""
         largest = np.full(self.n_outputs, -np.inf)
         np.maximum.at(largest, self.group, entries)
         return largest
@@ -318,16 +326,20 @@ class LoadedTerm:
 
     def value(self, a: Array, error: Array) -> tuple[Array, Array]:
         """The outputs at an argument, and a bound of their distance to those within ``error``."""
-        size = np.abs(a) + error
         if self.kink:
             value = self._largest(a) if self.kind == "max" else self.norm(a)
-            return value, (self._grown(error) + gamma(len(a) + 8) * self.norm(a)) * UP
+            wrong = self._grown(error) + gamma(len(a) + 8) * self.norm(a)
+            return value, wrong * UP
+        size = np.abs(a) + error
         if self.kind == "square":
-            return a * a, (2 * size * error + 4 * UNIT * size * size + _TINY) * UP
+            wrong = 2 * size * error + 4 * UNIT * size * size + _TINY
+            return a * a, wrong * UP
+        # Huber's function
         inside = np.abs(a) <= self.bound
         value = np.where(inside, a * a, self.bound * (2 * np.abs(a) - self.bound))
         steep = 2 * np.minimum(size, self.bound)
-        return value, (steep * error + 8 * UNIT * steep * size + _TINY) * UP
+        wrong = steep * error + 8 * UNIT * steep * size + _TINY
+        return value, wrong * UP
 
     def unit_slope(self, v: Array) -> Array:
         """The point (rows,) next to ``v`` among the slopes that a kink has: a ball or simplexes.

@@ -98,7 +98,9 @@ def usable(n: int, printed: PrintedBound) -> PrintedBound:
     """
     # the largest weight before its rounding, which the corollary rounds once
     universal = universal_corollary(n, max(1.0, printed.w_max / (1.0 + ROUNDING)))
-    W1, W2, theorem = min(printed.W1, universal.W1), min(printed.W2, universal.W2), printed.theorem
+    W1 = min(printed.W1, universal.W1)
+    W2 = min(printed.W2, universal.W2)
+    theorem = printed.theorem
     if printed.W1 >= universal.W1 and printed.W2 >= universal.W2:
         theorem = f"{universal.theorem} for {printed.theorem.removesuffix(f' ({PAPER})')}"
     return replace(printed, V=W1, theorem=theorem, W1=W1, W2=W2)
@@ -119,7 +121,8 @@ def paper_randomized_trial(n: int, propensity: float) -> PrintedBound:
     p = public_number("propensity", propensity, above=0.0)
     if p >= 1.0:
         raise DeclarationError(f"propensity = {propensity!r}: must be below 1")
-    low, high = min(p, 1.0 - p), max(p, 1.0 - p)
+    low = min(p, 1.0 - p)
+    high = max(p, 1.0 - p)
     return _from_norm_bound(
         n,
         math.sqrt(2.0) * (high - low) / low * n / (n - 1),
@@ -162,7 +165,8 @@ def paper_ipw_logistic(n: int, covariate_bound: float, ridge: float, radius: flo
     n = whole_number("n", n, at_least=2)
     M = public_number("covariate_bound", covariate_bound, above=0.0)
     R = public_number("radius", radius, above=0.0, infinite=True)
-    rho, overlap = positive_ridge(ridge) * (1.0 - 1e-12), _exponential(M * R)
+    rho = positive_ridge(ridge) * (1.0 - 1e-12)
+    overlap = _exponential(M * R)
     delta = min(R, 0.5 * M / rho)
     growth = _exponential(M * delta)
     # the ratio M^2/rho is taken first, so that it is not lost where M^2 underflows
@@ -191,7 +195,8 @@ def paper_entropy_balancing(
     floor = declared_floor(n, arm_floor)
     R = public_number("radius", radius, above=0.0, infinite=True)
     ratio = public_number("base_measure_ratio", base_measure_ratio, at_least=1.0)
-    rho, tilted = positive_ridge(ridge) * (1.0 - 1e-12), ratio * _exponential(2.0 * R)
+    rho = positive_ridge(ridge) * (1.0 - 1e-12)
+    tilted = ratio * _exponential(2.0 * R)
     delta = min(R, (1.0 + math.sqrt(2.0)) / rho)
     norm_bound = 2.0 * tilted * (math.sqrt(2.0) + tilted) / rho / math.sqrt(n)
     norm_bound += 2.0 * R * tilted * tilted / rho

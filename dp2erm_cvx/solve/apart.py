@@ -213,7 +213,8 @@ class _Worker:
             ) from None
 
     def _end(self) -> None:
-        executor, self._executor = self._executor, None
+        executor = self._executor
+        self._executor = None
         self._sent = set()
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)

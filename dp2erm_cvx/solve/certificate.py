@@ -81,7 +81,8 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     # the bounds are about the exact point, of which a prox is the rounded value
     step = rounded_norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
     radius = (step + distance) * (1 + 1e-12)
-    output_radius, scale = model.output_radius(point, radius), model.output_scale(point)
+    output_radius = model.output_radius(point, radius)
+    scale = model.output_scale(point)
     if not output_radius <= _SHARP * tolerance * scale:
         local = _local_error(model, near.point, near.residual, near.rounding, distance, step)
         output_radius = model.output_radius(point, radius, local)
@@ -158,7 +159,8 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     if math.isinf(model.self_concordance):
         return _distance_by_pieces(model, point, residual, declared)
     lowest, _ = model.spectrum(point)
-    local, c = math.inf, model.self_concordance
+    local = math.inf
+    c = model.self_concordance
     if lowest > 0:
         ratio = (
             c * residual / lowest * (1 + 1e-12)

@@ -134,7 +134,8 @@ class _Program:
         solution = solver.solve()
         if str(solution.status) not in USABLE:
             return None
-        x, z = np.asarray(solution.x), np.asarray(solution.z)
+        x = np.asarray(solution.x)
+        z = np.asarray(solution.z)
         if not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
             return None
         ends = np.cumsum([len(offset) for _, offset, _ in self.blocks])
@@ -152,7 +153,8 @@ class _Placed:
     def __init__(
         self, program: _Program, function: LoadedFunction, variable: slice, objective: bool
     ) -> None:
-        self.program, self.function = program, function
+        self.program = program
+        self.function = function
         own = np.arange(len(program.scale))[variable]
         self.places = np.concatenate([own, np.full(function.columns - function.dimension, -1)])
         self.kinks: list[int | None] = []
@@ -167,7 +169,9 @@ class _Placed:
             self.kinks.append(self._place(term))
 
     def _place(self, term: LoadedTerm) -> int | None:
-        program, A, b = self.program, term.matrix.A, term.matrix.b
+        program = self.program
+        A = term.matrix.A
+        b = term.matrix.b
         known = self.places >= 0
         sizes = np.zeros(len(known))
         sizes[known] = program.scale[self.places[known]]
@@ -206,16 +210,15 @@ class _Placed:
 
     def _place_square(self, term: LoadedTerm, A: Any, b: Array, unit: float) -> None:
         """Squares ``y^2 <= t``; those of Huber's function as ``(y - e)^2 + 2 bound |e| <= t``."""
-        program, rows = self.program, len(b)
+        program = self.program
+        rows = len(b)
         known = self.places >= 0
         inner = program.columns(np.full(2 * rows, unit)) if term.kind == "huber" else None
         argument = program.wide(A[:, known], self.places[known])
         value = self._output(term)
         if inner is not None:
-            part, size = (
-                np.arange(inner.start, inner.start + rows),
-                np.arange(inner.start + rows, inner.stop),
-            )
+            part = np.arange(inner.start, inner.start + rows)
+            size = np.arange(inner.start + rows, inner.stop)
             e, length = (program.wide(sp.eye_array(rows), place) for place in (part, size))
             both = sp.vstack([e - length, -e - length]) / unit
             program.add(both, np.zeros(2 * rows), clarabel.NonnegativeConeT(2 * rows))
@@ -227,7 +230,8 @@ class _Placed:
             # what is left of the output is linear in the objective
             program.add(value / unit**2, np.zeros(rows), clarabel.ZeroConeT(rows))
             return
-        argument, value = argument / unit, value / unit**2
+        argument = argument / unit
+        value = value / unit**2
         for row in range(rows):
             matrix = sp.vstack([-value[[row]], -value[[row]], -2.0 * argument[[row]]])
             offset = np.array([1.0, -1.0, 2.0 * b[row] / unit])
@@ -261,7 +265,8 @@ def _slope(term: LoadedTerm, multipliers: Sequence[Array]) -> Array:
 
 def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None:
     """Constraints that put the variable into the set."""
-    feasible, unit = problem.feasible, problem.scale
+    feasible = problem.feasible
+    unit = problem.scale
     d = variable.stop
     if isinstance(feasible, Simplices):
         identity = program.wide(sp.eye_array(d), variable)
@@ -307,7 +312,8 @@ class _Parts:
         _add_set(program, problem, variable)
         self.objective = _Placed(program, problem.kinks, variable, objective=True)
         self.beside: _Placed | None = None
-        self.block, self.beside_units = 0, np.zeros(0)
+        self.block = 0
+        self.beside_units = np.zeros(0)
         if problem.beside is not None:
             self.beside = _Placed(program, problem.beside, variable, objective=False)
             outer = problem.beside.outer
@@ -425,7 +431,8 @@ class ConicForm:
         narrow, _ = _in_reach(problem)
         parts = _Parts(narrow)
         program = parts.program
-        self._dimension, self._scale = parts.dimension, program.scale
+        self._dimension = parts.dimension
+        self._scale = program.scale
         width = len(program.scale)
         self._x = x = cp.Variable(width, name="columns")
         linear = parts.linear * program.scale

@@ -72,7 +72,8 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
         Where the form of the program is not one that the checker reads, or nothing is proved about
         the point.
     """
-    model, name = instance.model, instance.program.name
+    model = instance.model
+    name = instance.program.name
     if isinstance(model, MarginModel) and model.whole.weight_rows is None:
         parts = {"form": "sum over records", **_of_margins(model, solution, records)}
     elif isinstance(model, WeightsModel):
@@ -162,7 +163,8 @@ def _of_margins(model: MarginModel, solution: Solution, records: Records) -> dic
     evidence = checker.MarginProof(stated, proof)
     exact_point = [checker.exact(number) for number in point.tolist()]
     radius, proof["curvature"] = _radius(model, solution, evidence, exact_point)
-    weights, weights_radius = None, None
+    weights = None
+    weights_radius = None
     if model.weight is not None:
         weights = solution.value.tolist()
         exact_weights = [checker.exact(number) for number in weights]
@@ -185,7 +187,8 @@ def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str,
     """Problem, point, proof and claim of weights that are the variable."""
     if model.dual is None or model.form.hard:
         raise CertificateError(f"{name}: no distance is proved under constraints of the imbalance")
-    data, anchor = model.dual.data, model.anchor
+    data = model.dual.data
+    anchor = model.anchor
     if data.similarities:
         raise CertificateError(f"{name}: prices of kernels are none that the checker reads")
     problem = _weight_problem(name, data)
@@ -260,7 +263,8 @@ def _middle(slopes: Array, inside: Any) -> float:
 
 def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
     """The problem in the weights of a dataset, number by number."""
-    n, curve = len(data.rows), data.curve
+    n = len(data.rows)
+    curve = data.curve
     return {
         "rows": data.rows.tolist(),
         "targets": data.targets.tolist(),
@@ -279,7 +283,8 @@ def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
 
 def _price(name: str, priced: PricedColumns) -> dict[str, Any]:
     """A price of an imbalance. Raises CertificateError for one that the checker does not read."""
-    penalty, columns = priced.penalty, priced.columns
+    penalty = priced.penalty
+    columns = priced.columns
     norms = {None: "entries", 2.0: "euclidean", math.inf: "largest"}
     if not isinstance(penalty, ImbalancePenalty) or penalty.norm not in norms:
         raise CertificateError(f"{name}: the price of its imbalance is none that the checker reads")
@@ -310,7 +315,8 @@ def _made_of(rows: list[list[float]], records: Records) -> str | None:
 
 def _problem(model: MarginModel) -> dict[str, Any]:
     """The problem of a model, number by number."""
-    rows, weight = model.whole, model.weight
+    rows = model.whole
+    weight = model.weight
     exponential = isinstance(model, ExponentialModel)
     l1 = model.penalty.l1
     return {
@@ -437,7 +443,8 @@ def _radius(
     model: MarginModel, solution: Solution, evidence: checker.MarginProof, point: Sequence[Any]
 ) -> tuple[float, float]:
     """The radius that is claimed, and the curvature that proves it; CertificateError for none."""
-    residual, missing = float(evidence.residual), float(evidence.missing)
+    residual = float(evidence.residual)
+    missing = float(evidence.missing)
     apart = float(evidence.distance(point)) * _ROUND_UP
     near = np.array([float(number) for number in evidence.x])
     claimed = solution.certificate.radius

@@ -215,7 +215,8 @@ def _slack(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Ar
 
 def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
     """Curvature of both sides of the proof: of the objective, and of what is below it."""
-    whole, below = problem.strong_convexity, 0.0
+    whole = problem.strong_convexity
+    below = 0.0
     if problem.smooth is not None:
         below = problem.smooth.ridge
         if problem.is_quadratic:  # whose Hessian at one point is that of all

@@ -73,7 +73,8 @@ def _minimized(
     problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
 ) -> Candidate | None:
     """The candidate of the active kinks, by Newton's method, with the slopes that leave least."""
-    smooth, kinks = problem.smooth, problem.kinks
+    smooth = problem.smooth
+    kinks = problem.kinks
     assert smooth is not None
     d = kinks.dimension
     rows = [term.matrix.A.toarray()[at, :d] for term, at in zip(kinks.terms, active, strict=True)]
@@ -193,17 +194,17 @@ def _balanced(
 ) -> list[Array | None]:
     """Slopes at a point: those of active kinks move as little as leaves no residual.
 
-    They begin as the solve's.
-
-    What is along a ``normal`` (k, d) of the set is no residual.
+    They begin as the solve's. What is along a ``normal`` (k, d) of the set is no residual.
     """
-    smooth, kinks = problem.smooth, problem.kinks
+    smooth = problem.smooth
+    kinks = problem.kinks
     assert smooth is not None
     d = kinks.dimension
     coefficients = kinks.coefficients()
     slopes = _slopes(problem, x, active)
     left = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
-    pulls, known = [np.zeros((0, d))], [np.zeros(0)]
+    pulls = [np.zeros((0, d))]
+    known = [np.zeros(0)]
     for term, u, at in zip(kinks.terms, candidate.slopes, active, strict=True):
         if u is not None:
             heavy = coefficients[term.outputs][term.group]

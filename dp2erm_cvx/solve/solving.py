@@ -246,7 +246,8 @@ def uncertified_start(instance: Instance) -> Solution:
 
 
 def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
-    began, model = time.perf_counter(), instance.model
+    began = time.perf_counter()
+    model = instance.model
     tolerance = asked.tolerance
     point, status, iterations = _find(instance, settings, asked.seconds)
     certificate = raw = _judged(instance, point, tolerance)
@@ -259,9 +260,11 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
         if after.backward_error is not None:
             nearer = after.proved <= certificate.proved
         if nearer:
-            point, certificate = polished, after
+            point = polished
+            certificate = after
     value = model.output(point) if model is not None and asked.outputs else point
-    taken, name = time.perf_counter() - began, settings.name
+    taken = time.perf_counter() - began
+    name = settings.name
     return Solution(
         value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within
     )
@@ -324,7 +327,9 @@ def minimize_by_newton(
         return own
     step = 0.95 / model.smoothness
     state = _State(model, model.penalty.prox(start, step), step)
-    best, stalled, iterations = state, 0, 0
+    best = state
+    stalled = 0
+    iterations = 0
     while iterations < max_iterations and state.residual > 0.0 and stalled < 3:
         iterations += 1
         state = _search(model, state, _direction(model, state, step), step, 0.5 * best.residual)
@@ -439,16 +444,19 @@ def accelerated(
 
     With a constant ``momentum`` instead, which is never restarted (Beck, section 10.7.7).
     """
-    look, age = v, 1.0
+    look = v
+    age = 1.0
     for iterations in range(1, max_iterations + 1):
         new = _gradient_step(model, look)
         if momentum is None and float((look - new) @ (new - v)) > 0:
-            age, look = 1.0, v
+            age = 1.0
+            look = v
             continue
         older = (1 + np.sqrt(1 + 4 * age**2)) / 2
         move = float(np.linalg.norm(new - look))
         look = new + ((age - 1) / older if momentum is None else momentum) * (new - v)
-        v, age = new, older
+        v = new
+        age = older
         if move <= _STILL * float(np.linalg.norm(v)):
             return v, iterations
     return v, max_iterations
