@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.arrays import UNIT, Array, dot_error
-from dp2erm_cvx.curves.curves import Curve
-from dp2erm_cvx.curves.log_weights import LogWeight
+from dp2erm_cvx.curves.curves import Curve, CurvesByArm
+from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.neighbors.rows import (
@@ -18,6 +18,7 @@ from dp2erm_cvx.neighbors.rows import (
     LARGEST_SCORE,
     Batch,
     Claims,
+    Index,
     Mask,
     Part,
     Reading,
@@ -34,16 +35,26 @@ from dp2erm_cvx.program.stage import RowNeighbors
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Members(Batch):
-    """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m,
-    d).
+    """m neighbors, each with one of the shared rows replaced.
 
-    ``target`` is (m, d); ``spread`` (m,) bounds the norms of all rows, ``reach`` (m,) those in the
-    metric of the base Hessian H; a neighbor's Hessian at the base solution is at least ``least``
-    (m,) times H.
+    Parameters
+    ----------
+    old, rows
+        The row ``index[k]`` of the shared rows, and the one in its place, (m, d).
+    old_arm, arm
+        Arms of both records, (m,).
+    target
+        The linear terms, (m, d).
+    spread, reach
+        Bounds of the norms of all rows, as they are and in the metric of the base Hessian H, (m,).
+    least
+        A neighbor's Hessian at the base solution is at least ``least`` times H, (m,).
     """
 
     old: Array
     rows: Array
+    old_arm: Index
+    arm: Index
     target: Array
     spread: Array
     least: Array
@@ -91,8 +102,8 @@ class RowBatch:
     """
 
     def __init__(self, model: MarginModel, point: Array, rows: RowNeighbors) -> None:
-        assert isinstance(model.loss, Curve)
-        assert isinstance(model.weight, LogWeight)
+        assert isinstance(model.loss, Curve | CurvesByArm)
+        assert isinstance(model.weight, LogWeight | LogWeightsByArm)
         self.rows = rows
         self.loss = model.loss
         self.point = point
@@ -114,10 +125,13 @@ class RowBatch:
 
     @staticmethod
     def knows(model: MarginModel) -> bool:
-        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or
-        box.
+        """True for plain rows over a ball, whose loss and weight are alike one for all, or by arm.
+
+        Rows with an offset or a factor are not plain, and no l1 norm or box is known.
         """
-        if not isinstance(model.loss, Curve) or not isinstance(model.weight, LogWeight):
+        one = isinstance(model.loss, Curve) and isinstance(model.weight, LogWeight)
+        by_arm = isinstance(model.loss, CurvesByArm) and isinstance(model.weight, LogWeightsByArm)
+        if not one and not by_arm:
             return False
         if (
             model.arm_total is not None
@@ -140,33 +154,34 @@ class RowBatch:
         target = np.zeros_like(rows) if moved is None else moved
         spread = np.maximum(norms(rows), self.longest)
         reach = np.maximum(self.metric.lengths(rows), self.reach)
-        return Members(index, old, rows, target, spread, self.least(old), reach)
+        least = self.least(old, leaving.a)
+        return Members(index, old, rows, leaving.a, part.a, target, spread, least, reach)
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
-        old = self._pulls_at_base(members.old)
-        new = self._pulls_at_base(members.rows)
+        old = self._pulls_at_base(members.old, members.old_arm)
+        new = self._pulls_at_base(members.rows, members.arm)
         moment = self.base_moment - old[:, None] * members.old + new[:, None] * members.rows
         return self._gradient(self.point, members, moment)
 
     def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
         """Gradients (m, d) and the sums that weights are divided by (m,)."""
         moment, total = self.shared.sums(V, members.index)
-        pull, f = self.terms.own(V, members.rows)
+        pull, f = self.terms.own(V, members.rows, members.arm)
         return self._gradient(V, members, moment + members.rows * pull[:, None]), total + f
 
     def _gradient(self, V: Array, members: Members, moment: Array) -> Array:
         """Gradients at V from the sums over all rows, the replaced ones among them."""
         return np.asarray(members.target - moment + self.ridge * V)
 
-    def _pulls_at_base(self, rows: Array) -> Array:
-        return self.terms.own(np.broadcast_to(self.point, rows.shape), rows)[0]
+    def _pulls_at_base(self, rows: Array, arm: Index) -> Array:
+        return self.terms.own(np.broadcast_to(self.point, rows.shape), rows, arm)[0]
 
     def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
         """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,)
         each.
         """
-        return self.terms.own(V, members.rows)[1], self.n / total
+        return self.terms.own(V, members.rows, members.arm)[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
         """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
@@ -182,24 +197,24 @@ class RowBatch:
         linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
-    def least(self, old: Array) -> Array:
+    def least(self, old: Array, arm: Index) -> Array:
         """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not
         positive.
         """
-        curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
+        curvature = self._curvature(old, arm) * (1 + 1e-9) + 1e-14
         return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
         """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's,
         nearly.
         """
-        old = self._curvature(members.old)
-        new = self._curvature(members.rows)
+        old = self._curvature(members.old, members.old_arm)
+        new = self._curvature(members.rows, members.arm)
         return [(members.rows, new), (members.old, -old)]
 
-    def _curvature(self, rows: Array) -> Array:
+    def _curvature(self, rows: Array, arm: Index) -> Array:
         """Curvature of the loss at the base solution."""
-        return self.loss.curvature(np.clip(rows @ self.point, -CLIP, CLIP))
+        return self.terms.curvature(np.clip(rows @ self.point, -CLIP, CLIP), arm)
 
     def smoothness(self, members: Members) -> Array:
         """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
@@ -215,9 +230,14 @@ class RowBatch:
         What f is divided by was added up in another pass, where each f was computed anew, to the
         same error.
         """
-        steep = self.terms.weight.lipschitz
-        kappa = steep * np.minimum(kappa, members.spread * radius)
         size = members.spread * norms(V)
+        kappa = np.minimum(kappa, members.spread * radius)
+        # margins at the point, and at the exact one; where the latter are not known, the bound is
+        # that of any two weights, whatever the slope
+        farthest = (size + kappa) * (1 + 1e-9)
+        known = farthest[np.isfinite(farthest)]
+        steep = self.terms.steepest(float(np.max(known, initial=0.0)))
+        kappa = steep * kappa
         error = steep * (dot_error(self.dimension) + UNIT) * size + 16 * UNIT * (1 + steep * size)
         moved = 2 * self.n * np.tanh((kappa + error) / 2)
         rounded = np.expm1(np.minimum(2 * error, 150.0)) + 2 * self.shared.total_error()
@@ -225,13 +245,9 @@ class RowBatch:
 
 
 def _plain(rows: MarginRows) -> bool:
-    """True for rows without offsets and factors, of which weights are read at themselves."""
-    return (
-        rows.offset is None
-        and rows.factor is None
-        and rows.weight_rows is None
-        and rows.arm is None
-    )
+    """True for rows without offsets, factors and bases, of which weights are read at themselves."""
+    beside = (rows.offset, rows.factor, rows.weight_rows, rows.base)
+    return all(column is None for column in beside)
 
 
 _MAX_SWEEPS = 24

@@ -10,15 +10,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import UNIT, Array
-from dp2erm_cvx.curves.curves import Curve
-from dp2erm_cvx.curves.log_weights import LogWeight
+from dp2erm_cvx.curves.curves import Curve, CurvesByArm, by_arm
+from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.data.blocks import Blocks, tree_sum, views
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
@@ -255,7 +254,7 @@ CLIP = 2 * LARGEST_SCORE
 #: Numbers in the shared rows up to which they are held: 64 MB.
 _HELD = 2**23
 #: Parts of rows that are numbered, their pulls and weights.
-Tiles = Callable[[Array, range], Iterator[tuple[slice, Array, Array]]]
+Tiles = Callable[[MarginRows, range], Iterator[tuple[slice, Array, Array]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,27 +265,58 @@ class Terms:
     Parameters
     ----------
     loss
-        phi, of which a pull is ``-phi'(<z, v>)``.
+        phi, of which a pull is ``-phi'(<z, v>)``; of every record, or by its arm.
     weight
-        The weight, as a function of the same margin.
+        The weight, as a function of the same margin; by the arm where the loss is.
     """
 
-    loss: Curve
-    weight: LogWeight
+    loss: Curve | CurvesByArm
+    weight: LogWeight | LogWeightsByArm
 
-    def tilted(self, V: Array, Z: Array) -> tuple[Array, Array]:
-        """Both of rows Z (k, d), (m, k) each."""
+    def tilted(self, V: Array, Z: Array, arm: Index | None) -> tuple[Array, Array]:
+        """Both of rows Z (k, d) of these arms (k,), (m, k) each."""
         tilt: Array = -V @ Z.T
-        return self._both(np.exp(tilt, out=tilt))
+        return self._both(np.exp(tilt, out=tilt), arm)
 
-    def own(self, V: Array, rows: Array) -> tuple[Array, Array]:
-        """Both of one row (d,) at every point, (m,) each."""
-        return self._both(np.exp(-np.clip(dot(V, rows), -CLIP, CLIP)))
+    def own(self, V: Array, rows: Array, arm: Index) -> tuple[Array, Array]:
+        """Both of one row (d,) at every point, of these arms (m,): (m,) each."""
+        return self._both(np.exp(-np.clip(dot(V, rows), -CLIP, CLIP)), arm)
 
-    def _both(self, tilt: Array) -> tuple[Array, Array]:
-        # one exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE
-        total = 1.0 + tilt
-        return self.loss.descent(tilt, total), self.weight.of(tilt, total)
+    def curvature(self, s: Array, arm: Index) -> Array:
+        """Second derivatives (m,) of the loss at margins (m,) of records of these arms."""
+        if isinstance(self.loss, CurvesByArm):
+            return self.loss.along(arm).curvature(s)
+        return self.loss.curvature(s)
+
+    def steepest(self, reach: float) -> float:
+        """Bound on the slopes of log weights at margins up to a reach, which may be infinite.
+
+        Of one weight for all it is that of all margins; by arm that of the reach, as a bounded
+        weight of an arm is known far better near 0.
+        """
+        if isinstance(self.weight, LogWeightsByArm):
+            return self.weight.steepest(reach)
+        return self.weight.lipschitz
+
+    def _both(self, tilt: Array, arm: Index | None) -> tuple[Array, Array]:
+        loss, weight = self.loss, self.weight
+        if isinstance(loss, Curve) and isinstance(weight, LogWeight):
+            return _pulls_and_weights(loss, weight, tilt)
+        assert isinstance(loss, CurvesByArm)
+        assert isinstance(weight, LogWeightsByArm)
+        assert arm is not None
+
+        def of_arm(which: int, of: Mask) -> tuple[Array, Array]:
+            return _pulls_and_weights(loss.each[which], weight.each[which], tilt[of])
+
+        pulls, weights = by_arm(np.broadcast_to(arm, tilt.shape), of_arm)
+        return pulls, weights
+
+
+def _pulls_and_weights(loss: Curve, weight: LogWeight, tilt: Array) -> tuple[Array, Array]:
+    # one exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE
+    whole = 1.0 + tilt
+    return loss.descent(tilt, whole), weight.of(tilt, whole)
 
 
 class SharedRows:
@@ -295,9 +325,9 @@ class SharedRows:
     def __init__(self, blocks: Blocks[MarginRows], dimension: int, terms: Terms) -> None:
         self.n = blocks.n_samples
         self.terms = terms
-        self._blocks: Blocks[Array] = blocks.then(attrgetter("Z"))
+        self._blocks = blocks
         if blocks.here and self.n * dimension <= _HELD:
-            self._blocks = views(self.n, np.concatenate(self._blocks.each()).__getitem__)
+            self._blocks = views(self.n, partial(_part_of, MarginRows.whole(blocks)))
 
     def extent(self, inverse_root: Array) -> tuple[float, float, float, float]:
         """Largest norm in a metric and as it is, the sum of norms and of squares."""
@@ -351,6 +381,10 @@ class SharedRows:
         return 2 * math.ceil(math.log2(self.n / _SHORTEST + 2)) + 4
 
 
+def _part_of(rows: MarginRows, part: slice) -> MarginRows:
+    return MarginRows(rows.Z[part], arm=None if rows.arm is None else rows.arm[part])
+
+
 def dot(A: Array, B: Array) -> Array:
     """Inner products of the rows of A and B (m, d), (m,)."""
     return np.asarray(np.einsum("ij,ij->i", A, B))
@@ -366,10 +400,10 @@ def _tiles(
     V: Array,
     index: Index,
     weighed: tuple[Array, ...],
-    Z: Array,
+    rows: MarginRows,
     numbers: range,
 ) -> Iterator[tuple[slice, Array, Array]]:
-    """Parts of the rows Z (k, d), their pulls and unnormalized weights, (m, .) each.
+    """Parts of k rows, their pulls and unnormalized weights, (m, .) each.
 
     The records ``index`` (m,) count nothing, or are given ``weighed[0]``, and all are scaled by the
     other.
@@ -382,7 +416,8 @@ def _tiles(
         part = slice(low, min(low + height, len(numbers)))
         inside = (place >= low) & (place < low + height)
         held, at = here[inside], place[inside] - low
-        pull, f = terms.tilted(V, Z[part])
+        tile = _part_of(rows, part)
+        pull, f = terms.tilted(V, tile.Z, tile.arm)
         if weighed:
             own, scale = weighed
             f[held, at] = own[held]
@@ -392,30 +427,31 @@ def _tiles(
         yield part, pull, f
 
 
-def _swept(Z: Array, numbers: range, *, tiles: Tiles) -> tuple[Array, Array]:
+def _swept(rows: MarginRows, numbers: range, *, tiles: Tiles) -> tuple[Array, Array]:
     moments = []
     sums = []
-    for part, pull, f in tiles(Z, numbers):
+    for part, pull, f in tiles(rows, numbers):
         sums.append(f.sum(axis=1))
-        moments.append(pull @ Z[part])
+        moments.append(pull @ rows.Z[part])
     return tree_sum(moments), tree_sum(sums)
 
 
 def _read(
-    Z: Array, numbers: range, *beside: Array, tiles: Tiles, reading: Reading
+    rows: MarginRows, numbers: range, *beside: Array, tiles: Tiles, reading: Reading
 ) -> tuple[Array, Array]:
     parts = [
-        reading.of(f, *(column[part] for column in beside)) for part, _, f in tiles(Z, numbers)
+        reading.of(f, *(column[part] for column in beside)) for part, _, f in tiles(rows, numbers)
     ]
     sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(Z: Array, numbers: range, *, tiles: Tiles) -> Array:
-    return np.concatenate([f for _, _, f in tiles(Z, numbers)], axis=1)
+def _weights(rows: MarginRows, numbers: range, *, tiles: Tiles) -> Array:
+    return np.concatenate([f for _, _, f in tiles(rows, numbers)], axis=1)
 
 
-def _extent(Z: Array, *, inverse_root: Array) -> tuple[float, float, float, float]:
+def _extent(rows: MarginRows, *, inverse_root: Array) -> tuple[float, float, float, float]:
+    Z = rows.Z
     length, reach = (
         np.sqrt(dot(Z, Z)) * (1 + 1e-12),
         float(np.max(norms(Z @ inverse_root) * (1 + 1e-9))),

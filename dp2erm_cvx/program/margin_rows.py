@@ -69,9 +69,10 @@ class MarginRows:
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
         """All rows of the blocks in memory."""
         columns = zip(*(vars(part).values() for part in blocks.each()), strict=True)
-        return MarginRows(
-            *(None if column[0] is None else np.concatenate(column) for column in columns)
-        )  # type: ignore[arg-type]
+        whole: list[Any] = [
+            None if column[0] is None else np.concatenate(column) for column in columns
+        ]
+        return MarginRows(*whole)
 
     def of_arm(self, which: int) -> MarginRows:
         """The rows of records of an arm, in order."""

@@ -641,10 +641,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return Z * record_diameter(self.curves, reach, beside, self.varying(space))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.arms != (None,) or not self.is_plain:
-            return (
-                None  # the fast path has one loss of plain rows, over a ball, and one normalization
-            )
+        if not self.is_plain:
+            return None  # the fast path has plain rows, over a ball, and one normalization
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.curves import curves
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.neighbors import Neighborhood, Replacements
+from dp2erm_cvx.neighbors import Neighborhood, Replacements, rows
 from dp2erm_cvx.neighbors.neighborhood import fast_path
 from dp2erm_cvx.problems.att_calibration import att_calibration
 from dp2erm_cvx.problems.odds_weights import odds_weights
@@ -153,33 +154,40 @@ def test_weights_move_by_no_more_than_their_bound(made):
     assert 0.1 * bound.V < worst <= bound.V
 
 
+def replaced_records(data):
+    """Three neighbors, each with a new record of the other arm."""
+    new = records(5, 3)
+    index = np.array([0, 7, 11])
+    return Replacements(data, index, new.X, 1 - data.a[index])
+
+
 @every
-def test_neighbors_are_solved_alone_by_the_right_curves(made):
-    """The fast path of rows knows one loss: it must not be taken for a loss by arm."""
+def test_neighbors_are_solved_together_by_the_curves_of_their_arms(made):
     data = records(4, 30)
     program = made().resolve(DOMAIN.space)
     instance = program.instance(data)
-    assert program.row_neighbors(data) is None
-    assert fast_path(instance, data, solve(instance).point) is None
-    new = records(5, 3)
-    replaced = Replacements(data, np.array([0, 7, 11]), new.X, 1 - data.a[[0, 7, 11]])
+    assert fast_path(instance, data, solve(instance).point) is not None
+    replaced = replaced_records(data)
     (chunk,) = Neighborhood(program, data).solve(replaced)
+    assert np.all(chunk.certified)
+    assert not np.any(chunk.by_single)
     for k in range(3):
-        alone = solve(program.instance(replaced.neighbor(k))).value
-        np.testing.assert_allclose(chunk.values[0][k], alone, atol=1e-6)
+        alone = solve(program.instance(replaced.neighbor(k)))
+        apart = np.sum(np.abs(chunk.values[0][k] - alone.value))
+        assert apart <= chunk.radius[k] + alone.certificate.output_radius
 
 
-def test_a_fast_path_refuses_what_it_does_not_know(monkeypatch):
-    """Planted: a program that offers its rows all the same is still solved alone."""
+def test_a_fast_path_that_takes_the_curves_of_the_other_arm_is_found_out(monkeypatch):
     data = records(4, 30)
     program = odds_weights().resolve(DOMAIN.space)
-
-    def offers(self, records):
-        return lambda old, new: (self.rows(new), None)
-
-    monkeypatch.setattr(type(program), "row_neighbors", offers)
-    instance = program.instance(data)
-    assert fast_path(instance, data, solve(instance).point) is None
+    replaced = replaced_records(data)
+    monkeypatch.setattr(rows, "by_arm", lambda arm, own: curves.by_arm(1 - arm, own))
+    (chunk,) = Neighborhood(program, data).solve(replaced)
+    assert np.all(chunk.by_single)
+    for k in range(3):
+        alone = solve(program.instance(replaced.neighbor(k)))
+        apart = np.sum(np.abs(chunk.values[0][k] - alone.value))
+        assert apart <= chunk.radius[k] + alone.certificate.output_radius
 
 
 @pytest.mark.one_row_in(2)

@@ -177,7 +177,13 @@ def test_the_smallest_tolerance_is_the_smallest(balance):
 
 
 CLOSED = ("uniform", "ipw_known", "ipw_randomized")
-MARGINS = ("ipw_logistic", "overlap", "inverse_probability_tilting")
+MARGINS = (
+    "ipw_logistic",
+    "overlap",
+    "inverse_probability_tilting",
+    "odds_weights",
+    "att_calibration",
+)
 KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing", "entropy_balancing")
 
 
