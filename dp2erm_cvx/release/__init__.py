@@ -1,6 +1,4 @@
-"""Releases: their guarantee, the statements of their steps, what follows from them, and how they
-are read.
-"""
+"""Releases: their guarantee, the statements of their steps, and how they are read and verified."""
 
 from dp2erm_cvx.release.record import SCHEMA_VERSION, Guarantee, NumericalNoise, StepStatement
 

@@ -6,7 +6,8 @@ sentence of each code stands in ``dp2erm_cvx.report.caveats``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -72,27 +73,42 @@ def by_regressions(release: Any) -> bool:
 
 
 def may_be_missing(release: Any) -> list[str]:
-    """Covariates that may be missing where records count; then they are a constant, or a level, of
-    all.
-    """
-    book = release.domain.get("codebook") or {}
-    single = [
-        Eligible(text)
-        for text in book.get("eligible", ())
-        if " or " not in text and '""' not in text
-    ]
-    known = {name for one in single for name in one.columns} | set(book.get("where", {}))
-    names = release.columns if book else ()
-    terms = {f"{one}^2" for one in names} | {f"{one} x {other}" for one in names for other in names}
-    of = {
-        f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own
-    }
-    of |= {f"{one}=missing": one for one in book.get("missing", {})}
-    return [
-        one
-        for one in dict.fromkeys(of.get(name, name) for name in names)
-        if one not in known | terms
-    ]
+    """Columns that may be missing where records count, and are then a constant, or a level."""
+    book = release.domain.get("codebook")
+    if not book:
+        return []
+    columns = _columns_by_covariate(book)
+    named = dict.fromkeys(columns.get(name, name) for name in release.columns)
+    left_out = _never_missing(book)
+    made = _terms(release.columns)
+    return [column for column in named if column not in left_out and column not in made]
+
+
+def _columns_by_covariate(book: Mapping[str, Any]) -> dict[str, str]:
+    """The column of every covariate that says whether a record has a level, or has a gap."""
+    columns = {}
+    for column, levels in book.get("levels", {}).items():
+        for level in levels:
+            columns[f"{column}={level or 'missing'}"] = column
+    for column in book.get("missing", {}):
+        columns[f"{column}=missing"] = column
+    return columns
+
+
+def _never_missing(book: Mapping[str, Any]) -> set[str]:
+    """Columns that are known of every record that counts, by the conditions of a codebook."""
+    known = set(book.get("where", {}))
+    for text in book.get("eligible", ()):
+        if " or " not in text and '""' not in text:
+            known.update(Eligible(text).columns)
+    return known
+
+
+def _terms(names: Sequence[str]) -> set[str]:
+    """Names of the squares and of the products of covariates."""
+    squares = {f"{name}^2" for name in names}
+    products = {f"{first} x {second}" for first, second in itertools.product(names, names)}
+    return squares | products
 
 
 def has_step(release: Any, name: str) -> bool:
@@ -102,20 +118,23 @@ def has_step(release: Any, name: str) -> bool:
 
 def cuts_residuals(release: Any) -> bool:
     """True if residuals are clipped, of an outcome that is no event."""
-    settings, whole = release.settings, 2.0 * float(release.domain["outcome_bound"])
-    arms = getattr(release, "arms", None)  # whose weighted residuals have a bound of their own
-    cut = arms is not None and float(settings["score_bound"]) < len(arms.means) * whole
-    # of a rule's sides, on which an arm may be rarer than in all
-    cut = cut or (release.goal == "rule" and not known_propensity(release))
-    return not release.domain.get("binary_outcome") and (
-        cut or float(settings["residual_bound"]) < whole
-    )
+    if release.domain.get("binary_outcome"):
+        return False
+    largest = 2.0 * float(release.domain["outcome_bound"])
+    if float(release.settings["residual_bound"]) < largest:
+        return True
+    if release.goal == "rule":
+        # On a side of the rule an arm may be rarer than in all.
+        return not known_propensity(release)
+    # Weighted residuals of several arms have a bound of their own.
+    arms = getattr(release, "arms", None)
+    if arms is None:
+        return False
+    return bool(float(release.settings["score_bound"]) < len(arms.means) * largest)
 
 
 def rare_levels(release: Any) -> list[str]:
-    """Levels whose released mean square may be noise alone: hardly a record has them, or all
-    have.
-    """
+    """Levels whose released mean square may be noise alone: hardly any record has them, or all."""
     book = release.public.codebook or Codebook()
     return [name for name in release.narrow if book.origin(name)[1] is not None]
 
@@ -133,9 +152,10 @@ def _of_persons(release: Any) -> bool:
 
 def _varies(release: Any) -> bool:
     """True if common slopes count records so that effects which vary bias them."""
-    exact = "controls" if release.estimand == "att" else "matched"
-    common = by_regressions(release) and release.settings["rows"] == "common"
-    return common and release.settings["arms"] != exact
+    if not by_regressions(release) or release.settings["rows"] != "common":
+        return False
+    unbiased = "controls" if release.estimand == "att" else "matched"
+    return bool(release.settings["arms"] != unbiased)
 
 
 def _alike(release: Any) -> bool:
@@ -150,16 +170,13 @@ def _alike(release: Any) -> bool:
 
 def farther_apart(release: Any) -> bool:
     """True if arms lie farther apart than is declared, by what was released of them."""
-    distance, declared = release.distance, float(release.settings["confounding"])
-    return (
-        by_regressions(release) and distance is not None and surely_more(distance.least, declared)
-    )
+    if release.distance is None or not by_regressions(release):
+        return False
+    return surely_more(release.distance.least, float(release.settings["confounding"]))
 
 
 def farthest(release: Any) -> float:
-    """How far apart the arms are taken to lie: as is declared, or as was released where that is
-    more.
-    """
+    """How far apart the arms are taken to lie: as declared, or as released where that is more."""
     if farther_apart(release):
         return float(release.distance.estimate)
     return float(release.settings["confounding"])
@@ -167,18 +184,22 @@ def farthest(release: Any) -> float:
 
 def _far_apart(release: Any) -> bool:
     """True if arms are declared so far apart that another pipeline errs less than what answered."""
-    settings, book = release.settings, release.public.codebook
-    asked = release.estimand, settings["propensity"], settings["confounding"], book
-    return not release.domain.get("binary_outcome") and others_err_less(*asked)
+    if release.domain.get("binary_outcome"):
+        return False
+    settings = release.settings
+    return others_err_less(
+        release.estimand,
+        settings["propensity"],
+        settings["confounding"],
+        release.public.codebook,
+    )
 
 
 def _events_far_apart(release: Any) -> bool:
-    """True if arms are declared, or found, so far apart that intervals of two values hold too
-    rarely.
-    """
-    settings = release.settings
+    """True if arms lie so far apart that intervals of two values hold too rarely."""
     two_values = bool(release.domain.get("binary_outcome"))
-    return misses_events(release.estimand, settings["propensity"], farthest(release), two_values)
+    propensity = release.settings["propensity"]
+    return misses_events(release.estimand, propensity, farthest(release), two_values)
 
 
 def _perhaps_event(release: Any) -> bool:
@@ -189,21 +210,31 @@ def _perhaps_event(release: Any) -> bool:
 
 
 def _one_sided(release: Any) -> bool:
-    """True if the outcome of an effect or a gain is no event, and its declared range begins at
-    0.
-    """
-    domain, of_rule = release.domain, release.goal == "rule"
-    zero = domain.get("outcome_center", 0.0) == float(domain["outcome_bound"])
-    known = bool(release.gains) if of_rule else not release.risks
-    return zero and known and not domain.get("binary_outcome")
+    """True if an effect or a gain is of an outcome from 0 on, by its range, and of no event."""
+    domain = release.domain
+    if domain.get("binary_outcome"):
+        return False
+    if domain.get("outcome_center", 0.0) != float(domain["outcome_bound"]):
+        return False
+    if release.goal == "rule":
+        return bool(release.gains)
+    return not release.risks
 
 
 def _skewed_means(release: Any) -> bool:
     """True if a regression alone adjusts a one-sided outcome, and no sums show its skew."""
+    if not _one_sided(release):
+        return False
     if release.goal == "rule":
-        return _one_sided(release) and not known_propensity(release)
-    alone = by_regressions(release) and release.settings["propensity"] == "constant"
-    return alone and _one_sided(release) and (release.estimand != "att" or release.public.uneven)
+        return not known_propensity(release)
+    if not by_regressions(release) or release.settings["propensity"] != "constant":
+        return False
+    return release.estimand != "att" or bool(release.public.uneven)
+
+
+def _clipped_tail(release: Any) -> bool:
+    """True if residuals of a one-sided outcome are clipped."""
+    return _one_sided(release) and cuts_residuals(release)
 
 
 def _larger_is_better(release: Any) -> bool:
@@ -213,9 +244,9 @@ def _larger_is_better(release: Any) -> bool:
 
 def _group_confounds(release: Any) -> bool:
     """True if an effect by group was not adjusted for the levels of the group."""
-    return release.by is not None and not any(
-        name.startswith(f"{release.by}=") for name in release.columns
-    )
+    if release.by is None:
+        return False
+    return not any(name.startswith(f"{release.by}=") for name in release.columns)
 
 
 def _arms_of_events(release: Any) -> bool:
@@ -226,8 +257,7 @@ def _arms_of_events(release: Any) -> bool:
 def others_err_less(
     estimand: str, propensity: object, distance: float, book: Codebook | None
 ) -> bool:
-    """Whether a regression alone, or a scheme, could answer with less error than inverse
-    propensities.
+    """Whether a regression alone, or a scheme, could err less than inverse propensities.
 
     Parameters
     ----------
@@ -249,8 +279,7 @@ def others_err_less(
 
 
 def misses_events(estimand: str, propensity: object, distance: float, two_values: bool) -> bool:
-    """Whether the interval of an average effect on two values holds less often than it says
-    (measured).
+    """Whether the interval of an effect on two values holds less often than it says (measured).
 
     Parameters
     ----------
@@ -267,77 +296,234 @@ def misses_events(estimand: str, propensity: object, distance: float, two_values
     return two_values and confounded and estimand == "ate" and distance >= FAR
 
 
-_EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
+def _weak_epsilon(release: Any) -> bool:
+    """True if epsilon, with that of released ranges, is larger than mostly advised."""
+    return bool(release.whole_guarantee.epsilon > WEAK)
+
+
+def _weak_delta(release: Any) -> bool:
+    """True if delta allows that a record of the dataset is published."""
+    return bool(release.guarantee.delta * release.n_samples > 1.0)
+
+
+def _flips_many(release: Any) -> bool:
+    """True if noise is predicted to flip many decisions of a rule."""
+    return bool(release.flipped_share >= LITTLE)
+
+
+def _noise_dominates(release: Any) -> bool:
+    """True if noise is predicted to dominate theta."""
+    return bool(getattr(release.moved, "dominates", False))
+
+
+def _leaves_bias(release: Any) -> bool:
+    """True if much of a bias is predicted to stay."""
+    return bool((release.residual_bias or 0.0) > HARDLY)
+
+
+def _leaves_imbalance(release: Any) -> bool:
+    """True if much of a difference between the arms is predicted to stay."""
+    return bool((release.residual_imbalance or 0.0) > HARDLY)
+
+
+def _hardly_overlaps(release: Any) -> bool:
+    """True if the arms lie so far apart that no interval is stated."""
+    return not release.overlaps
+
+
+def _some_hardly_overlap(release: Any) -> bool:
+    """True if some of several arms, and not those of the first contrast, hardly overlap."""
+    return bool(release.overlaps and release.apart)
+
+
+def _clips_residuals(release: Any) -> bool:
+    """True if the declared scale is too small, by the released squares of residuals."""
+    return bool(release.clipped_residuals)
+
+
+def _mostly_capped(release: Any) -> bool:
+    """True if the cap cuts off so many propensities that one arm says little of the other."""
+    return bool(release.capped > APART)
+
+
+def _partly_capped(release: Any) -> bool:
+    """True if the cap cuts off some propensities."""
+    return bool(CAPPED < release.capped <= APART)
+
+
+def _widened(release: Any) -> bool:
+    """True if an interval allows for a released distance of the arms."""
+    return release.overlaps and farther_apart(release)
+
+
+def _has_few_records(release: Any) -> bool:
+    """True if an arm may have too few records of a rare level."""
+    return bool(release.few)
+
+
+def _skewed(release: Any) -> bool:
+    """True if the released sums show skewed residuals."""
+    return bool(release.skewed)
+
+
+def _for_the_score(release: Any) -> bool:
+    """True if the interval is for the mean score, whatever that is."""
+    return bool(release.target != "effect")
+
+
+def _of_a_trial(release: Any) -> bool:
+    """True if an interval for the effect rests on a public propensity."""
+    return release.target == "effect" and known_propensity(release)
+
+
+def _of_overlap(release: Any) -> bool:
+    """True if regressions answer for the overlap population."""
+    return by_regressions(release) and release.estimand == "overlap"
+
+
+def _weighs_incomplete(release: Any) -> bool:
+    """True if the weights of a scheme answered where records may not count."""
+    return bool(release.weighting and release.public.weighted)
+
+
+def _by_a_scheme(release: Any) -> bool:
+    """True if the weights of a scheme answered."""
+    return bool(release.weighting)
+
+
+def _without_means(release: Any) -> bool:
+    """True if no mean of covariates was released for an effect by regressions."""
+    return by_regressions(release) and not has_step(release, "mean")
+
+
+def _without_spreads(release: Any) -> bool:
+    """True if no mean square of covariates was released for an effect by regressions."""
+    return by_regressions(release) and not has_step(release, "spread")
+
+
+def _groups_by_regressions(release: Any) -> bool:
+    """True if effects in groups rest on regressions."""
+    return by_regressions(release) and bool(release.groups)
+
+
+def _arms_of_means(release: Any) -> bool:
+    """True if mean outcomes of several arms are no risks."""
+    return release.arms is not None and not release.is_risk
+
+
+def _several_arms(release: Any) -> bool:
+    """True if the treatment has more than two arms."""
+    return release.arms is not None
+
+
+def _says_gains(release: Any) -> bool:
+    """True if a rule says what it is worth."""
+    return bool(release.gains)
+
+
+def _always(_release: Any) -> bool:
+    """True of every release."""
+    return True
+
+
+def _predicts_bias(release: Any) -> bool:
+    """True if it is predicted how much of a bias stays."""
+    return release.residual_bias is not None
+
+
+def _saturates(release: Any) -> bool:
+    """True if the loss of a rule saturates."""
+    return release.settings.get("response_bound") is None
+
+
+def _predicts_imbalance(release: Any) -> bool:
+    """True if it is predicted how much of a difference between the arms stays."""
+    return release.residual_imbalance is not None
+
+
+def _private_coefficient(release: Any) -> bool:
+    """True if weights rest on a released propensity."""
+    return has_step(release, "propensity")
+
+
+def _on_released_ranges(release: Any) -> bool:
+    """True if ranges of the domain were released."""
+    return bool(release.public.released)
+
+
+_EFFECT = ("effect",)
+_RULE = ("rule",)
+_WEIGHTED = ("weighted",)
 _LEARNED = (*_EFFECT, *_RULE)
 _ALL = ("effect", "rule", "weighted")
 _EVERY = (*_ALL, "ranges")
 
 #: In the order in which they are read.
 CAVEATS = (
-    Caveat("weak-epsilon", "warns", _EVERY, lambda r: r.whole_guarantee.epsilon > WEAK),
-    Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0),
-    Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE),
-    Caveat("noise-dominates", "warns", _WEIGHTED, lambda r: getattr(r.moved, "dominates", False)),
-    Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY, False),
-    Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
-    Caveat("arms-apart", "warns", _EFFECT, lambda r: not r.overlaps, False),
-    Caveat("some-arms-apart", "warns", _EFFECT, lambda r: r.overlaps and r.apart),
-    Caveat("scale", "warns", _EFFECT, lambda r: r.clipped_residuals, False),
-    Caveat("no-overlap", "warns", _EFFECT, lambda r: r.capped > APART, False),
-    Caveat("overlap", "warns", _EFFECT, lambda r: CAPPED < r.capped <= APART),
-    Caveat("widened", "warns", _EFFECT, lambda r: r.overlaps and farther_apart(r)),
+    Caveat("weak-epsilon", "warns", _EVERY, _weak_epsilon),
+    Caveat("weak-delta", "warns", _ALL, _weak_delta),
+    Caveat("noise-dominates", "warns", _RULE, _flips_many),
+    Caveat("noise-dominates", "warns", _WEIGHTED, _noise_dominates),
+    Caveat("confounded", "warns", _RULE, _leaves_bias, False),
+    Caveat("unbalanced", "warns", _WEIGHTED, _leaves_imbalance),
+    Caveat("arms-apart", "warns", _EFFECT, _hardly_overlaps, False),
+    Caveat("some-arms-apart", "warns", _EFFECT, _some_hardly_overlap),
+    Caveat("scale", "warns", _EFFECT, _clips_residuals, False),
+    Caveat("no-overlap", "warns", _EFFECT, _mostly_capped, False),
+    Caveat("overlap", "warns", _EFFECT, _partly_capped),
+    Caveat("widened", "warns", _EFFECT, _widened),
     Caveat("far-apart", "warns", _EFFECT, _far_apart),
     Caveat("events-far-apart", "warns", _EFFECT, _events_far_apart, False),
     Caveat("narrow", "warns", _LEARNED, narrow_numbers, False),
     Caveat("rare-level", "warns", _LEARNED, rare_levels),
-    Caveat("few-records", "warns", _EFFECT, lambda r: r.few),
-    Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed, False),
+    Caveat("few-records", "warns", _EFFECT, _has_few_records),
+    Caveat("skewed-residuals", "warns", _EFFECT, _skewed, False),
     Caveat("skewed-means", "warns", _LEARNED, _skewed_means),
-    Caveat("clipped-tail", "warns", _LEARNED, lambda r: _one_sided(r) and cuts_residuals(r)),
-    Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect", False),
-    Caveat("score-is-effect", "assumes", _EFFECT, lambda r: r.target != "effect"),
-    Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and known_propensity(r)),
+    Caveat("clipped-tail", "warns", _LEARNED, _clipped_tail),
+    Caveat("score", "notes", _EFFECT, _for_the_score, False),
+    Caveat("score-is-effect", "assumes", _EFFECT, _for_the_score),
+    Caveat("trial", "assumes", _EFFECT, _of_a_trial),
     Caveat("effect", "notes", _EFFECT, by_regressions),
     Caveat(
         "weights-population",
         "notes",
         _EFFECT,
-        lambda r: by_regressions(r) and r.estimand == "overlap",
+        _of_overlap,
     ),
     Caveat("linear", "assumes", _EFFECT, by_regressions),
-    Caveat("scheme", "notes", _EFFECT, lambda r: r.weighting),
-    Caveat("scheme-models", "assumes", _EFFECT, lambda r: r.weighting),
-    Caveat("scheme-complete", "assumes", _EFFECT, lambda r: r.weighting and r.public.weighted),
-    Caveat("means", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "mean")),
-    Caveat(
-        "spreads", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "spread")
-    ),
+    Caveat("scheme", "notes", _EFFECT, _by_a_scheme),
+    Caveat("scheme-models", "assumes", _EFFECT, _by_a_scheme),
+    Caveat("scheme-complete", "assumes", _EFFECT, _weighs_incomplete),
+    Caveat("means", "details", _EFFECT, _without_means),
+    Caveat("spreads", "details", _EFFECT, _without_spreads),
     Caveat("alike", "assumes", _LEARNED, _alike),
     Caveat("confounding", "details", _EFFECT, by_regressions),
     Caveat("heterogeneity", "details", _EFFECT, _varies),
     Caveat("declared", "details", _EFFECT, by_regressions),
     Caveat("persons", "notes", _EFFECT, _of_persons),
     Caveat("independent-persons", "assumes", _EFFECT, _of_persons),
-    Caveat("groups", "assumes", _EFFECT, lambda r: by_regressions(r) and r.groups),
-    Caveat("arms", "notes", _EFFECT, lambda r: r.arms is not None),
-    Caveat("arms-means", "assumes", _EFFECT, lambda r: r.arms is not None and not r.is_risk),
+    Caveat("groups", "assumes", _EFFECT, _groups_by_regressions),
+    Caveat("arms", "notes", _EFFECT, _several_arms),
+    Caveat("arms-means", "assumes", _EFFECT, _arms_of_means),
     Caveat("arms-events", "assumes", _EFFECT, _arms_of_events),
     Caveat("larger", "notes", (*_RULE, *_WEIGHTED), _larger_is_better),
-    Caveat("gains", "notes", _RULE, lambda r: r.gains),
-    Caveat("sign", "assumes", _RULE, lambda r: True),
-    Caveat("remaining-bias", "notes", _RULE, lambda r: r.residual_bias is not None),
-    Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None),
-    Caveat("balanced", "assumes", _WEIGHTED, lambda r: True),
-    Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.residual_imbalance is not None),
-    Caveat("private-weights", "excludes", _WEIGHTED, lambda r: has_step(r, "propensity")),
+    Caveat("gains", "notes", _RULE, _says_gains),
+    Caveat("sign", "assumes", _RULE, _always),
+    Caveat("remaining-bias", "notes", _RULE, _predicts_bias),
+    Caveat("skewed", "excludes", _RULE, _saturates),
+    Caveat("balanced", "assumes", _WEIGHTED, _always),
+    Caveat("remaining-imbalance", "notes", _WEIGHTED, _predicts_imbalance),
+    Caveat("private-weights", "excludes", _WEIGHTED, _private_coefficient),
     Caveat("group-confounds", "excludes", _EFFECT, _group_confounds),
     Caveat("event", "excludes", _EFFECT, _perhaps_event),
-    Caveat("released-ranges", "excludes", _ALL, lambda r: r.public.released),
+    Caveat("released-ranges", "excludes", _ALL, _on_released_ranges),
     Caveat("missing", "excludes", _ALL, may_be_missing),
-    Caveat("not-covered", "excludes", _ALL, lambda r: True),
+    Caveat("not-covered", "excludes", _ALL, _always),
 )
 
 
 def caveats_of(release: Any) -> Iterator[Caveat]:
     """Caveats that hold for a release, in the order of the table."""
-    return (caveat for caveat in CAVEATS if release.goal in caveat.goals and caveat.when(release))
+    for caveat in CAVEATS:
+        if release.goal in caveat.goals and caveat.when(release):
+            yield caveat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -57,8 +57,9 @@ _NOT_DECLARED = ("universe", "released_scale")
 
 
 class NotAtHandError(DeclarationError):
-    """A release names a program, or a part of one, that is not known here: nothing can be planned
-    again.
+    """A release names a program, or a part of one, that is not known here.
+
+    Nothing can then be planned again.
     """
 
 
@@ -87,47 +88,63 @@ def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
 def study_of(release: BaseRelease) -> Pipeline:
     """Declaration of a release, by its file alone.
 
-    Raises NotAtHandError where it names what is not known here, else DeclarationError where it
-    declares nothing that can be planned.
+    Raises
+    ------
+    NotAtHandError
+        Where it names what is not known here.
+    DeclarationError
+        Where it declares nothing that can be planned.
     """
-    declared = dict(release.declared)
     try:
-        kind, budget = GOALS[declared.pop("goal")], Budget(**declared.pop("budget"))
-        universe = Universe(release.public, release.n_samples, len(release.columns))
-        stages = {
-            "first": registry.first_stages,
-            "second": registry.second_stages,
-            "weights": registry.first_stages,
-        }
-        for stage, known in stages.items():
-            if isinstance(declared.get(stage), dict):
-                declared[stage] = _program(known(), declared[stage])
-        if kind is RangesStudy:
-            public = declared["public"] = OpenDomain.from_dict(declared["public"])
-            universe = Universe(public.universe(), release.n_samples, len(public.known) - 1)
-        return declared_by_name(
-            kind, "declared", {"universe": universe, "budget": budget, **declared}
-        )
+        return _declared_study(release)
     except Dp2ermError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DeclarationError(f"declared: is no declaration of a release: {error}") from None
 
 
+#: Programs that a declaration may name, by its entry.
+_STAGES: dict[str, Callable[[], Mapping[str, Any]]] = {
+    "first": registry.first_stages,
+    "second": registry.second_stages,
+    "weights": registry.first_stages,
+}
+
+
+def _declared_study(release: BaseRelease) -> Pipeline:
+    """Declaration of a release; any error of Python where it is damaged."""
+    declared = dict(release.declared)
+    kind = GOALS[declared.pop("goal")]
+    declared["budget"] = Budget(**declared.pop("budget"))
+    universe = Universe(release.public, release.n_samples, len(release.columns))
+    for stage, known in _STAGES.items():
+        if isinstance(declared.get(stage), dict):
+            declared[stage] = _program(known(), declared[stage])
+    if kind is RangesStudy:
+        public = OpenDomain.from_dict(declared["public"])
+        declared["public"] = public
+        universe = Universe(public.universe(), release.n_samples, len(public.known) - 1)
+    return declared_by_name(kind, "declared", {"universe": universe, **declared})
+
+
 def _program(known: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
-    """The program of that name, at the settings that are stated. Raises NotAtHandError for another
-    one.
+    """The program of that name, at the settings that are stated.
+
+    Raises
+    ------
+    NotAtHandError
+        Where another program, or another file, is known here.
     """
-    name, source = fields["name"], fields.get("source")
+    name = fields["name"]
+    source = fields.get("source")
     stated = source if isinstance(source, dict) else {}
     if not isinstance(name, str) or name not in known:
+        which = "is of no file: nobody else can compute again what rests on it"
         if any(map(written_in_a_file, stated)):
             which = (
                 f"is not known here: give its file, of SHA-256 {_in_words(stated)}, by --program "
                 "FILE.py"
             )
-        else:
-            which = "is of no file: nobody else can compute again what rests on it"
         raise NotAtHandError(f"declared: the program {brief(name)} {which}")
     settings = {setting: rebuilt(value) for setting, value in fields["settings"].items()}
     program = registry.build(dict(known), name, **settings)
@@ -166,13 +183,18 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(part) for part in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def rebuilt(stored: Any) -> Any:
     """A setting of a program, from :meth:`~dp2erm_cvx.program.Program.settings`.
 
-    Raises NotAtHandError for a part of the user's own, or one of other sizes.
+    Raises
+    ------
+    NotAtHandError
+        For a part of the user's own, or one of other sizes.
     """
     if stored == "inf":
         return math.inf
@@ -180,10 +202,15 @@ def rebuilt(stored: Any) -> Any:
         return tuple(stored)
     if isinstance(stored, dict) and list(stored) == ["moments"]:
         return Moments(stored["moments"])
-    if not isinstance(stored, dict) and not (isinstance(stored, str) and stored[:1].isupper()):
+    if isinstance(stored, str) and stored[:1].isupper():
+        # A part without settings is its name alone.
+        part: dict[str, Any] = {stored: {}}
+    elif isinstance(stored, dict):
+        part = stored
+    else:
         return stored
     try:
-        ((name, inner),) = stored.items() if isinstance(stored, dict) else ((stored, {}),)
+        ((name, inner),) = part.items()
         return _PARTS[name](**{setting: rebuilt(value) for setting, value in inner.items()})
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NotAtHandError(
@@ -192,7 +219,7 @@ def rebuilt(stored: Any) -> Any:
         ) from None
 
 
-# what only a run knows of itself
+#: What only a run knows of itself: its solver, and how its solutions were certified.
 UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
 BY_GAP = "a stage is certified by its duality gap alone"
 
@@ -227,10 +254,9 @@ def guarantee_of(plan: Plan[Any], certified: bool, by_gap: bool) -> Guarantee:
 
 
 def together(domain: Domain, epsilon: float, delta: float) -> str:
-    """Sentence on what a release guarantees with the ranges that it rests on, if any were
-    released.
-    """
-    if (ranges := domain.released) is None:
+    """Sentence on what a release guarantees with released ranges that it rests on; "" for none."""
+    ranges = domain.released
+    if ranges is None:
         return ""
     whole = Budget(ranges.epsilon + epsilon, delta)
     return (
@@ -247,39 +273,52 @@ def state_steps(plan: Plan[Any]) -> tuple[StepStatement, ...]:
 
 def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """Assumptions of the guarantee beyond its theorems, public quantities and the standing."""
-    texts = list(dict.fromkeys(text for step in plan.steps for text in step.assumptions))
-    domain, spent = plan.study.universe.domain, plan.guarantee
-    texts += filter(None, [together(domain, spent.epsilon, spent.delta)])
+    texts: list[str] = []
+    for step in plan.steps:
+        texts += [text for text in step.assumptions if text not in texts]
+    domain = plan.study.universe.domain
+    if domain.released is not None:
+        texts.append(together(domain, plan.guarantee.epsilon, plan.guarantee.delta))
     if domain.sampling is not None:
         texts.append(OWN_RECORD)
     if domain.units is not None:
         texts.append("neighbors differ in all records of one person, N is public (Theorem 24)")
-    stated = {program for step in plan.steps for program in step.stated_programs()}
+    stated: set[Program] = set()
+    for step in plan.steps:
+        stated.update(step.stated_programs())
     for program in plan.programs:
-        home, own = f"{program.made_by.__module__}.{program.made_by.__name__}", program.own_data()
-        if program in stated:
-            texts.append(
-                f"the stated bound of {home} holds, and its own functions see one record: its "
-                "author's word"
-            )
-        elif own:
-            texts.append(
-                f"{', '.join(own)} of {home}: each record's value is made of that record alone"
-            )
+        texts += _word_of_author(program, is_stated=program in stated)
         texts += assumed_public(program, plan.study.universe)
-    # sums alone say nothing of the noise that they draw in floating point
+    # Sums alone say nothing of the noise that they draw in floating point.
     beside = {UNKNOWN_SOLVER: not certifies, BY_GAP: by_gap, EXACT_ARITHMETIC: not plan.counted}
-    return (*texts, *(fact for fact, holds in beside.items() if holds and fact not in texts))
+    texts += [fact for fact, holds in beside.items() if holds and fact not in texts]
+    return tuple(texts)
+
+
+def _word_of_author(program: Program, *, is_stated: bool) -> Iterator[str]:
+    """What is assumed of a program by the word of its author alone."""
+    home = f"{program.made_by.__module__}.{program.made_by.__name__}"
+    own_data = program.own_data()
+    if is_stated:
+        yield (
+            f"the stated bound of {home} holds, and its own functions see one record: its "
+            "author's word"
+        )
+    elif own_data:
+        yield f"{', '.join(own_data)} of {home}: each record's value is made of that record alone"
 
 
 def _stated(step: Step) -> StepStatement:
-    loss, law, numerical = step.loss, step.noise_law, None
+    """Budget and calibrated noise of one step."""
+    loss = step.loss
+    law = step.noise_law
+    numerical = None
     if step.precision is not None:
         grid = step.precision.grid
         numerical = NumericalNoise(
             step.precision.tolerance, grid.exponent, grid.scale, grid.epsilon
         )
-    # in the norm of the noise
+    # The radius is in the norm of the noise.
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])
     return StepStatement(
         step=step.name,

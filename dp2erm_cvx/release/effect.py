@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,42 +88,63 @@ def state_nuisances(
 def state_coefficient(
     step: Step, released: Array, columns: tuple[str, ...], domain: Domain
 ) -> Nuisance:
-    """Coefficients (p,) that a step ``released``: a regression of the outcome, or the propensity.
+    """What a step before the score or the rule ``released``, as a release states it.
 
-    The labels of the arms of a ``domain`` name their coefficients where there are more than two.
+    Parameters
+    ----------
+    step
+        The step.
+    released
+        Its numbers (p,): coefficients, or integers in units of the step.
+    columns
+        Names of the covariates.
+    domain
+        What is declared; of more than two arms its labels name the coefficients.
     """
     if isinstance(step, TreatmentRate):
         return Nuisance(step.name, *step.stated(released, domain))
-    rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     if step.regression is not None:
-        own = (columns, domain.arms) if len(domain.arms) > 2 else (columns,)
-        rows, names = step.regression.rows.value, step.regression.rows.names(*own)
+        rows = step.regression.rows.value
+        if len(domain.arms) > 2:
+            names = step.regression.rows.names(columns, domain.arms)
+        else:
+            names = step.regression.rows.names(columns)
     elif isinstance(step, ArmPropensity):
-        rows, names = "log odds of arms, by contrasts", step.names(columns)
-    elif isinstance(step, SideCounts):
-        rows, names = "records", SIDES
-    elif isinstance(step, MeanSquare) and step.numbers:
-        rows, names = (
-            "sum of squares over nine guessed ones",
-            tuple(columns[k] for k in step.numbers),
-        )
-    elif isinstance(step, MeanSquare):
-        rows, names = "sum of squared norms over their bound", ("square",)
-    elif isinstance(step, OutcomeScale):
-        rows, names = "pairs of outcomes, by how far they lie apart", class_names(step.edges)
-    elif isinstance(step, ResidualSquares):
-        rows, names = "sum of squared residuals, of arms alike, over their bound", ("squares",)
-    elif isinstance(step, DifferenceSquare):
-        rows, names = "sum of squares along the difference of the arms", ("square",)
-    elif isinstance(step, ArmMeans):
-        rows, names = (
-            "records and sums of scaled covariates by arm",
-            step.names(columns, domain.arms),
-        )
+        rows = "log odds of arms, by contrasts"
+        names = step.names(columns)
     elif step.integers is not None:
-        rows, names = "sum of scaled covariates", columns
+        rows, names = _sums_in_words(step, columns, domain)
+    else:
+        rows = "log odds of treatment"
+        names = Rows.POOLED.names(columns)
     unit = 1.0 if step.integers is None else step.integers.unit
     return Nuisance(step.name, rows, names, tuple(unit * float(value) for value in released))
+
+
+#: What the sums of a step are of, and their names, where no columns enter.
+_PLAIN_SUMS: dict[type[Step], tuple[str, tuple[str, ...]]] = {
+    SideCounts: ("records", SIDES),
+    ResidualSquares: ("sum of squared residuals, of arms alike, over their bound", ("squares",)),
+    DifferenceSquare: ("sum of squares along the difference of the arms", ("square",)),
+}
+
+
+def _sums_in_words(
+    step: Step, columns: tuple[str, ...], domain: Domain
+) -> tuple[str, tuple[str, ...]]:
+    """What the integers of a step are sums of, and the name of each of them."""
+    if type(step) in _PLAIN_SUMS:
+        return _PLAIN_SUMS[type(step)]
+    if isinstance(step, MeanSquare) and step.numbers:
+        own = tuple(columns[place] for place in step.numbers)
+        return "sum of squares over nine guessed ones", own
+    if isinstance(step, MeanSquare):
+        return "sum of squared norms over their bound", ("square",)
+    if isinstance(step, OutcomeScale):
+        return "pairs of outcomes, by how far they lie apart", class_names(step.edges)
+    if isinstance(step, ArmMeans):
+        return "records and sums of scaled covariates by arm", step.names(columns, domain.arms)
+    return "sum of scaled covariates", columns
 
 
 def capped_share(
@@ -133,35 +155,66 @@ def capped_share(
     n_samples: int,
     law: CovariateLaw | None = None,
 ) -> float:
-    """How many propensities the cap cuts off, from what was released and public numbers alone.
+    """Share of propensities that the cap cuts off, from released and public numbers alone.
 
-    Of a logistic one the share beyond the cap of covariates of a ``law`` with released spreads,
-    else of those spread evenly over the ball of radius ``features_bound``, whoever the records are.
     No factor of the overlap population needs a cap, and small odds need none among the treated.
+
+    Parameters
+    ----------
+    estimand
+        What is estimated.
+    cap
+        F: propensities are clipped to [1/F, 1 - 1/F].
+    features_bound
+        Radius of the ball that scaled covariates lie in.
+    nuisances
+        What the steps before the score released.
+    n_samples
+        Number of records.
+    law
+        Law of the covariates with released spreads. None: a logistic propensity is that of
+        covariates spread evenly over the ball, whoever the records are.
     """
     if estimand == "overlap":
         return 0.0
-    known = {f"{one.step}, {one.rows}": np.array(one.coefficient) for one in nuisances}
-    high = math.log(cap - 1.0)
-    low = -math.inf if estimand == "att" else -high
-    if "propensity, log odds of treatment" in known:
-        constant, *slopes = known["propensity, log odds of treatment"]
-        if law is not None:
-            return law.beyond(np.array(slopes), low - constant, high - constant)
-        reach = features_bound * float(np.linalg.norm(slopes))
-        # the projection of an even ball onto a line is a scaled beta variable
-        half = 0.5 * (len(slopes) + 1)
-        ends = (np.array([low, high]) - constant) / max(reach, 1e-300)
-        below, above = np.clip(0.5 * (1.0 + ends), 0.0, 1.0)
-        return float(betainc(half, half, below) + betainc(half, half, 1.0 - above))
-    rates = [values for name, values in known.items() if name.startswith("rate, ")]
-    if not rates:
-        return 0.0
-    sums = np.reshape(rates[0], (min(len(rates[0]), 2), -1))
-    share = np.array([treated_share(column, n_samples) for column in sums.T])
-    count = np.maximum(sums.sum(axis=0), 0.0)
-    beyond = (share < expit(low)) | (share > expit(high))
-    return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))
+    largest = math.log(cap - 1.0)
+    low = -math.inf if estimand == "att" else -largest
+    for one in nuisances:
+        if one.step == "propensity" and one.rows == "log odds of treatment":
+            constant, *slopes = np.array(one.coefficient)
+            low_slope = low - constant
+            high_slope = largest - constant
+            if law is not None:
+                return law.beyond(np.array(slopes), low_slope, high_slope)
+            return _beyond_in_ball(slopes, low_slope, high_slope, features_bound)
+    for one in nuisances:
+        if one.step == "rate":
+            return _rates_beyond(np.array(one.coefficient), n_samples, expit(low), expit(largest))
+    return 0.0
+
+
+def _beyond_in_ball(slopes: Sequence[float], low: float, high: float, radius: float) -> float:
+    """Share of x, spread evenly over a ball, with ``<slopes, x>`` below ``low`` or above ``high``.
+
+    The projection of an even ball onto a line is a scaled beta variable.
+    """
+    reach = radius * float(np.linalg.norm(slopes))
+    shape = 0.5 * (len(slopes) + 1)
+    ends = np.array([low, high]) / max(reach, 1e-300)
+    below, above = np.clip(0.5 * (1.0 + ends), 0.0, 1.0)
+    return float(betainc(shape, shape, below) + betainc(shape, shape, 1.0 - above))
+
+
+def _rates_beyond(counts: Array, n_samples: int, low: float, high: float) -> float:
+    """Share of the records in groups whose released rate of treatment is outside [low, high].
+
+    ``counts`` are those of one or two sums in every group, as they were released.
+    """
+    sums = np.reshape(counts, (min(len(counts), 2), -1))
+    rate = np.array([treated_share(column, n_samples) for column in sums.T])
+    size = np.maximum(sums.sum(axis=0), 0.0)
+    beyond = (rate < low) | (rate > high)
+    return float(np.sum(size[beyond]) / max(float(np.sum(size)), 1.0))
 
 
 @dataclass(frozen=True)
@@ -339,31 +392,55 @@ class EffectRelease(BaseRelease):
         sums give them: both risks, and the means of several arms. ``std_error`` is that of a normal
         estimate whose interval is as wide.
         """
-        named: list[tuple[dict[str, Any], Any]] = [({}, self)]
         if self.arms is not None:
-            means = {one.level: one.estimate for one in self.arms.means}
-            named = []
-            for one in self.arms.contrasts:
-                names = {"arm": one.level, "against": one.against}
-                both = {"arm_mean": means[one.level], "against_mean": means[one.against]}
-                named.append((names | both, one))
-        elif self.groups:
-            named = [({"group": None}, self), *(({"group": one.group}, one) for one in self.groups)]
-        rows = list[Mapping[str, Any]]()
-        for names, one in named:
-            row = {**names, "estimand": self.estimand, "estimate": one.estimate}
-            row |= {"std_error": one.interval.std_error, **asdict(one.interval)}
-            if self.risks:
-                row |= {"mean_treated": self.risks[0], "mean_untreated": self.risks[1]}
-            if one is not self:
-                row |= {"joint_low": one.joint.low, "joint_high": one.joint.high}
-            if isinstance(one, GroupEffect):
-                row |= {"counted": one.counted, "treated": one.treated}
-            if (apart := getattr(one, "contrast", None)) is not None:
-                ends = {"contrast_low": apart.interval.low, "contrast_high": apart.interval.high}
-                row |= {"contrast": apart.estimate, **ends}
-            rows.append({**row, "target": self.target, **self.cost()})
+            return self._rows_of_arms(self.arms)
+        if self.groups:
+            return [self._row({"group": None}, self), *map(self._row_of_group, self.groups)]
+        return [self._row({}, self)]
+
+    def _row(
+        self, names: Mapping[str, Any], part: Any, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """One row: ``names`` of what is estimated, the estimate of a ``part``, and ``more`` of it.
+
+        A part has an ``estimate`` and an ``interval``.
+        """
+        row = {**names, "estimand": self.estimand, "estimate": part.estimate}
+        row |= {"std_error": part.interval.std_error, **asdict(part.interval)}
+        if self.risks:
+            treated, control = self.risks
+            row |= {"mean_treated": treated, "mean_untreated": control}
+        return {**row, **more, "target": self.target, **self.cost()}
+
+    def _rows_of_arms(self, arms: ArmEffects) -> list[Mapping[str, Any]]:
+        """One row for every contrast, with the mean outcomes of both arms."""
+        means = {one.level: one.estimate for one in arms.means}
+        rows: list[Mapping[str, Any]] = []
+        for contrast in arms.contrasts:
+            names = {
+                "arm": contrast.level,
+                "against": contrast.against,
+                "arm_mean": means[contrast.level],
+                "against_mean": means[contrast.against],
+            }
+            joint = {"joint_low": contrast.joint.low, "joint_high": contrast.joint.high}
+            rows.append(self._row(names, contrast, joint))
         return rows
+
+    def _row_of_group(self, group: GroupEffect) -> dict[str, Any]:
+        """The row of one group, with its contrast to the first one."""
+        more: dict[str, Any] = {
+            "joint_low": group.joint.low,
+            "joint_high": group.joint.high,
+            "counted": group.counted,
+            "treated": group.treated,
+        }
+        contrast = group.contrast
+        if contrast is not None:
+            more["contrast"] = contrast.estimate
+            more["contrast_low"] = contrast.interval.low
+            more["contrast_high"] = contrast.interval.high
+        return self._row({"group": group.group}, group, more)
 
 
 def make_effect(
@@ -374,93 +451,77 @@ def make_effect(
     level: float,
     target: str,
 ) -> EffectRelease:
-    """State what a run of a plan ``released``, by step, with an interval at ``level``.
+    """State what a run of a plan ``released``, with the interval that follows from it.
 
-    ``columns`` are the covariates; ``target`` says what the interval is for, where what nuisances
-    leave of the confounding is predicted: an effect by regressions.
+    Parameters
+    ----------
+    plan
+        What was run.
+    released
+        Released numbers of every step, by its name.
+    columns
+        Names of the covariates.
+    guarantee
+        What the run guarantees.
+    level
+        Level of the interval.
+    target
+        What the interval is for, of ``TARGETS``. An effect, where what nuisances leave of the
+        confounding is predicted.
     """
-    study, score = plan.study, plan.main
-    sums, universe = tuple(int(number) for number in released[score.name]), study.universe
-    if isinstance(score, WeightedSum):
+    study = plan.study
+    if isinstance(plan.main, WeightedSum):
         return _by_weights(plan, released, columns, guarantee, level)
-    middle = universe.domain.outcome_center
+    score = plan.main.at(plan.main.universe, released)
     facts = effect_facts(plan)
-    own = score.at(score.universe, released)
-    assert own.center is not None
-    predicted = target == TARGETS[0] and study.predicts_bias
     distance = released_distance(facts, released)
     facts = at_released_distance(facts, distance)
-    arms, groups, risks, ratios = None, list[GroupMean](), tuple[float, ...](), tuple[Ratio, ...]()
-    few = tuple[FewRecords, ...]()
-    if isinstance(own, ArmScores):
-        arms, result = arm_effects(facts, released, level, predicted=predicted)
-    elif isinstance(own, GroupScore):
-        groups = group_means(facts, released, predicted=predicted)
-        result = group_average(groups, level)
-    else:
-        result, risks, ratios = estimated(score, sums, own.center, middle, level, own.widening)
-        if predicted:
-            share = score.calibration.means(sums)[1]
-            error = nuisance_error(facts, released, result.standard_deviation, share)
-            center = own.center + error.shift
-            result = estimated(score, sums, center, middle, level, own.widening, (error, error))[0]
-        elif target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS:
-            predicted = True
-            errors = risk_errors(facts, released, (risks[0], risks[1]))
-            errors = with_rare_levels(facts, released, errors)
-            few = tuple(state_few(facts, released, columns))
-            result, risks, ratios = estimated(
-                score, sums, own.center, middle, level, own.widening, errors
-            )
+    answer = _answer(plan, score, facts, released, level=level, target=target)
+    interval = answer.interval
     nuisances = tuple(state_nuisances(plan, released, columns))
-    square = plan.step("spread")
-    capped, law = 0.0, None
-    if arms is None:
-        if isinstance(square, MeanSquare):
-            law = replace(square.size(released)[0], spreads=own.nuisances.spreads)
-        bounds = own.cap, universe.domain.features_bound
-        capped = capped_share(study.estimand, *bounds, nuisances, universe.n_samples, law)
-    off = 0.0  # told from a quarter of the half width on
-    if predicted:
-        off = skewed(facts, released, result.standard_deviation, 0.125 * (result.high - result.low))
+    few: tuple[FewRecords, ...] = ()
+    if answer.counts_rare_levels:
+        few = tuple(state_few(facts, released, columns))
+    bias_of_skewness = 0.0
+    if answer.counts_errors:
+        # It is told from a quarter of the half width on.
+        told_from = 0.125 * (interval.high - interval.low)
+        bias_of_skewness = skewed(facts, released, interval.standard_deviation, told_from)
     clipped = 0.0
-    if study.residual_scale is not None or study.released_scale is not None:
-        clipped = too_large(clipped_residuals(facts, released), study.residuals, own.nuisances)
+    if _knows_scale(study):
+        clipped = too_large(clipped_residuals(facts, released), study.residuals, score.nuisances)
     stated = EffectRelease(
-        estimand=score.estimand,
-        estimate=result.estimate,
-        interval=EffectInterval.of(result),
-        standard_deviation=result.standard_deviation,
-        released=sums,
-        risks=risks,
-        ratios=ratios,
+        estimand=plan.main.estimand,
+        estimate=interval.estimate,
+        interval=EffectInterval.of(interval),
+        standard_deviation=interval.standard_deviation,
+        released=_integers(plan, released),
+        risks=answer.risks,
+        ratios=answer.ratios,
         columns=columns,
-        n_samples=universe.n_samples,
+        n_samples=study.universe.n_samples,
         guarantee=guarantee,
         steps=state_steps(plan),
         nuisances=nuisances,
-        settings={
-            **asdict(study.settings),
-            "residual_scale": study.scale,
-            **{name: getattr(study, name) for name in ASSUMED},
-            "effect_center": own.center,
-        },
-        domain=universe.domain.to_dict(),
+        settings={**_settings(study), "effect_center": score.center},
+        domain=study.universe.domain.to_dict(),
         declared=declaration_of(plan),
-        capped=capped,
-        target=TARGETS[0 if predicted else 1],
-        counted=counted_records(score, sums),
-        groups=tuple(state_groups(groups, level)),
-        arms=arms,
-        narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
-        skewed=off,
+        capped=_capped(plan, score, released, nuisances),
+        target=TARGETS[0] if answer.counts_errors else TARGETS[1],
+        counted=counted_records(plan.main, _integers(plan, released)),
+        groups=tuple(state_groups(answer.groups, level)),
+        arms=answer.arms,
+        narrow=_narrow(plan, columns, released),
+        skewed=bias_of_skewness,
         clipped_residuals=clipped,
         distance=distance,
         few=few,
     )
-    if predicted and arms is not None:
-        return _without_intervals_of(stated, arms_apart(facts, released, arms))
-    if predicted and hardly_overlap(study.confounding, distance, float(own.nuisances.rate)):
+    if not answer.counts_errors:
+        return stated
+    if answer.arms is not None:
+        return _without_intervals_of(stated, arms_apart(facts, released, answer.arms))
+    if hardly_overlap(study.confounding, distance, float(score.nuisances.rate)):
         return _without_intervals(stated)
     return stated
 
@@ -472,8 +533,131 @@ def state_few(
     if facts.known_propensity:
         return
     for one in few_records(facts.mean, released):
-        having, treated = one.sign > 0.0, one.arm == 1
-        yield FewRecords(columns[one.covariate], having, treated, one.counted_in_arm, one.noise)
+        yield FewRecords(
+            level=columns[one.covariate],
+            having=one.sign > 0.0,
+            treated=one.arm == 1,
+            counted=one.counted_in_arm,
+            noise=one.noise,
+        )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the released sums say.
+
+    Parameters
+    ----------
+    interval
+        The estimate with its interval.
+    counts_errors
+        Whether the interval allows for what nuisances leave of the confounding.
+    risks
+        Risk of the treated and of the untreated, where they were asked for.
+    ratios
+        Ratios of both, where their denominators are above their own errors.
+    groups
+        The effect in every group.
+    arms
+        Mean outcomes of more than two arms, and their contrasts.
+    counts_rare_levels
+        Whether the interval allows for what levels add of which an arm has few records.
+    """
+
+    interval: ScoreInterval
+    counts_errors: bool
+    risks: tuple[float, ...] = ()
+    ratios: tuple[Ratio, ...] = ()
+    groups: Sequence[GroupMean] = ()
+    arms: ArmEffects | None = None
+    counts_rare_levels: bool = False
+
+
+def _answer(
+    plan: Plan[EffectStudy],
+    score: EffectScore,
+    facts: EffectFacts,
+    released: Mapping[str, Array],
+    *,
+    level: float,
+    target: str,
+) -> _Answer:
+    """Estimate and interval from the sums of a ``score`` at what was released before it."""
+    counts_errors = target == TARGETS[0] and plan.study.predicts_bias
+    if isinstance(score, ArmScores):
+        arms, interval = arm_effects(facts, released, level, predicted=counts_errors)
+        return _Answer(interval, counts_errors, arms=arms)
+    if isinstance(score, GroupScore):
+        groups = group_means(facts, released, predicted=counts_errors)
+        return _Answer(group_average(groups, level), counts_errors, groups=groups)
+    sums = _integers(plan, released)
+    center = score.center
+    assert center is not None
+    middle = plan.study.universe.domain.outcome_center
+    step = plan.main
+    interval, risks, ratios = estimated(step, sums, center, middle, level, score.widening)
+    if counts_errors:
+        share = step.calibration.means(sums)[1]
+        error = nuisance_error(facts, released, interval.standard_deviation, share)
+        center = center + error.shift
+        interval, *_ = estimated(step, sums, center, middle, level, score.widening, (error, error))
+    elif target == TARGETS[0] and risks and plan.study.settings.rows is Rows.ARMS:
+        errors = risk_errors(facts, released, (risks[0], risks[1]))
+        errors = with_rare_levels(facts, released, errors)
+        interval, risks, ratios = estimated(
+            step, sums, center, middle, level, score.widening, errors
+        )
+        return _Answer(interval, True, risks, ratios, counts_rare_levels=True)
+    return _Answer(interval, counts_errors, risks, ratios)
+
+
+def _integers(plan: Plan[EffectStudy], released: Mapping[str, Array]) -> tuple[int, ...]:
+    """The released integers of the step that answers."""
+    return tuple(int(number) for number in released[plan.main.name])
+
+
+def _knows_scale(study: EffectStudy) -> bool:
+    """True if the scale of the outcome is declared or released, so that it may be too small."""
+    return study.residual_scale is not None or study.released_scale is not None
+
+
+def _settings(study: EffectStudy) -> dict[str, Any]:
+    """The settings in force, with what is declared of the population."""
+    assumed = {name: getattr(study, name) for name in ASSUMED}
+    return {**asdict(study.settings), "residual_scale": study.scale, **assumed}
+
+
+def _capped(
+    plan: Plan[EffectStudy],
+    score: EffectScore,
+    released: Mapping[str, Array],
+    nuisances: Sequence[Nuisance],
+) -> float:
+    """Share of the propensities of two arms that the cap cuts off; 0 for more arms."""
+    if isinstance(score, ArmScores):
+        return 0.0
+    law = None
+    square = plan.step("spread")
+    if isinstance(square, MeanSquare):
+        law = replace(square.size(released)[0], spreads=score.nuisances.spreads)
+    universe = plan.study.universe
+    return capped_share(
+        plan.study.estimand,
+        score.cap,
+        universe.domain.features_bound,
+        nuisances,
+        universe.n_samples,
+        law,
+    )
+
+
+def _narrow(
+    plan: Plan[EffectStudy], columns: Sequence[str], released: Mapping[str, Array]
+) -> tuple[str, ...]:
+    """Covariates whose released mean square may be noise alone; none where nothing confounds."""
+    if plan.study.settings.known is not None:
+        return ()
+    return narrow_columns(plan.step("spread"), columns, released)
 
 
 def _without_intervals_of(release: EffectRelease, apart: tuple[ArmApart, ...]) -> EffectRelease:
@@ -489,9 +673,7 @@ def _without_intervals_of(release: EffectRelease, apart: tuple[ArmApart, ...]) -
 
 
 def _without_intervals(release: EffectRelease) -> EffectRelease:
-    """A release of arms that hardly overlap: it states no interval, nor what an interval
-    decides.
-    """
+    """A release of arms that hardly overlap: it states no interval, nor what one decides."""
     groups = [one.without_intervals() for one in release.groups]
     none = release.interval.withheld()
     return replace(
@@ -507,22 +689,19 @@ def _by_weights(
     level: float,
 ) -> EffectRelease:
     """State what a run by the weights of a scheme released."""
-    study, score = plan.study, plan.main
+    study = plan.study
     facts = weighted_facts(plan)
-    result, weighting = weighted_interval(facts, released, level)
+    interval, weighting = weighted_interval(facts, released, level)
     clipped = 0.0
-    if study.residual_scale is not None or study.released_scale is not None:
-        lines = score.at(score.universe, released).lines
-        clipped = too_large(
-            clipped_weighted(facts.squares, released), study.residuals, lines.nuisances
-        )
-    square = plan.step("spread")
+    if _knows_scale(study):
+        nuisances = plan.main.at(plan.main.universe, released).lines.nuisances
+        clipped = too_large(clipped_weighted(facts.squares, released), study.residuals, nuisances)
     return EffectRelease(
         estimand=study.estimand,
-        estimate=result.estimate,
-        interval=EffectInterval.of(result),
-        standard_deviation=result.standard_deviation,
-        released=tuple(int(number) for number in released[score.name]),
+        estimate=interval.estimate,
+        interval=EffectInterval.of(interval),
+        standard_deviation=interval.standard_deviation,
+        released=_integers(plan, released),
         risks=(),
         ratios=(),
         columns=columns,
@@ -530,15 +709,11 @@ def _by_weights(
         guarantee=guarantee,
         steps=state_steps(plan),
         nuisances=tuple(state_nuisances(plan, released, columns)),
-        settings={
-            **asdict(study.settings),
-            "residual_scale": study.scale,
-            **{name: getattr(study, name) for name in ASSUMED},
-        },
+        settings=_settings(study),
         domain=study.universe.domain.to_dict(),
         declared=declaration_of(plan),
         target=TARGETS[0],
-        narrow=narrow_columns(square, columns, released),
+        narrow=narrow_columns(plan.step("spread"), columns, released),
         clipped_residuals=clipped,
         weighting=weighting,
     )
@@ -563,31 +738,59 @@ def estimated(
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums.
 
-    ``middle`` is the outcome of a control whose net outcome is 0. ``errors`` are those of both
-    risks, the treated first, or twice that of an effect.
+    Parameters
+    ----------
+    step
+        The score as it was calibrated.
+    sums
+        Its released integers.
+    center
+        c_0 of the score, in units of the outcome.
+    middle
+        The outcome of a control whose net outcome is 0.
+    level
+        Level of the interval.
+    widening
+        What B was multiplied by at the released rate of treatment.
+    errors
+        Errors of the nuisances: of both risks, the treated first, or twice that of an effect.
+
+    Returns
+    -------
+    interval
+        Of the effect.
+    risks
+        Of the treated and of the untreated; empty where their sums were not released.
+    ratios
+        Risk ratio and odds ratio, where they have an interval.
     """
-    noise, law = step.calibration, step.calibration.law
+    noise = step.calibration
+    law = noise.law
     if law is SumLaw.TREATED or law.counts:
         interval = part_interval(noise, sums, center, level, widening, errors[0])
-        # that of a whole score, of which a part was summed
+        # The deviation is that of a whole score, of which a part was summed.
         part = step.part if law.counts else 1.0
         return replace(interval, standard_deviation=interval.standard_deviation / part), (), ()
     if not law.of_arms:
         assert law is SumLaw.SCORE
         return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
-    # shifts are those of the difference
-    means = ArmRisks(
-        noise, sums, (middle + errors[0].shift, middle - errors[1].shift), errors, widening
-    )
-    both = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
-    known = ((name, one) for name, one in both.items() if one is not None)
-    ratios = tuple(Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in known)
-    return means.difference(level), means.risks, ratios
+    # Shifts are those of the difference of both risks.
+    middles = (middle + errors[0].shift, middle - errors[1].shift)
+    means = ArmRisks(noise, sums, middles, errors, widening)
+    ratios = []
+    for name, ratio in (
+        ("risk ratio", means.ratio(level)),
+        ("odds ratio", means.odds_ratio(level)),
+    ):
+        if ratio is not None:
+            ratios.append(Ratio(name, ratio.estimate, EffectInterval.of(ratio)))
+    return means.difference(level), means.risks, tuple(ratios)
 
 
 def counted_records(step: EffectScore, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
-    noise, n = step.calibration, step.universe.n_samples
+    noise = step.calibration
+    n = step.universe.n_samples
     law: SumLaw = noise.law
     if law is SumLaw.COUNTED_ARMS:
         return float(n * noise.means(sums)[5])
@@ -595,5 +798,6 @@ def counted_records(step: EffectScore, sums: tuple[int, ...]) -> float | None:
         return float(n * noise.means((0, 0, sums[-1]))[2])
     if not law.whole:
         return None
-    share = float(sum(2.0 * noise.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3)))
-    return n * min(max(share, 1.0 / n), 1.0)
+    # Every group has three sums, of which the second says how many records it has.
+    shares = [2.0 * noise.means(sums[first : first + 3])[1] for first in range(0, len(sums), 3)]
+    return n * min(max(float(sum(shares)), 1.0 / n), 1.0)

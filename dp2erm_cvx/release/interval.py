@@ -52,12 +52,13 @@ class EffectInterval(Stated):
     @property
     def half_width(self) -> float | None:
         """Half of its width; None where an end is unbounded."""
-        return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
+        if self.low is None or self.high is None:
+            return None
+        return 0.5 * (self.high - self.low)
 
     @property
     def std_error(self) -> float | None:
-        """Half width over the quantile of a normal estimate at this level: what a meta-analysis
-        takes.
+        """Half width over the normal quantile of the level: the standard error of a meta-analysis.
 
         The interval of a normal estimate with this standard error is as wide as the stated one,
         whatever that counts: sampling, noise, and the allowed bias. None where an end is unbounded.
@@ -72,10 +73,14 @@ class EffectInterval(Stated):
 
     @classmethod
     def of(cls, score: ScoreInterval, unit: float = 1.0) -> EffectInterval:
-        """Interval from ends that may be infinite, of which one is ``unit`` here."""
-        numbers = [unit * score.low, unit * score.high]
-        numbers += [
-            unit * one for one in (score.noise_half_width, score.sampling_half_width, score.bias)
-        ]
-        low, high, *known = json_types(numbers)
-        return cls(low, high, score.level, *known)
+        """An interval whose ends may be infinite; what is one there is ``unit`` here."""
+        low, high, noise, sampling, bias = json_types(
+            [
+                unit * score.low,
+                unit * score.high,
+                unit * score.noise_half_width,
+                unit * score.sampling_half_width,
+                unit * score.bias,
+            ]
+        )
+        return cls(low, high, score.level, noise, sampling, bias)

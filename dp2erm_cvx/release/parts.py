@@ -1,6 +1,4 @@
-"""Effects in several groups of records, mean outcomes of several arms, and how far they lie
-apart.
-"""
+"""Effects in several groups of records and mean outcomes of several arms, as they are stated."""
 
 from __future__ import annotations
 
@@ -75,32 +73,46 @@ class GroupEffect(Stated):
         """The same of arms that hardly overlap, of which no interval is stated."""
         contrast = self.contrast
         if contrast is not None:
-            own, all_together = contrast.interval.withheld(), contrast.joint.withheld()
-            contrast = replace(contrast, interval=own, joint=all_together)
-        own, all_together = self.interval.withheld(), self.joint.withheld()
-        return replace(self, contrast=contrast, interval=own, joint=all_together)
+            contrast = replace(
+                contrast,
+                interval=contrast.interval.withheld(),
+                joint=contrast.joint.withheld(),
+            )
+        return replace(
+            self,
+            contrast=contrast,
+            interval=self.interval.withheld(),
+            joint=self.joint.withheld(),
+        )
 
 
 def state_groups(groups: Sequence[GroupMean], level: float) -> Iterator[GroupEffect]:
-    """The effects in all groups, with their contrasts to the first."""
-    for place, one in enumerate(groups):
-        joint = 1.0 - (1.0 - level) / len(groups), 1.0 - (1.0 - level) / max(len(groups) - 1, 1)
-        own, ends = one.interval(level), EffectInterval.of(one.interval(joint[0]))
-        contrast = None
-        if place:
-            apart, all_apart = (group_contrast(one, groups[0], each) for each in (level, joint[1]))
-            both = (EffectInterval.of(each) for each in (apart, all_apart))
-            contrast = GroupContrast(apart.estimate, *both)
+    """The effects in all groups, with their contrasts to the first.
+
+    Joint intervals are at the levels of Bonferroni: of all groups, and of all contrasts.
+    """
+    joint_level = 1.0 - (1.0 - level) / max(len(groups), 1)
+    for place, group in enumerate(groups):
+        own = group.interval(level)
+        joint = group.interval(joint_level)
         yield GroupEffect(
-            one.group,
-            one.noise.n_samples * one.counted,
-            one.treated,
-            own.estimate,
-            EffectInterval.of(own),
-            ends,
-            own.standard_deviation,
-            contrast,
+            group=group.group,
+            counted=group.noise.n_samples * group.counted,
+            treated=group.treated,
+            estimate=own.estimate,
+            interval=EffectInterval.of(own),
+            joint=EffectInterval.of(joint),
+            standard_deviation=own.standard_deviation,
+            contrast=None if place == 0 else _contrast(group, groups, level),
         )
+
+
+def _contrast(group: GroupMean, groups: Sequence[GroupMean], level: float) -> GroupContrast:
+    """The effect in a group less that in the first of all ``groups``."""
+    joint_level = 1.0 - (1.0 - level) / (len(groups) - 1)
+    own = group_contrast(group, groups[0], level)
+    joint = group_contrast(group, groups[0], joint_level)
+    return GroupContrast(own.estimate, EffectInterval.of(own), EffectInterval.of(joint))
 
 
 @dataclass(frozen=True)
@@ -234,25 +246,46 @@ def arms_apart(
 def arm_effects(
     facts: EffectFacts, released: Mapping[str, Array], level: float, *, predicted: bool
 ) -> tuple[ArmEffects, ScoreInterval]:
-    """The means of all arms with their contrasts, from what a run ``released``; then the first
-    contrast.
+    """Mean outcomes of all arms with their contrasts, and the interval of the first contrast.
 
-    Where ``predicted``, intervals allow for what the nuisances leave of the confounding. Raises
-    DeclarationError unless ``1/2 <= level < 1``.
+    Parameters
+    ----------
+    facts
+        What is public of the nuisances.
+    released
+        Released numbers of every step.
+    level
+        Level of every interval; joint ones are at the level of Bonferroni for all contrasts.
+    predicted
+        Whether intervals allow for what the nuisances leave of the confounding.
+
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
     book = facts.universe.domain.codebook
     assert book is not None
-    pairs, labels = book.treatment.pairs, book.treatment.labels
-    all_level = 1.0 - (1.0 - level) / len(pairs)
-    interval, shares = arm_intervals(facts, released, 1.0 - all_level, predicted=predicted)
-    alone, own, contrasts = np.eye(len(labels)), list[ScoreInterval](), list[ArmContrast]()
-    for arm, other in pairs:
-        own.append(interval(alone[arm] - alone[other], level))
-        joint = interval(alone[arm] - alone[other], all_level)
-        ends = EffectInterval.of(own[-1]), EffectInterval.of(joint)
-        contrasts.append(ArmContrast(labels[arm], labels[other], own[-1].estimate, *ends))
+    labels = book.treatment.labels
+    pairs = book.treatment.pairs
+    joint_level = 1.0 - (1.0 - level) / len(pairs)
+    interval, shares = arm_intervals(facts, released, 1.0 - joint_level, predicted=predicted)
+    weights = np.eye(len(labels))
+    alone = [interval(weights[arm] - weights[other], level) for arm, other in pairs]
+    contrasts = []
+    for (arm, other), own in zip(pairs, alone, strict=True):
+        joint = interval(weights[arm] - weights[other], joint_level)
+        contrasts.append(
+            ArmContrast(
+                level=labels[arm],
+                against=labels[other],
+                estimate=own.estimate,
+                interval=EffectInterval.of(own),
+                joint=EffectInterval.of(joint),
+            )
+        )
     means = []
-    for label, share, weights in zip(labels, shares, alone, strict=True):
-        one = interval(weights, level)
-        means.append(ArmMean(label, share, one.estimate, EffectInterval.of(one)))
-    return ArmEffects(tuple(means), tuple(contrasts)), own[0]
+    for label, share, weight in zip(labels, shares, weights, strict=True):
+        own = interval(weight, level)
+        means.append(ArmMean(label, share, own.estimate, EffectInterval.of(own)))
+    return ArmEffects(tuple(means), tuple(contrasts)), alone[0]

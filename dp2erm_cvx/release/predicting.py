@@ -40,33 +40,50 @@ def predictions(release: Release | RuleRelease, table: Table) -> Predictions:
 
     Raises DataError for a column that is not there, DeclarationError for a release that is no rule.
     """
-    domain = release.public
-    book = domain.codebook
-    names = release.columns
+    book = release.public.codebook
     if book is None:
-        X = np.column_stack([numbers_or_nan(table.cells(name), name) for name in names])
-        absent = np.isnan(X)
-        told = ~np.any(absent, axis=1)
-        notes = [*_absent_numbers(names, absent), *_beyond(domain, X, names), *_left_empty(~told)]
-        values = np.full(len(X), np.nan)
-        if np.any(told):
-            values[told] = effects(release, X[told])
-        return Predictions(values, tuple(notes))
+        return _of_numbers(release, table)
+    return _of_coded(release, table, book)
+
+
+def _of_numbers(release: Release | RuleRelease, table: Table) -> Predictions:
+    """Effects at the rows of a table without a codebook; nan where a number is missing."""
+    names = release.columns
+    X = np.column_stack([numbers_or_nan(table.cells(name), name) for name in names])
+    absent = np.isnan(X)
+    complete = ~np.any(absent, axis=1)
+    values = np.full(len(X), np.nan)
+    if np.any(complete):
+        values[complete] = effects(release, X[complete])
+    notes = [
+        *_absent_numbers(names, absent),
+        *_beyond(release.public, X, names),
+        *_left_empty(~complete),
+    ]
+    return Predictions(values, tuple(notes))
+
+
+def _of_coded(release: Release | RuleRelease, table: Table, book: Codebook) -> Predictions:
+    """Effects at the rows of a table with a codebook; nan where none of the cells is read."""
     values = np.array(effects(release, table))
-    notes = []
+    notes: list[str] = []
     nothing = np.ones(len(values), dtype=np.bool_)
-    for column in book.columns(names):
+    for column in book.columns(release.columns):
         unread, note = _unread(book, table, column)
         nothing &= unread
-        notes += [note] if note else []
+        if note:
+            notes.append(note)
         if column not in book.level_sets:
-            notes += _beyond_range(domain, book, table, column)
+            notes += _beyond_range(release.public, book, table, column)
     values[nothing] = np.nan
     return Predictions(values, (*notes, *_left_empty(nothing)))
 
 
 def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
+    """A number of rows, with separators."""
+    if count == 1:
+        return "1 row"
+    return f"{count:,} rows"
 
 
 def _left_empty(nothing: NDArray[np.bool_]) -> Iterator[str]:
@@ -90,6 +107,7 @@ def _beyond(domain: Domain, X: Array, names: Sequence[str]) -> Iterator[str]:
 
 
 def _outside(name: str, values: Array, low: float, high: float) -> Iterator[str]:
+    """A note on the values (m,) of a column that lie beyond a range."""
     count = int(np.sum((values < low) | (values > high)))
     if count:
         yield (
@@ -112,9 +130,7 @@ def _beyond_range(domain: Domain, book: Codebook, table: Table, column: str) -> 
 
 
 def _unread(book: Codebook, table: Table, column: str) -> tuple[NDArray[np.bool_], str]:
-    """Rows (m,) of which a raw column tells nothing, and a note on them; "" where every row is
-    read.
-    """
+    """Rows (m,) of which a raw column tells nothing, and a note on them; "" for no such row."""
     cells = as_column(book.read(table)(column), column)
     if column in book.levels:
         levels = book.level_sets[column]
@@ -125,14 +141,17 @@ def _unread(book: Codebook, table: Table, column: str) -> tuple[NDArray[np.bool_
         unread = np.isnan(numbers_or_nan(cells, column))
         what = f"without a number, {_taken_number(book, column)}"
     count = int(unread.sum())
-    return unread, f"{column}: {_rows(count)} {what}" if count else ""
+    if count == 0:
+        return unread, ""
+    return unread, f"{column}: {_rows(count)} {what}"
 
 
 def _taken_levels(book: Codebook, column: str) -> str:
     """What stands for none of the levels of a raw column."""
     made = [name for name, pair in book.crosses.items() if column in pair] or [column]
-    several = all(len(book.covariate_levels[name]) > 1 for name in made)
-    return "counted as their mean" if several else "counted as none"
+    if all(len(book.covariate_levels[name]) > 1 for name in made):
+        return "counted as their mean"
+    return "counted as none"
 
 
 def _taken_number(book: Codebook, column: str) -> str:

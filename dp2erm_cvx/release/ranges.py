@@ -70,9 +70,7 @@ class RangesRelease(BaseRelease):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the release states, by which other releases say that they rest on
-        it.
-        """
+        """SHA-256 of all that the release states, which releases that rest on it name."""
         plain = json.dumps(self.to_dict(derived=False), sort_keys=True)
         return hashlib.sha256(plain.encode()).hexdigest()
 
@@ -80,8 +78,10 @@ class RangesRelease(BaseRelease):
     def stamp(self) -> ReleasedRanges:
         """What a domain says that rests on these ranges.
 
-        Raises DeclarationError where nothing establishes that they are private, though no seed was
-        given.
+        Raises
+        ------
+        DeclarationError
+            Where nothing establishes that they are private, though no seed was given.
         """
         if self.standing not in (Standing.PRIVATE, Standing.NOT_PRIVATE):
             raise DeclarationError(f"ranges: are {self.standing.value}: no domain may rest on them")
@@ -89,21 +89,20 @@ class RangesRelease(BaseRelease):
         return ReleasedRanges(self.digest, self.guarantee.epsilon, self.private, outcome)
 
     def as_domain(self) -> Domain:
-        """The domain of the released ranges, which every estimator takes; it says that they were
-        released.
+        """The domain of the released ranges, which every estimator takes.
 
-        Raises DeclarationError as ``stamp`` does.
+        It says that they were released. Raises DeclarationError as ``stamp`` does.
         """
         return replace(self.public, released=self.stamp)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per column."""
-        facts = ((one, "public" if one.chosen is None else "released") for one in self.ranges)
-        named = (
-            {"column": one.column, "low": one.low, "high": one.high, "range": how}
-            for one, how in facts
-        )
-        return [{**row, **self.cost()} for row in named]
+        rows: list[Mapping[str, Any]] = []
+        for one in self.ranges:
+            source = "public" if one.chosen is None else "released"
+            row = {"column": one.column, "low": one.low, "high": one.high, "range": source}
+            rows.append({**row, **self.cost()})
+        return rows
 
 
 def make_ranges(
@@ -112,13 +111,25 @@ def make_ranges(
     names: Sequence[str],
     guarantee: Guarantee,
 ) -> RangesRelease:
-    """State what a run of a plan ``released``; ``names`` are those of all columns, the outcome
-    last.
+    """State what a run of a plan ``released``.
+
+    Parameters
+    ----------
+    plan
+        What was run.
+    released
+        The chosen candidates, by step.
+    names
+        Names of all columns, the outcome last.
+    guarantee
+        What the run guarantees.
     """
-    step, public = plan.main, plan.study.public
+    step = plan.main
+    public = plan.study.public
     assert isinstance(step, ColumnRanges)
-    chosen, ranges = released[step.name], list[ColumnRange]()
+    chosen = released[step.name]
     ends = step.ranges(chosen)
+    ranges = []
     for name, known, (low, high), pair in zip(names, public.known, ends, chosen, strict=True):
         within = (known.low, known.high) if isinstance(known, Within) else None
         own = None if isinstance(known, tuple) else (float(pair[0]), float(pair[1]))
@@ -136,15 +147,14 @@ def make_ranges(
 
 
 def resting_on(release: BaseRelease, ranges: RangesRelease) -> Iterator[str]:
-    """Faults of a release that says it rests on these ranges: digest, epsilon, ends, records,
-    study.
-    """
-    stamp, domain = release.public.released, release.public
+    """Faults of a release that says it rests on these ranges."""
+    stamp = release.public.released
     if stamp is None:
         yield "domain.released: nothing is stated, and a release of ranges is given"
         return
     for name in ("digest", "epsilon", "private"):
-        stated, follows = getattr(stamp, name), getattr(ranges.stamp, name)
+        stated = getattr(stamp, name)
+        follows = getattr(ranges.stamp, name)
         if stated != follows:
             yield f"domain.released.{name}: {stated} stated, {follows} follows from the ranges"
     same = {"n_samples": ranges.n_samples, "study": ranges.study}
@@ -154,23 +164,39 @@ def resting_on(release: BaseRelease, ranges: RangesRelease) -> Iterator[str]:
     for name in ("relation", "unit"):
         if getattr(release.guarantee, name) != getattr(ranges.guarantee, name):
             yield f"guarantee.{name}: is not that of the ranges"
-    book = domain.codebook
-    outcome = "" if book is None or book.outcome is None else book.outcome
-    low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
-    own = dict(zip(release.columns, domain.range_pairs, strict=False))
-    outcome = outcome or ranges.ranges[-1].column
-    own[outcome] = low, high
+    outcome = _outcome_of(release) or ranges.ranges[-1].column
     if stamp.outcome and all(one.chosen is None for one in ranges.ranges if one.column == outcome):
         yield f"domain.released.outcome: the range of {outcome} was not released"
+    stated_ranges = _stated_ranges(release, outcome)
     for one in ranges.ranges:
-        if one.chosen is not None and one.column in own and not _near(own[one.column], one.pair):
+        if one.chosen is None or one.column not in stated_ranges:
+            continue
+        low, high = stated_ranges[one.column]
+        if not _near((low, high), one.pair):
             yield (
-                f"domain: {one.column} ranges from {digits_of(own[one.column][0])} to "
-                f"{digits_of(own[one.column][1])}, and was not released so"
+                f"domain: {one.column} ranges from {digits_of(low)} to {digits_of(high)}, and was "
+                "not released so"
             )
 
 
+def _outcome_of(release: BaseRelease) -> str:
+    """Column of the outcome of a release; "" where it is not named."""
+    book = release.public.codebook
+    if book is None or book.outcome is None:
+        return ""
+    return book.outcome
+
+
+def _stated_ranges(release: BaseRelease, outcome: str) -> dict[str, Pair]:
+    """Ranges of the covariates and of the ``outcome`` that the domain of a release declares."""
+    domain = release.public
+    ranges: dict[str, Pair] = dict(zip(release.columns, domain.range_pairs, strict=False))
+    center = domain.outcome_center
+    ranges[outcome] = (center - domain.outcome_bound, center + domain.outcome_bound)
+    return ranges
+
+
 def _near(stated: Pair, released: Pair) -> bool:
-    """Whether two ranges are the same, but for a rounding of middle and half length."""
+    """True if two ranges are the same, but for a rounding of middle and half length."""
     size = 1e-12 * max(map(abs, released))
     return all(abs(one - other) <= size for one, other in zip(stated, released, strict=True))

@@ -1,11 +1,10 @@
-"""The strict reader of releases: a file is refused where an entry does not follow from its
-declaration.
-"""
+"""The strict reader of releases: every entry of a file has to follow from its declaration."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -69,8 +68,20 @@ def read_release(text: str | bytes, kind: type[BaseRelease] | None = None) -> Ba
 def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
     """The release of a file: a two-stage release, an effect, a rule or ranges.
 
-    Without ``check`` it is parsed alone, for ``verify`` to say all that does not follow. Raises
-    NotAtHandError where the file of a program is missing, else DeclarationError, in one line.
+    Parameters
+    ----------
+    path
+        The JSON file.
+    check
+        Whether what does not follow is refused. Without it the file is parsed alone, for ``verify``
+        to say all that does not follow.
+
+    Raises
+    ------
+    NotAtHandError
+        Where the file of a program is missing.
+    DeclarationError
+        Where the file is refused, in one line.
     """
     try:
         text = Path(path).read_bytes()
@@ -84,7 +95,9 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
         )
     try:
         release = parsed(text, _kind_of(text))
-        return checked(release, text) if check else release
+        if check:
+            checked(release, text)
+        return release
     except NotAtHandError as error:
         raise NotAtHandError(f"{path}: {error}") from None
     except DeclarationError as error:
@@ -108,8 +121,12 @@ def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
 
 
 def parsed(text: str | bytes, kind: type[P]) -> P:
-    """A release of this kind from ``to_json``, by its schema alone. Raises DeclarationError in one
-    line.
+    """A release of this kind from ``to_json``, by its schema alone.
+
+    Raises
+    ------
+    DeclarationError
+        Where the text does not fit, in one line.
     """
     from pydantic import ValidationError
 
@@ -120,21 +137,9 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
     try:
         release: P = release_adapter(kind).validate_python(plain)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = _line(".".join(str(part) for part in first["loc"]))
-        if first["type"] == "unexpected_keyword_argument":
-            known = [one.name for one in fields(kind)] if len(first["loc"]) == 1 else []
-            hint = f"; {known_names(where, known)}" if known else ""
-            raise DeclarationError(
-                f"release JSON: {where}: is no entry of a release{hint}"
-            ) from None
-        if first["type"] == "missing":
-            raise DeclarationError(f"release JSON: {where}: is missing") from None
-        raise DeclarationError(
-            f"release JSON: {where} = {brief(first['input'])}: {first['msg']}"
-        ) from None
+        raise DeclarationError(f"release JSON: {_fault(error.errors()[0], kind)}") from None
     for name in release.spelled:
-        # a number or another type is not what was spelled out, even where it compares equal
+        # A number or another type is not what was spelled out, even where it compares equal.
         if type(besides[name]) not in (bool, str) or besides[name] != getattr(release, name):
             raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
     if release.n_samples < 2 or not release.columns:
@@ -144,11 +149,28 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
     return release
 
 
+def _fault(error: Mapping[str, Any], kind: type[BaseRelease]) -> str:
+    """One error of pydantic, with the entry that it is about."""
+    where = _line(".".join(str(part) for part in error["loc"]))
+    if error["type"] == "missing":
+        return f"{where}: is missing"
+    if error["type"] == "unexpected_keyword_argument":
+        hint = ""
+        if len(error["loc"]) == 1:
+            hint = f"; {known_names(where, [field.name for field in fields(kind)])}"
+        return f"{where}: is no entry of a release{hint}"
+    return f"{where} = {brief(error['input'])}: {error['msg']}"
+
+
 def checked(release: P, text: str | bytes) -> P:
     """The release of a text, unless an entry does not follow from what was declared and released.
 
-    Raises NotAtHandError where it names a program that is not known here, because nothing can then
-    be planned again, else DeclarationError, in one line.
+    Raises
+    ------
+    NotAtHandError
+        Where it names a program that is not known here, because nothing can then be planned again.
+    DeclarationError
+        For the first entry that does not follow, in one line.
     """
     try:
         refuted = verify(release, text=text).refuted
@@ -172,7 +194,9 @@ def _kind_of(text: str | bytes) -> type[BaseRelease]:
 def _goal(plain: dict[str, Any]) -> object:
     """The question, as the JSON of a release declares it."""
     declared = plain.get("declared")
-    return declared.get("goal") if isinstance(declared, dict) else None
+    if not isinstance(declared, dict):
+        return None
+    return declared.get("goal")
 
 
 def _loaded(text: str | bytes) -> dict[str, Any]:
@@ -197,16 +221,23 @@ def _loaded(text: str | bytes) -> dict[str, Any]:
 
 
 def _refused(constant: str) -> Any:
+    """Raise ValueError for a number that is not finite."""
     raise ValueError(f"{constant} is not a finite number")
 
 
 def _finite(text: str) -> float:
+    """A number of the JSON, unless it is too large for a float."""
     number = float(text)
-    return number if math.isfinite(number) else _refused(text[:20])
+    if not math.isfinite(number):
+        _refused(text[:20])
+    return number
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # of two statements about one name, one reader could see the first and another the second
+    """An object of the JSON, unless a name stands twice in it.
+
+    Of two statements about one name, one reader could see the first and another the second.
+    """
     named = dict(pairs)
     if len(named) < len(pairs):
         raise ValueError("a name stands twice in one object")
@@ -216,4 +247,6 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _line(message: object) -> str:
     """At most one line of a message that quotes the file."""
     line = " ".join(str(message).split())
-    return line if len(line) <= 200 else line[:197] + "..."
+    if len(line) > 200:
+        return line[:197] + "..."
+    return line

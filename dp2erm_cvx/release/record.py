@@ -235,13 +235,14 @@ class BaseRelease(abc.ABC, Shown, Stated):
 
     @property
     def whole_guarantee(self) -> Guarantee:
-        """What it guarantees together with the released ranges that its domain rests on, if there
-        are any.
+        """What it guarantees together with released ranges that its domain rests on.
 
-        Basic composition: epsilons add up, and ranges spend no delta.
+        By basic composition epsilons add up, and ranges spend no delta.
         """
-        own, ranges = self.guarantee, self.public.released
-        return own if ranges is None else replace(own, epsilon=own.epsilon + ranges.epsilon)
+        ranges = self.public.released
+        if ranges is None:
+            return self.guarantee
+        return replace(self.guarantee, epsilon=self.guarantee.epsilon + ranges.epsilon)
 
     @property
     def standing(self) -> Standing:
@@ -255,18 +256,16 @@ class BaseRelease(abc.ABC, Shown, Stated):
     def to_dict(self, *, derived: bool = True) -> dict[str, Any]:
         """Plain JSON types; without ``derived`` the fields alone, whatever they hold."""
         plain: dict[str, Any] = release_adapter(type(self)).dump_python(self, mode="json")
-        # what was released comes before what every release states
-        plain = {
-            name: plain[name]
-            for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
-        }
+        # What was released comes before what every release states.
+        in_order = sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
+        plain = {name: plain[name] for name in in_order}
+        if not derived:
+            return plain
         spelled = {name: getattr(self, name) for name in self.spelled}
-        return {**spelled, **plain, **self.worked_out()} if derived else plain
+        return {**spelled, **plain, **self.worked_out()}
 
     def worked_out(self) -> dict[str, Any]:
-        """Entries at the end of the JSON: arithmetic on what was released and on public
-        constants.
-        """
+        """Entries at the end of the JSON, which follow from what was released by arithmetic."""
         fields = {name: getattr(self, name) for name in self.derived}
         return {name: json_types(value) for name, value in fields.items() if value is not None}
 
@@ -302,9 +301,12 @@ class BaseRelease(abc.ABC, Shown, Stated):
 
     def cost(self) -> dict[str, Any]:
         """Columns of the data frame about the guarantee."""
-        guarantee = self.guarantee
-        named = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
-        return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
+        return {
+            "n_samples": self.n_samples,
+            "epsilon": self.guarantee.epsilon,
+            "delta": self.guarantee.delta,
+            "standing": self.guarantee.standing.value,
+        }
 
 
 @cache

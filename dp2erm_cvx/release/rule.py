@@ -1,6 +1,4 @@
-"""The release of a treatment rule: its coefficient, also in own units, and how sure its decisions
-are.
-"""
+"""The release of a treatment rule: its coefficient, and how sure its decisions are."""
 
 from __future__ import annotations
 
@@ -123,8 +121,9 @@ class RuleRelease(BaseRelease):
 
     def effects_at(self, X: Array) -> Array:
         """Estimated net effect (m,) at raw covariates X (m, k), each record by itself."""
-        domain = self.public
-        rows = domain.features(X)[:, 1 if domain.intercept else 0 :]
+        rows = self.public.features(X)
+        if self.public.intercept:
+            rows = rows[:, 1:]
         if self.covariate_mean:
             rows = rows - np.array(self.covariate_mean)
         rows = clip_norm(rows * np.array(self.covariate_scale), self.covariate_norm)
@@ -142,22 +141,20 @@ class RuleRelease(BaseRelease):
 
     @property
     def own_units(self) -> OwnUnits | None:
-        """Theta in the covariates' own units; None without ranges, or a record that it surely holds
-        for.
+        """Theta in the covariates' own units.
+
+        None without ranges, and where there is no record that it surely holds for.
         """
-        domain, scale = self.public, np.array(self.covariate_scale)
+        domain = self.public
         if domain.ranges is None:
             return None
+        scale = np.array(self.covariate_scale)
         norm = self.covariate_norm / float(np.max(scale))
         slopes = dict(enumerate((scale * self.theta[1:]).tolist()))
         if self.covariate_mean:
-            # the domain shrinks records around its own center before
-            room = domain.features_bound - math.hypot(*self.covariate_mean)
-            farthest = math.hypot(*domain.space.widths(len(self.columns)) or ())
-            if domain.center is None:
-                farthest = norm_within(domain.ranges, domain.codebook)
-            norm = norm if domain.features_bound >= farthest else min(norm, room)
-            if norm <= 0.0:  # noise took the mean beyond what the domain leaves as it is
+            norm = min(norm, self._room_around_mean)
+            if norm <= 0.0:
+                # Noise took the mean beyond what the domain leaves as it is.
                 return None
             wide = max(domain.covariate_bound, math.hypot(domain.intercept, norm))
             domain = replace(domain, covariate_bound=wide, center=self.middles)
@@ -166,21 +163,36 @@ class RuleRelease(BaseRelease):
         return own_units(domain, self.columns, slopes, self.theta[0], norm)
 
     @property
+    def _room_around_mean(self) -> float:
+        """How far a record may lie from the mean before the domain shrinks it.
+
+        The domain shrinks records around its own center, and before the mean is subtracted;
+        ``inf`` where it shrinks none.
+        """
+        domain = self.public
+        if domain.center is None:
+            assert domain.ranges is not None
+            farthest = norm_within(domain.ranges, domain.codebook)
+        else:
+            farthest = math.hypot(*domain.space.widths(len(self.columns)) or ())
+        if domain.features_bound >= farthest:
+            return math.inf
+        return domain.features_bound - math.hypot(*self.covariate_mean)
+
+    @property
     def middles(self) -> tuple[float, ...]:
-        """The raw covariates (k,) that count as 0: what scales to the released mean, within the
-        ranges.
+        """The raw covariates (k,) that count as 0, within the ranges.
+
+        They are what scales to the released mean.
         """
         pairs = self.public.range_pairs
-        known = zip(
-            pairs,
-            self.public.middles(len(pairs)),
-            self.covariate_mean or [0.0] * len(pairs),
-            strict=True,
-        )
-        return tuple(
-            min(max(middle + share * (high / 2 - low / 2), low), high)
-            for (low, high), middle, share in known
-        )
+        means = self.covariate_mean or (0.0,) * len(pairs)
+        middles = []
+        for (low, high), middle, mean in zip(
+            pairs, self.public.middles(len(pairs)), means, strict=True
+        ):
+            middles.append(min(max(middle + mean * (high / 2 - low / 2), low), high))
+        return tuple(middles)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta."""
@@ -190,11 +202,10 @@ class RuleRelease(BaseRelease):
             **self.cost(),
         }
         fields |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
+        named = zip(self.parameters, self.theta, self.noise_half_width, strict=True)
         rows = [
             {"parameter": name, "value": value, "noise_half_width": width, **fields}
-            for name, value, width in zip(
-                self.parameters, self.theta, self.noise_half_width, strict=True
-            )
+            for name, value, width in named
         ]
         return beside(rows, self)
 
@@ -210,14 +221,17 @@ def make_rule(
     theta = tuple(float(value) for value in released[plan.main.name])
     sums = tuple(int(number) for number in released.get("value", ()))
     noise = rule_noise(plan, theta, released)
-    center, square = plan.step("mean"), plan.step("spread")
-    mean = center.mean(released) if isinstance(center, CovariateMean) else None
-    scale = square.size(released)[2] if isinstance(square, MeanSquare) else np.ones(len(columns))
-    private = study.settings.propensity in (None, "logistic")
-    guesses = {"outcome_scale": study.scale, "expected": list(study.expected), "mass": study.mass}
-    settings = asdict(study.settings)
-    if isinstance(settings["propensity"], tuple):
-        settings["propensity"] = list(settings["propensity"])  # as JSON has it
+    mean: tuple[float, ...] = ()
+    mean_step = plan.step("mean")
+    if isinstance(mean_step, CovariateMean):
+        mean = tuple(mean_step.mean(released).tolist())
+    scale = np.ones(len(columns))
+    square = plan.step("spread")
+    if isinstance(square, MeanSquare):
+        scale = square.size(released)[2]
+    narrow: tuple[str, ...] = ()
+    if not study.settings.propensity_is_public:
+        narrow = narrow_columns(square, columns, released)
     return RuleRelease(
         theta=theta,
         parameters=Rows.POOLED.names(columns),
@@ -233,57 +247,90 @@ def make_rule(
             for step in plan.steps
             if step.name not in ("rule", "value")
         ),
-        settings={**settings, **guesses},
+        settings=_settings(study),
         domain=study.universe.domain.to_dict(),
         declared=declaration_of(plan),
         gains=tuple(gains(plan, released, sums)) if sums else (),
         released=sums,
         residual_bias=residual_bias(plan),
-        covariate_mean=() if mean is None else tuple(mean.tolist()),
+        covariate_mean=mean,
         covariate_norm=study.norm_bound,
         covariate_scale=tuple(scale.tolist()),
-        narrow=narrow_columns(square, columns, released) if private else (),
+        narrow=narrow,
     )
+
+
+def _settings(study: RuleStudy) -> dict[str, Any]:
+    """The settings in force, with the public guesses."""
+    settings = asdict(study.settings)
+    if isinstance(settings["propensity"], tuple):
+        settings["propensity"] = list(settings["propensity"])  # as JSON has it
+    return {
+        **settings,
+        "outcome_scale": study.scale,
+        "expected": list(study.expected),
+        "mass": study.mass,
+    }
 
 
 def gains(
     plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int, ...]
 ) -> Iterator[RuleGain]:
-    """Both from one release: each mean with the second moment of both, which is at least its own.
+    """What the rule is worth over treating nobody and over treating everybody, from one release.
 
-    A rule that is fitted to the same records looks better than it is, by up to a public bound (page
-    "Private rules"). Half of the bound is taken off a gain, and its interval allows for the other
-    half. Where records may not count, both are of those that do.
+    Each mean has the second moment of both, which is at least its own. A rule that is fitted to the
+    same records looks better than it is, by up to a public bound (page "Private rules"). Half of
+    the bound is taken off a gain, and its interval allows for the other half. Where records may not
+    count, both are of those that do.
+
+    Parameters
+    ----------
+    plan
+        What was run.
+    released
+        Released numbers of every step.
+    sums
+        Released sums: of both gains, and of their common second moment.
     """
     step = plan.step("value")
     assert isinstance(step, EffectScore)
-    noise, own = step.calibration, step.at(step.universe, released)
-    assert noise.law is SumLaw.CONTRASTS
-    # the common second moment is at least that of either mean
-    alone = replace(noise, law=SumLaw.SCORE)
-    counts, part = plan.step("sides"), 1.0
+    assert step.calibration.law is SumLaw.CONTRASTS
+    # The common second moment is at least that of either mean.
+    alone = replace(step.calibration, law=SumLaw.SCORE)
+    widening = step.at(step.universe, released).widening
     spread = plan.step("spread")
     assert spread is None or isinstance(spread, MeanSquare)
-    if isinstance(counts, SideCounts) and step.universe.space.weighted:
-        part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
+    counts = _counts_of_sides(plan)
+    part = 1.0
+    if counts is not None:
+        n_samples = counts.universe.n_samples
+        part = min(max(float(counts.shares(released).sum()), 1.0 / n_samples), 1.0)
+    # How much better the rule looks on the records that it was fitted to, in deviations, at most.
+    better = math.sqrt(len(released["rule"]) / (2.0 * math.pi * step.universe.n_samples))
     *means, square = sums
     for over, mean, treats in zip(_OTHERS, means, (True, False), strict=True):
-        interval = score_interval(alone, (mean, square), 0.0, widening=own.widening)
-        deviation = interval.standard_deviation / math.sqrt(part)
+        uncorrected = score_interval(alone, (mean, square), 0.0, widening=widening)
+        deviation = uncorrected.standard_deviation / math.sqrt(part)
         error = value_error(step, plan.study.residuals, spread, released, deviation, treats=treats)
-        # fitted to these records it looks better than it is, by between 0 and this: half is taken
-        # off
-        better = math.sqrt(len(released["rule"]) / (2.0 * math.pi * step.universe.n_samples))
-        half_better = 0.5 * interval.standard_deviation * better
+        half_better = 0.5 * uncorrected.standard_deviation * better
         error = replace(error, bias=error.bias + half_better)
         if part < 1.0:
             assert counts is not None
-            counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
-            error = replace(error, noise=math.hypot(error.noise, counted * interval.estimate))
+            noise_of_part = 2.0 * math.sqrt(counts.predicted_error)
+            relative = noise_of_part / (part * counts.universe.n_samples)
+            error = replace(error, noise=math.hypot(error.noise, relative * uncorrected.estimate))
         interval = score_interval(
-            alone, (mean, square), -half_better, widening=own.widening, error=error
+            alone, (mean, square), -half_better, widening=widening, error=error
         )
         yield RuleGain(over, interval.estimate / part, EffectInterval.of(interval, 1.0 / part))
+
+
+def _counts_of_sides(plan: Plan[RuleStudy]) -> SideCounts | None:
+    """The step that counts by side of the rule, where it says which part of the records counts."""
+    counts = plan.step("sides")
+    if isinstance(counts, SideCounts) and counts.universe.space.weighted:
+        return counts
+    return None
 
 
 def effects(release: Release | RuleRelease, X: Any) -> Array:
@@ -301,10 +348,12 @@ def effects(release: Release | RuleRelease, X: Any) -> Array:
 
 
 def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
-    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects`
-    does.
+    """Recommended treatment (m,), 1 where the effect is positive.
+
+    Raises as :func:`effects` does.
     """
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
-    rows, (second, domain) = rows_to_predict(release.public, X, release.columns), rule_of(release)
+    rows = rows_to_predict(release.public, X, release.columns)
+    second, domain = rule_of(release)
     return second.choices(np.array(release.theta), domain.space, rows)

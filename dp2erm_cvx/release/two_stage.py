@@ -67,9 +67,7 @@ class Release(BaseRelease):
 
     @cached_property
     def moved(self) -> NoiseRange | None:
-        """Predicted range of the noise in theta, from public numbers; None where nothing predicts
-        it.
-        """
+        """Predicted range of the noise in theta, by public numbers; None where it is not known."""
         return released_range(self)
 
     @property
@@ -81,8 +79,9 @@ class Release(BaseRelease):
 
     @property
     def own_units(self) -> OwnUnits | None:
-        """Theta in the covariates' own units; None unless it is of a linear stage at hand and has
-        ranges.
+        """Theta in the covariates' own units.
+
+        None where the second stage is not at hand or not linear, and where no ranges are declared.
         """
         try:
             second, domain = rule_of(self)
@@ -90,14 +89,15 @@ class Release(BaseRelease):
             return None
         if second.coordinates is not None:
             return None
-        constant, theta = 0.0, self.theta
+        constant = 0.0
+        theta = self.theta
         if domain.intercept:
-            constant, theta = theta[0] * domain.intercept, theta[1:]
+            constant = theta[0] * domain.intercept
+            theta = theta[1:]
         chosen = second.columns(domain.space, len(self.columns))
+        slopes = dict(zip(chosen, theta, strict=True))
         norm = math.inf if second.features_bound is None else second.features_bound
-        return own_units(
-            domain, self.columns, dict(zip(chosen, theta, strict=True)), constant, norm
-        )
+        return own_units(domain, self.columns, slopes, constant, norm)
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody.
@@ -105,15 +105,18 @@ class Release(BaseRelease):
         Each has the half width of the 2.5-97.5 % range of the noise, None where nothing predicts
         it.
         """
-        moved, widths = self.moved, list[float | None]([None] * len(self.theta))
+        moved = self.moved
+        widths: list[float | None] = [None] * len(self.theta)
         if moved is not None:
             widths = moved.half_width.tolist()
         named = list(zip(self.parameters, self.theta, widths, strict=True))
         effect = self.effect
         if moved is not None and effect is not None and len(self.theta) > 1:
             named.append(("effect", effect, moved.effect))
-        columns = ("parameter", "value", "noise_half_width")
-        rows = [dict(zip(columns, row, strict=True)) for row in named]
+        rows = [
+            {"parameter": name, "value": value, "noise_half_width": width}
+            for name, value, width in named
+        ]
         return [{**row, **self.cost()} for row in beside(rows, self)]
 
 
@@ -121,7 +124,8 @@ def make_release(
     plan: Plan[Study], released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
 ) -> Release:
     """State what a run of a plan ``released``, by step, under its ``guarantee``."""
-    study, domain = plan.study, plan.study.universe.domain
+    study = plan.study
+    domain = study.universe.domain
     return Release(
         theta=tuple(float(value) for value in released[plan.main.name]),
         parameters=study.second.parameter_names(columns, domain.space),
@@ -136,20 +140,18 @@ def make_release(
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:
-    """Rule needed to predict, from the release alone: Theta and R have done their work in the fit.
+    """The second stage and the domain of a release, which are all that predictions need.
 
-    Raises DeclarationError where the JSON was changed into something that is no release.
+    Theta and R have done their work in the fit.
+
+    Raises
+    ------
+    DeclarationError
+        Where the JSON was changed into something that is no release.
     """
     try:
-        settings = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in dict(release.second_stage["settings"]).items()
-            if name not in ("theta_set", "regularizer")
-        }
         domain = release.public
-        second = registry.build(
-            registry.second_stages(), str(release.second_stage["name"]), **settings
-        )
+        second = _second_stage(release)
         expected = second.parameter_names(release.columns, domain.space)
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {error}") from None
@@ -162,45 +164,81 @@ def rule_of(release: Release) -> tuple[SecondStage, Domain]:
             f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} "
             "parameters"
         )
-    # every effect is at most the l1 norm of theta times the largest covariate
+    # Every effect is at most the l1 norm of theta times the largest covariate.
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
         raise DeclarationError("release JSON: theta is too large for finite effects")
     return second, domain
 
 
-def released_range(release: Release) -> NoiseRange | None:
-    """The range of the noise, as the plan predicts it; None where the second stage is not least
-    squares.
+def _second_stage(release: Release) -> SecondStage:
+    """The second stage of a release without its set and its penalty."""
+    settings = {}
+    for name, value in dict(release.second_stage["settings"]).items():
+        if name not in ("theta_set", "regularizer"):
+            settings[name] = tuple(value) if isinstance(value, list) else value
+    name = str(release.second_stage["name"])
+    second: SecondStage = registry.build(registry.second_stages(), name, **settings)
+    return second
 
-    None as well for a second stage of one's own where it is not at hand. A set of one's own is
-    taken for unbounded, so that the noise is never said to dominate.
+
+def released_range(release: Release) -> NoiseRange | None:
+    """The range of the noise in theta, as the plan predicts it.
+
+    A set of one's own is taken for unbounded, so that the noise is never said to dominate.
+
+    Returns
+    -------
+    NoiseRange or None
+        None where the second stage is not least squares, and where one of a user's own is not at
+        hand.
     """
-    theta = release.mechanism
-    names = ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed")
+    step = release.mechanism
     try:
         second, domain = rule_of(release)
         if not second.squared:
             return None
-        try:
-            theta_set = rebuilt(release.second_stage["settings"].get("theta_set"))
-        except DeclarationError:
-            theta_set = None
         declared = replace(
             second,
-            theta_set=theta_set if isinstance(theta_set, ConvexSet) else WholeSpace(),
-            regularizer=ElasticNet(l2=theta.strong_convexity or 0.0),
-        )
-        calibration = Calibration(
-            **{name: getattr(theta, name) for name in names},
-            split=theta.split or 0.0,
-            n_parameters=len(release.theta),
-            V=theta.stability,
-            sensitivity=theta.sensitivity or 0.0,
+            theta_set=_stated_set(release),
+            regularizer=ElasticNet(l2=step.strong_convexity or 0.0),
         )
         universe = Universe(domain, release.n_samples, len(release.columns))
-        scale = 0.0 if theta.numerical is None else theta.numerical.scale
+        grid_scale = 0.0 if step.numerical is None else step.numerical.scale
+        calibration = _calibration(step, len(release.theta))
         with np.errstate(all="ignore"):
-            moved = noise_range(declared, universe, calibration, grid_scale=scale)
+            moved = noise_range(declared, universe, calibration, grid_scale=grid_scale)
     except (Dp2ermError, OverflowError, np.linalg.LinAlgError):
-        return None  # a program that is not at hand, or numbers that no plan has
-    return moved if np.all(np.isfinite([*moved.half_width, moved.shrinkage])) else None
+        # A program that is not at hand, or numbers that no plan has.
+        return None
+    if not np.all(np.isfinite([*moved.half_width, moved.shrinkage])):
+        return None
+    return moved
+
+
+def _stated_set(release: Release) -> ConvexSet:
+    """Theta as the release states it; the whole space where it is a set of a user's own."""
+    try:
+        theta_set = rebuilt(release.second_stage["settings"].get("theta_set"))
+    except DeclarationError:
+        return WholeSpace()
+    if not isinstance(theta_set, ConvexSet):
+        return WholeSpace()
+    return theta_set
+
+
+def _calibration(step: StepStatement, n_parameters: int) -> Calibration:
+    """The calibration that the statement of a step describes."""
+    return Calibration(
+        noise=step.noise,
+        scale=step.scale,
+        gamma=step.gamma,
+        epsilon=step.epsilon,
+        delta=step.delta,
+        theorem=step.theorem,
+        box=step.box,
+        perturbed=step.perturbed,
+        split=step.split or 0.0,
+        n_parameters=n_parameters,
+        V=step.stability,
+        sensitivity=step.sensitivity or 0.0,
+    )

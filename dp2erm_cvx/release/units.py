@@ -50,9 +50,8 @@ class OwnUnits:
 
     def at(self, X: ArrayLike) -> Array:
         """Predictions (m,) at raw covariates (m, k) of these ``columns``, each record by itself."""
-        effect: Array = self.constant + np.sum(
-            np.asarray(X, dtype=np.float64) * self.slopes, axis=1
-        )
+        terms = np.asarray(X, dtype=np.float64) * self.slopes
+        effect: Array = self.constant + np.sum(terms, axis=1)
         return effect
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,19 +77,38 @@ def own_units(
     constant: float,
     norm: float,
 ) -> OwnUnits | None:
-    """A linear rule with a ``constant`` and ``slopes`` on the scaled covariates of these numbers.
+    """A linear rule of the raw covariates, from one of scaled covariates.
 
-    ``norm`` is what it shrinks those to. None where no ranges scale them, and where no double holds
-    the result: ranges can be as short, or as far off, as they like.
+    Parameters
+    ----------
+    domain
+        Scales the covariates.
+    columns
+        Names of the covariates.
+    slopes
+        Slopes on scaled covariates, by the place of the column.
+    constant
+        Value where all scaled covariates are 0.
+    norm
+        Norm that the rule shrinks scaled covariates to.
+
+    Returns
+    -------
+    OwnUnits or None
+        None where no ranges scale the covariates, and where no double holds the result: ranges can
+        be as short, or as far off, as they like.
     """
     if domain.ranges is None:
         return None
-    pairs, middles = domain.range_pairs, domain.middles(len(columns))
-    terms, raw = [constant], list[float]()
+    pairs = domain.range_pairs
+    middles = domain.middles(len(columns))
+    terms = [constant]
+    raw: list[float] = []
     for index, value in slopes.items():
         low, high = pairs[index]
-        raw.append(value / (high / 2 - low / 2))
-        terms.append(-raw[-1] * middles[index])
+        slope = value / (high / 2 - low / 2)
+        raw.append(slope)
+        terms.append(-slope * middles[index])
     try:
         total = math.fsum(terms) + 0.0
     except (OverflowError, ValueError):
@@ -103,28 +121,32 @@ def own_units(
 
 
 def _per(book: Codebook | None, name: str) -> str:
-    column, level = (name, None) if book is None else book.origin(name)
+    """The unit of a covariate in words; of what is 0 or 1 its level."""
+    if book is None:
+        return "per unit"
+    column, level = book.origin(name)
     if level is not None:
-        assert book is not None
         return f"where {column} is {level or 'missing'}"
-    unit = None if book is None or column != name else book.units.get(column)
-    return f"per {unit}" if unit else "per unit"
+    unit = book.units.get(column) if column == name else None
+    return f"per {unit or 'unit'}"
 
 
 def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str, Any]]:
-    """The rows of a data frame, those of parameters with their own units; None where they have
-    none.
+    """The rows of a data frame, those of parameters with their own units.
 
-    Where theta has no constant, that of its own units comes last, unless it is 0. Noise of a
-    constant in own units adds up that of all it is made of.
+    They are None where there are none. Where theta has no constant, that of its own units comes
+    last, unless it is 0. Noise of a constant in own units adds up that of all it is made of.
     """
-    known, table = release.own_units, list(rows)
-    if known is None:
+    own = release.own_units
+    if own is None:
         return [{**row, "own_units": None, "own_noise": None, "per": ""} for row in rows]
-    values, per = (known.constant, *known.slopes), ("", *known.per)
-    numbers = list(zip(values, _own_noise(rows, release, len(values)), per, strict=True))
+    values = (own.constant, *own.slopes)
+    noise = _own_noise(rows, release, len(values))
+    numbers = list(zip(values, noise, ("", *own.per), strict=True))
+    table = list(rows)
     if len(table) < len(numbers):
-        numbers = numbers[1:] + (numbers[:1] if known.constant else [])
+        constant, *slopes = numbers
+        numbers = [*slopes, constant] if own.constant else slopes
     if len(table) < len(numbers):
         table.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
     return [
@@ -136,31 +158,39 @@ def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str,
 def _own_noise(
     rows: Sequence[Mapping[str, Any]], release: Any, number: int
 ) -> Sequence[float | None]:
-    """Half widths of the noise in own units, the constant first: theta with signs that all add
-    up.
+    """Half widths of the noise in own units, the constant first; ``number`` times None for none.
+
+    They are what the rule with the half widths for theta says in own units, with signs by which all
+    of them add up in the constant.
     """
-    middles = (
-        release.middles if release.goal == "rule" else release.public.middles(len(release.columns))
-    )
-    below = {name for name, middle in zip(release.columns, middles, strict=True) if middle > 0.0}
     widths = [row["noise_half_width"] for row in rows[: len(release.theta)]]
     if None in widths:
         return [None] * number
-    signed = (
-        -one if row["parameter"] in below else one for row, one in zip(rows, widths, strict=False)
-    )
+    if release.goal == "rule":
+        middles = release.middles
+    else:
+        middles = release.public.middles(len(release.columns))
+    negative = {name for name, middle in zip(release.columns, middles, strict=True) if middle > 0.0}
+    signed = []
+    for row, width in zip(rows, widths, strict=False):
+        signed.append(-width if row["parameter"] in negative else width)
     own = replace(release, theta=tuple(signed)).own_units
-    return [None] * number if own is None else [abs(one) for one in (own.constant, *own.slopes)]
+    if own is None:
+        return [None] * number
+    return [abs(value) for value in (own.constant, *own.slopes)]
 
 
-#: Public people whose decisions make a table, parts of a range, and columns with rows of their own.
-_PEOPLE, _PARTS, _SHOWN = 4096, 3, 4
+#: Public people whose decisions make a table.
+_PEOPLE = 4096
+#: Parts of a range that they are divided into.
+_PARTS = 3
+#: Columns with rows of their own in that table.
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class PublicPeople:
-    """Public people, spread evenly over the ranges and levels of a domain: thirds of a range, and
-    levels.
+    """Public people, spread evenly over the ranges and levels of a domain.
 
     Parameters
     ----------
@@ -179,36 +209,37 @@ class PublicPeople:
         domain = release.public
         if domain.ranges is None:
             return None
-        rng, book = np.random.default_rng(0), domain.codebook or Codebook()
+        rng = np.random.default_rng(0)
+        book = domain.codebook or Codebook()
         X = np.zeros((_PEOPLE, len(release.columns)))
-        strata = dict[str, tuple[NDArray[np.int64], list[str]]]()
-        for place, (name, (low, high)) in enumerate(
-            zip(release.columns, domain.range_pairs, strict=True)
-        ):
+        strata: dict[str, tuple[NDArray[np.int64], list[str]]] = {}
+        pairs = zip(release.columns, domain.range_pairs, strict=True)
+        for place, (name, (low, high)) in enumerate(pairs):
             column, level = book.origin(name)
             if level is None:
                 part = rng.integers(_PARTS, size=_PEOPLE)
                 share = (part + rng.random(_PEOPLE)) / _PARTS
                 X[:, place] = low * (1.0 - share) + high * share
-                cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
-                if column in book.log:
-                    cuts = [math.exp(one) for one in cuts]
-                strata[column] = (
-                    part,
-                    [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)],
-                )
+                strata[column] = part, _names_of_parts(low, high, in_logs=column in book.log)
             elif column in book.covariate_levels:
                 levels = book.covariate_levels[column]
                 drawn = rng.integers(len(levels), size=_PEOPLE)
-                part, _ = strata.setdefault(column, (drawn, [one or "missing" for one in levels]))
+                names = [one or "missing" for one in levels]
+                part, _ = strata.setdefault(column, (drawn, names))
                 X[:, place] = part == levels.index(level)
         return cls(X, strata)
 
 
+def _names_of_parts(low: float, high: float, *, in_logs: bool) -> list[str]:
+    """Both ends of every part of a range in words, in the units of the column."""
+    cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
+    if in_logs:
+        cuts = [math.exp(cut) for cut in cuts]
+    return [f"{first:.4g} to {last:.4g}" for first, last in pairwise(cuts)]
+
+
 def share_treated(release: Any) -> float | None:
-    """Share of public people that a rule treats, from theta and the domain alone; None without
-    ranges.
-    """
+    """Share of public people that a rule treats, from theta and the domain; None without ranges."""
     people = PublicPeople.of_release(release)
     if people is None:
         return None
@@ -230,44 +261,52 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
     people = PublicPeople.of_release(release)
     if people is None:
         return None
-    strata, effect = people.strata, release.effects_at(people.X)
+    strata = people.strata
+    effect = release.effects_at(people.X)
 
     def moved(column: str) -> float:
-        part, texts = strata[column]
-        return float(np.std([effect[part == k].mean() for k in range(len(texts))]))
+        part, names = strata[column]
+        return float(np.std([effect[part == k].mean() for k in range(len(names))]))
 
     first, *rest = sorted(strata, key=moved, reverse=True)
-    part, texts = strata[first]
-    inside = [np.ones(_PEOPLE, dtype=np.bool_), *(part == k for k in range(len(texts)))]
+    first_part, first_names = strata[first]
+    everybody = np.ones(_PEOPLE, dtype=np.bool_)
+    cells = [everybody, *(first_part == k for k in range(len(first_names)))]
 
     def row(title: str, which: NDArray[np.bool_]) -> tuple[str, ...]:
-        shares = (float(np.mean(effect[which & own] > 0.0)) for own in inside)
+        shares = [float(np.mean(effect[which & cell] > 0.0)) for cell in cells]
         return title, *map(percent_text, shares)
 
-    rows = [row("all", inside[0])]
+    rows = [row("all", everybody)]
     for column in rest[:_SHOWN]:
         part, names = strata[column]
         rows += [row(f"{column}: {name}", part == k) for k, name in enumerate(names)]
-    return ("treated", "all", *(f"{first}: {one}" for one in texts)), rows
+    header = ("treated", "all", *(f"{first}: {name}" for name in first_names))
+    return header, rows
 
 
 def coefficients(listed: Sequence[Mapping[str, Any]]) -> Block:
     """Every coefficient as it was released, with 95 % of its noise, and in its own units."""
-    noisy, own = (
-        any(row.get(name) is not None for row in listed)
-        for name in ("noise_half_width", "own_units")
-    )
-    within = " ± 95 % of the noise" if noisy else ""
-    rows = [
-        (row["parameter"], _noisy(row["value"], row["noise_half_width"]))
-        + ((f"{_noisy(row['own_units'], row['own_noise'])} {row['per']}".strip(),) if own else ())
-        for row in listed
-    ]
-    return grid(
-        "parameter", f"theta{within}", *([f"own units{within}"] if own else []), left=3, rows=rows
-    )
+    has_noise = any(row.get("noise_half_width") is not None for row in listed)
+    has_own_units = any(row.get("own_units") is not None for row in listed)
+    within = " ± 95 % of the noise" if has_noise else ""
+    header = ["parameter", f"theta{within}"]
+    if has_own_units:
+        header.append(f"own units{within}")
+    rows = []
+    for row in listed:
+        cells = [row["parameter"], _noisy(row["value"], row["noise_half_width"])]
+        if has_own_units:
+            own = _noisy(row["own_units"], row["own_noise"])
+            cells.append(f"{own} {row['per']}".strip())
+        rows.append(tuple(cells))
+    return grid(*header, left=3, rows=rows)
 
 
 def _noisy(value: float | None, noise: float | None) -> str:
-    """A coefficient beside its noise."""
-    return "" if value is None else f"{value:+.4g}" + ("" if noise is None else f" ±{noise:.2g}")
+    """A coefficient beside its noise; empty for none."""
+    if value is None:
+        return ""
+    if noise is None:
+        return f"{value:+.4g}"
+    return f"{value:+.4g} ±{noise:.2g}"

@@ -1,14 +1,12 @@
-"""True if a release says what follows from its own declarations: what is public is computed
-again.
-"""
+"""Whether a release says what follows from its own declarations: it is computed once more."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -81,17 +79,11 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
 
     Of the run it takes over what no file can show: the standing, the study and the version.
     """
-    released, promise = released_numbers(release, plan), release.guarantee
-    certifies, by_gap = UNKNOWN_SOLVER not in promise.assumptions, BY_GAP in promise.assumptions
-    certified = promise.standing is (
-        Standing.FITTED_BEFORE if promise.fitted_before else Standing.PRIVATE
-    )
-    seeded = promise.standing is Standing.NOT_PRIVATE
-    guarantee = guarantee_of(replace(plan, certifies=certifies, seeded=seeded), certified, by_gap)
+    released = released_numbers(release, plan)
+    guarantee = _guarantee_again(release.guarantee, plan)
     missing = [step.name for step in plan.steps if step.name not in released]
-    if missing and not isinstance(
-        release, Release
-    ):  # which does not state the coefficient of its weights
+    # A two-stage release does not state the coefficient of its weights.
+    if missing and not isinstance(release, Release):
         raise DeclarationError(f"steps: nothing is stated that {missing[0]} released")
     again: BaseRelease
     if isinstance(release, EffectRelease):
@@ -103,6 +95,19 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
     else:
         again = make_release(plan, released, release.columns, guarantee)
     return replace(again, study=release.study, version=release.version)  # type: ignore[return-value]
+
+
+def _guarantee_again(promise: Guarantee, plan: Plan[Any]) -> Guarantee:
+    """The guarantee of a run of a plan that ended as the ``promise`` says."""
+    best = Standing.FITTED_BEFORE if promise.fitted_before else Standing.PRIVATE
+    run = replace(
+        plan,
+        certifies=UNKNOWN_SOLVER not in promise.assumptions,
+        seeded=promise.standing is Standing.NOT_PRIVATE,
+    )
+    return guarantee_of(
+        run, certified=promise.standing is best, by_gap=BY_GAP in promise.assumptions
+    )
 
 
 def at_level(release: EffectRelease, level: float, plan: Plan[Any] | None = None) -> EffectRelease:
@@ -117,8 +122,10 @@ def at_level(release: EffectRelease, level: float, plan: Plan[Any] | None = None
     plan
         What was run, where it is at hand; else it is planned again from what the release declares.
 
-    Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is
-    declared.
+    Raises
+    ------
+    DeclarationError
+        Where the level is not between 0 and 1, or nothing follows from what is declared.
     """
     if plan is None:
         plan = plan_of(release)
@@ -133,25 +140,33 @@ def _effect_at(
     released: dict[str, Array],
     guarantee: Guarantee,
 ) -> EffectRelease:
+    """An effect as it is stated at a level."""
     return make_effect(plan, released, release.columns, guarantee, level, release.target)
 
 
 def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[str]:
-    """Steps that a release says it took over from the question ``name``, whose ``owner`` has
-    others.
+    """Faults of steps that a release says it took over from another question.
+
+    Parameters
+    ----------
+    release
+        The release that took them over.
+    name
+        Name of the question that released them.
+    owner
+        The release of that question, which has to state the same numbers and to have paid for them.
     """
     known = {part.step: part.coefficient for part in getattr(owner, "nuisances", ())}
     for part in getattr(release, "nuisances", ()):
-        entry = release.before.get(part.step)
+        step = part.step
+        entry = release.before.get(step)
         if entry is None or entry["of"] != name:
             continue
-        spent, again = release.step(part.step), owner.step(part.step)
-        other = spent != again or part.coefficient != known.get(part.step)
-        if part.step in owner.before or other or release.columns != owner.columns:
-            yield (
-                f"before.{part.step}: is not as {brief(name)} released it: it was not paid for "
-                "there"
-            )
+        was_paid_for = step not in owner.before and release.columns == owner.columns
+        same_noise = release.step(step) == owner.step(step)
+        same_numbers = part.coefficient == known.get(step)
+        if not (was_paid_for and same_noise and same_numbers):
+            yield f"before.{step}: is not as {brief(name)} released it: it was not paid for there"
 
 
 #: What arithmetic raises on numbers that no plan has.
@@ -159,19 +174,25 @@ _NO_NUMBERS = (ArithmeticError, AssertionError, AttributeError, LookupError, Typ
 #: Relative difference of two numbers that are the same: searches for noise stop at rounding, where
 #: an optimum is flat to the root of it, so that another machine's are 1e-8 apart.
 _SAME = 1e-6
-#: The same, and an absolute one, of shares that are predicted by solves and draws on synthetic
-#: records.
-_PREDICTED, _NEAR = 0.02, 1e-4
+#: The same of shares that are predicted by solves and draws on synthetic records.
+_PREDICTED = 0.02
+#: Absolute difference of two such shares that are the same.
+_NEAR = 1e-4
+#: Names of such shares.
 _PREDICTIONS = ("residual_bias", "residual_imbalance", "flipped_share")
 
 
 @dataclass(frozen=True)
 class Verification(Shown):
-    """Result of a verification: with nothing in ``refuted``, all follows from declared and released
-    numbers.
+    """Result of a verification.
 
-    Every line names the place in the file, what is stated there and what follows. That noise was
-    drawn as stated, fresh and by the certified program, no file can show.
+    That noise was drawn as stated, fresh and by the certified program, no file can show.
+
+    Parameters
+    ----------
+    refuted
+        One line for each entry that does not follow from declared and released numbers: its place
+        in the file, what is stated there and what follows.
     """
 
     refuted: tuple[str, ...]
@@ -204,20 +225,29 @@ def verify(
 ) -> Verification:
     """Plan again what a release declares, state it again with its numbers, and compare every entry.
 
-    Numbers may differ by a millionth, predicted shares by 2 %. ``domain`` is that which the reader
-    expects, ``study`` the digest of the study file that was registered, and ``text`` the JSON that
-    was read: what it states beside the fields is then compared too. Raises NotAtHandError where
-    programs or functions of a user's own are not known here, and DeclarationError where a file of
-    another version of the package does not follow by this one.
+    Numbers may differ by a millionth, predicted shares by 2 %.
+
+    Parameters
+    ----------
+    release
+        What is verified.
+    domain
+        The domain that the reader expects; None for any.
+    study
+        Digest of the study file that was registered; None for any.
+    text
+        The JSON that was read: what it states beside the fields is then compared too.
+
+    Raises
+    ------
+    NotAtHandError
+        Where programs or functions of a user's own are not known here.
+    DeclarationError
+        Where a file of another version of the package does not follow by this one.
     """
     refuted: list[str] = []
-    if domain is not None:
-        fact = release.public
-        known, chosen = domain.columns or (), domain
-        if set(release.columns) <= set(known):  # of the columns that a release names
-            chosen = domain.restricted([known.index(name) for name in release.columns])
-        if not any(_agree(fact, one) for one in (domain, chosen)):
-            refuted.append("domain: is not the one expected")
+    if domain is not None and not _is_expected(release, domain):
+        refuted.append("domain: is not the one expected")
     if study is not None and release.study != study:
         refuted.append(f"study: {brief(release.study)} stated, {brief(study)} expected")
     try:
@@ -236,38 +266,57 @@ def verify(
     return Verification(tuple(refuted))
 
 
+def _is_expected(release: BaseRelease, domain: Domain) -> bool:
+    """True if a release is of this domain, or of this domain with the columns that it names."""
+    stated = release.public
+    if _agree(stated, domain):
+        return True
+    known = domain.columns or ()
+    if not set(release.columns) <= set(known):
+        return False
+    return _agree(stated, domain.restricted([known.index(name) for name in release.columns]))
+
+
 def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
     """Entries that do not follow when it is planned and stated again."""
     plan = plan_of(release)
-    if lacking := list(_lacking(plan, release)):
+    lacking = list(_lacking(plan, release))
+    if lacking:
         return lacking
     again = stated_again(release, plan)
-    fields, followed = (one.to_dict(derived=False) for one in (release, again))
+    stated = release.to_dict(derived=False)
+    follows = again.to_dict(derived=False)
     if _assumes_more(release, again):
         for name in ("standing", "assumptions"):
-            followed["guarantee"][name] = fields["guarantee"][name]
-    unlike = _unlike(fields, followed)
+            follows["guarantee"][name] = stated["guarantee"][name]
     refuted = [
-        f"{path}: {brief(fact)} stated, {brief(derived)} follows" for path, fact, derived in unlike
+        f"{path}: {brief(fact)} stated, {brief(derived)} follows"
+        for path, fact, derived in _unlike(stated, follows)
     ]
     refuted += _impossible(plan, release)
     if text is not None and not refuted:
-        known, entries = json.loads(json.dumps(release.worked_out())), json.loads(text)
-        for name in release.derived:
-            fact, derived = entries.get(name), known.get(name)
-            owed = (
-                fact is not None or release.version == __version__
-            )  # another version may not state it
-            # of one type as well, as to Python true is 1
-            if owed and (fact != derived or any(_unlike(fact, derived))):
-                refuted.append(f"{name} does not follow from what was released")
+        refuted += _wrongly_derived(release, json.loads(text))
     return refuted
 
 
-def _other_ranges(plan: Plan[Any], release: RangesRelease) -> Iterator[str]:
-    """Faults of a table of ranges: other columns than are declared, or nothing chosen where it had
-    to be.
+def _wrongly_derived(release: BaseRelease, entries: Mapping[str, Any]) -> Iterator[str]:
+    """Faults of the ``entries`` of a JSON that follow from the fields of the release.
+
+    Another version of the package may not state all of them.
     """
+    derived = json.loads(json.dumps(release.worked_out()))
+    for name in release.derived:
+        stated = entries.get(name)
+        if stated is None and release.version != __version__:
+            continue
+        follows = derived.get(name)
+        # Types are compared as well, because to Python true is 1.
+        if stated != follows or any(_unlike(stated, follows)):
+            yield f"{name} does not follow from what was released"
+
+
+def _other_ranges(plan: Plan[Any], release: RangesRelease) -> Iterator[str]:
+    """Faults of a table of ranges: other columns, or other choices, than are declared."""
     grids = plan.main.grids
     if len(release.ranges) != len(grids):
         yield f"ranges: {len(release.ranges)} stated for {len(grids)} columns"
@@ -287,9 +336,10 @@ def _other_nuisances(plan: Plan[Any], release: EffectRelease | RuleRelease) -> I
     for place, part in enumerate(release.nuisances):
         if part.step not in planned:
             yield f"nuisances.{place}.step: {brief(part.step)} is no step of the plan"
-        names, numbers = len(part.parameters), len(part.coefficient)
-        if names != numbers:
-            yield f"nuisances.{place}: {names} names for {numbers} numbers"
+        n_names = len(part.parameters)
+        n_numbers = len(part.coefficient)
+        if n_names != n_numbers:
+            yield f"nuisances.{place}: {n_names} names for {n_numbers} numbers"
     known = released_numbers(release, plan)
     for name in planned:
         if name not in known:
@@ -297,12 +347,11 @@ def _other_nuisances(plan: Plan[Any], release: EffectRelease | RuleRelease) -> I
 
 
 def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
-    """Faults because of which no result can be computed from what is stated: other steps, no
-    level.
-    """
+    """Faults because of which no result can be computed from what is stated."""
     if isinstance(release, RangesRelease):
         yield from _other_ranges(plan, release)
-    planned, listed = [step.name for step in plan.steps], [step.step for step in release.steps]
+    planned = [step.name for step in plan.steps]
+    listed = [step.step for step in release.steps]
     if planned != listed:
         yield f"steps: {', '.join(listed)} stated, {', '.join(planned)} follow"
     if release.public.columns not in (None, release.columns):
@@ -336,37 +385,61 @@ def _assumes_more(release: BaseRelease, again: BaseRelease) -> bool:
 def _unlike(
     first: Any, again: Any, path: str = "", size: float = 0.0
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The leaves where two trees differ, by path; ``size`` is that of the interval that a number
-    ends.
+    """The leaves where two trees differ: path, what the first states, what the other one states.
+
+    Parameters
+    ----------
+    first, again
+        Trees of dictionaries, lists and plain values.
+    path
+        Where they stand, with dots.
+    size
+        Size of the interval that a number ends, up to which ends may differ by a millionth.
     """
     if isinstance(first, dict) and isinstance(again, dict):
-        ends = [abs(again[name]) for name in ("low", "high") if isinstance(again.get(name), float)]
-        for name in dict.fromkeys((*first, *again)):
-            inner = f"{path}.{name}" if path else str(name)
-            if name not in first or name not in again:
-                yield inner, first.get(name, "nothing"), again.get(name, "nothing")
-                continue
-            yield from _unlike(first[name], again[name], inner, max(ends, default=0.0))
-    elif (
-        isinstance(first, list | tuple)
-        and isinstance(again, list | tuple)
-        and len(first) == len(again)
-    ):
+        yield from _unlike_entries(first, again, path)
+    elif _are_lists(first, again):
         for place, (one, other) in enumerate(zip(first, again, strict=True)):
             yield from _unlike(one, other, f"{path}.{place}")
     elif not _same(first, again, path.rpartition(".")[2], size):
         yield path, first, again
 
 
+def _unlike_entries(
+    first: dict[str, Any], again: dict[str, Any], path: str
+) -> Iterator[tuple[str, Any, Any]]:
+    """The leaves where two dictionaries differ."""
+    ends = [abs(again[name]) for name in ("low", "high") if isinstance(again.get(name), float)]
+    size = max(ends, default=0.0)
+    for name in dict.fromkeys((*first, *again)):
+        inner = f"{path}.{name}" if path else str(name)
+        if name in first and name in again:
+            yield from _unlike(first[name], again[name], inner, size)
+        else:
+            yield inner, first.get(name, "nothing"), again.get(name, "nothing")
+
+
+def _are_lists(first: object, again: object) -> bool:
+    """True for two lists of the same length."""
+    if not isinstance(first, list | tuple) or not isinstance(again, list | tuple):
+        return False
+    return len(first) == len(again)
+
+
 def _same(first: object, again: object, name: str, size: float) -> bool:
-    numbers = [
-        one for one in (first, again) if isinstance(one, int | float) and not isinstance(one, bool)
-    ]
-    if len(numbers) < 2 or not any(isinstance(one, float) for one in numbers):
+    """True if two plain values of this ``name`` are the same, floats up to a millionth."""
+    if not (_is_number(first) and _is_number(again)):
+        return type(first) is type(again) and first == again
+    if not (isinstance(first, float) or isinstance(again, float)):
         return type(first) is type(again) and first == again
     if name in _PREDICTIONS:
-        return math.isclose(*numbers, rel_tol=_PREDICTED, abs_tol=_NEAR)
-    return math.isclose(*numbers, rel_tol=_SAME, abs_tol=_SAME * size)
+        return math.isclose(first, again, rel_tol=_PREDICTED, abs_tol=_NEAR)
+    return math.isclose(first, again, rel_tol=_SAME, abs_tol=_SAME * size)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """True for a number, which a truth value is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _agree(public: Domain, expected: Domain) -> bool:
@@ -375,68 +448,74 @@ def _agree(public: Domain, expected: Domain) -> bool:
     Names of treatment and outcome, records that a question is restricted to or grouped by, and
     units are compared where both declare them: a command may name them beside the file.
     """
-    own, other = (domain.codebook or Codebook() for domain in (public, expected))
+    if replace(public, codebook=None).to_dict() != replace(expected, codebook=None).to_dict():
+        return False
+    own = public.codebook or Codebook()
+    other = expected.codebook or Codebook()
     if own.treatment.column is None or other.treatment.column is None:
-        own, other = (
-            replace(book, treatment=replace(book.treatment, column=None)) for book in (own, other)
-        )
-    beside: tuple[tuple[str, Any], ...] = (
-        ("outcome", None),
-        ("where", {}),
-        ("group", None),
-        ("units", {}),
-    )
-    for name, absent in beside:
+        own = replace(own, treatment=replace(own.treatment, column=None))
+        other = replace(other, treatment=replace(other.treatment, column=None))
+    for name, absent in _BESIDE.items():
         if absent in (getattr(own, name), getattr(other, name)):
-            own, other = (replace(book, **{name: absent}) for book in (own, other))
-    books = [book.to_dict() for book in (own, other)]  # as plain tables, which have no order
-    first, second = (replace(domain, codebook=None).to_dict() for domain in (public, expected))
-    return first == second and books[0] == books[1]
+            own = replace(own, **{name: absent})
+            other = replace(other, **{name: absent})
+    # Plain tables are compared, which have no order.
+    return own.to_dict() == other.to_dict()
+
+
+#: What a command may name beside the file of a domain, and what stands where it does not.
+_BESIDE: dict[str, Any] = {"outcome": None, "where": {}, "group": None, "units": {}}
 
 
 def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
-    """Released numbers that no run has: off the public grid of their noise, or out of their public
-    set.
-    """
+    """Released numbers that no run has: off the grid of their noise, or outside of their set."""
     reach = max(release.public.covariate_bound, 1.0)
     if not math.isfinite(sum(map(abs, getattr(release, "theta", ()))) * reach):
         yield "theta: is too large for finite effects"
     for path, name, values in _released(release):
-        step, numbers = plan.step(name), np.array(values)
+        step = plan.step(name)
         if step is None:
             continue
-        scaled = np.ones(len(numbers))
+        numbers = np.array(values)
+        scale = np.ones(len(numbers))
         if step.regression is not None:
-            scaled = step.regression.unscaled(scaled, plan.study.universe.n_features)
+            scale = step.regression.unscaled(scale, plan.study.universe.n_features)
         if isinstance(step, Fit) and step.coefficient is None:
             allowed = step.second.feasible(step.universe.space)
-            if not _inside(allowed, numbers / scaled):
+            if not _inside(allowed, numbers / scale):
                 yield f"{path}: lies outside of the public set {brief(allowed)}"
-            if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):
-                continue  # on its boundary, where what was on the grid was projected to
-        if (unit := _grid(step)) is not None:
-            steps = numbers / (unit * scaled)
-            if np.any(np.abs(steps - np.rint(steps)) > 2.0**-50 * np.abs(steps)):
-                yield f"{path}: is off the public grid of its noise, of step {unit:g}"
+            if not _inside(allowed, numbers / scale * (1.0 + 1e-6)):
+                # It is on the boundary, where what was on the grid was projected to.
+                continue
+        unit = _grid(step)
+        if unit is not None and not _on_grid(numbers / (unit * scale)):
+            yield f"{path}: is off the public grid of its noise, of step {unit:g}"
+
+
+def _on_grid(steps: Array) -> bool:
+    """True if numbers (p,), in steps of the grid, are integers but for rounding."""
+    return not np.any(np.abs(steps - np.rint(steps)) > 2.0**-50 * np.abs(steps))
 
 
 def _released(release: BaseRelease) -> Iterator[tuple[str, str, Sequence[float]]]:
     """The path, the step and the numbers of everything that noise was added to, but integers."""
     for place, part in enumerate(getattr(release, "nuisances", ())):
         yield f"nuisances.{place}.coefficient", part.step, part.coefficient
-    if isinstance(release, Release | RuleRelease):
-        yield "theta", "theta" if isinstance(release, Release) else "rule", release.theta
+    if isinstance(release, Release):
+        yield "theta", "theta", release.theta
+    elif isinstance(release, RuleRelease):
+        yield "theta", "rule", release.theta
 
 
 def _inside(allowed: ConvexSet, numbers: Array) -> bool:
+    """True if numbers (p,) lie in a set, but for rounding."""
     return np.allclose(allowed.project(numbers), numbers, rtol=1e-9, atol=0.0)
 
 
 def _grid(step: Step) -> float | None:
-    """The step of the public grid that a step releases on; None where it has floating-point
-    noise.
-    """
+    """Unit of the public grid that a step releases on; None where its noise is floating point."""
     if step.integers is not None:
         return step.integers.unit
-    grid = None if step.precision is None else step.precision.grid
-    return None if grid is None else math.ldexp(1.0, min(grid.exponent, 1000))
+    if step.precision is None:
+        return None
+    return math.ldexp(1.0, min(step.precision.grid.exponent, 1000))
