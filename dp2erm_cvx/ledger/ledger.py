@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +31,28 @@ def decimal(number: float) -> Fraction:
 
 def sums(budgets: Iterable[Budget]) -> tuple[Fraction, Fraction]:
     """The sum of the epsilons and that of the deltas."""
-    epsilon = delta = Fraction(0)
+    epsilon = Fraction(0)
+    delta = Fraction(0)
     for one in budgets:
-        epsilon, delta = epsilon + decimal(one.epsilon), delta + decimal(one.delta)
+        epsilon += decimal(one.epsilon)
+        delta += decimal(one.delta)
     return epsilon, delta
 
 
 def up(number: Fraction) -> float:
     """The nearest float that is written as no less."""
     near = float(number)
-    return near if decimal(near) >= number else math.nextafter(near, math.inf)
+    if decimal(near) >= number:
+        return near
+    return math.nextafter(near, math.inf)
 
 
 def down(number: Fraction) -> float:
     """The nearest float that is written as no more."""
     near = float(number)
-    return near if decimal(near) <= number else math.nextafter(near, 0.0)
+    if decimal(near) <= number:
+        return near
+    return math.nextafter(near, 0.0)
 
 
 def encode(curve: RenyiCurve | None) -> str | None:
@@ -66,14 +71,14 @@ def decode(text: object) -> RenyiCurve | None:
         raise ValueError("a curve is kept as text")
     try:
         plain = json.loads(text)
-        orders, bounds = plain.pop("orders"), plain.pop("divergences")
+        orders = plain.pop("orders")
+        bounds = plain.pop("divergences")
     except (AttributeError, KeyError, TypeError, RecursionError):
         raise ValueError("a curve is kept as its orders and divergences") from None
     if plain or not (isinstance(orders, list) and isinstance(bounds, list)):
         raise ValueError("a curve is kept as two lists: its orders and divergences")
-    return RenyiCurve(
-        tuple(orders), tuple(math.inf if bound is None else bound for bound in bounds)
-    )
+    divergences = [math.inf if bound is None else bound for bound in bounds]
+    return RenyiCurve(tuple(orders), tuple(divergences))
 
 
 #: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe
@@ -83,42 +88,54 @@ _STEPS = 20_000
 #: Taken off delta for the rounding of its convolutions, which was measured below 1e-14.
 _SLACK = 1e-12
 
-#: Beyond these the exponentials of a loss distribution say nothing, or overflow.
-_LARGEST_TOTAL, _LARGEST_SUM = 50.0, 500.0
+#: Declared epsilon beyond which a loss distribution says nothing.
+_LARGEST_TOTAL = 50.0
+#: Sum of epsilons beyond which the exponentials of a loss distribution overflow.
+_LARGEST_SUM = 500.0
 
 
 def by_loss_distribution(releases: Sequence[Budget], total: Budget) -> float | None:
-    """Epsilon of all releases at the delta of ``total``; None where there is no finite one, or no
-    package.
+    """Epsilon of all releases by the composition of their privacy loss distributions.
 
     ``from_privacy_parameters`` knows (epsilon, delta) alone, so the figure is for the relation
     under which the releases were stated.
+
+    Parameters
+    ----------
+    releases
+        What each of them spends.
+    total
+        The declared budget, at whose delta epsilon is read off.
+
+    Returns
+    -------
+    float or None
+        None where there is no finite epsilon, or no package ``dp-accounting``.
     """
     delta = total.delta * (1.0 - 1e-9) - _SLACK
-    if (
-        not releases
-        or delta <= 0.0
-        or total.epsilon > _LARGEST_TOTAL
-        or sums(releases)[0] > _LARGEST_SUM
-    ):
+    if not releases or delta <= 0.0:
+        return None
+    if total.epsilon > _LARGEST_TOTAL or sums(releases)[0] > _LARGEST_SUM:
         return None
     try:
         from dp_accounting.pld import common, privacy_loss_distribution
     except ImportError:
         return None
-    # its accountant takes no (epsilon, delta) event, and counts randomized responses once however
-    # often they are repeated; so the distributions are composed directly
+    # The accountant of the package takes no (epsilon, delta) event, and counts randomized responses
+    # once however often they are repeated; so the distributions are composed directly.
     composed = None
-    for (epsilon, failure), count in sorted(
-        Counter((one.epsilon, one.delta) for one in releases).items()
-    ):
-        pure = common.DifferentialPrivacyParameters(epsilon, failure)
-        one = privacy_loss_distribution.from_privacy_parameters(pure, total.epsilon / _STEPS)
-        several = one.self_compose(count) if count > 1 else one
-        composed = several if composed is None else composed.compose(several)
+    counted = Counter((one.epsilon, one.delta) for one in releases)
+    for (epsilon, failure), count in sorted(counted.items()):
+        parameters = common.DifferentialPrivacyParameters(epsilon, failure)
+        loss = privacy_loss_distribution.from_privacy_parameters(parameters, total.epsilon / _STEPS)
+        if count > 1:
+            loss = loss.self_compose(count)
+        composed = loss if composed is None else composed.compose(loss)
     assert composed is not None
     epsilon = float(composed.get_epsilon_for_delta(delta)) * (1.0 + 1e-12)
-    return epsilon if math.isfinite(epsilon) else None
+    if not math.isfinite(epsilon):
+        return None
+    return epsilon
 
 
 #: Part of delta that is not converted. It pays for rounding, and for what a release that counts its
@@ -126,30 +143,61 @@ def by_loss_distribution(releases: Sequence[Budget], total: Budget) -> float | N
 #: exp(-1800).
 _SET_ASIDE = 1e-9
 
-#: Between these exp(epsilon) times such a probability is nothing beside the part set aside.
-_LARGEST_CONVERTED, _LEAST_DELTA = 500.0, 1e-300
+#: Up to this epsilon exp(epsilon) times such a probability is nothing beside the part set aside.
+_LARGEST_CONVERTED = 500.0
+#: The same from this delta on.
+_LEAST_DELTA = 1e-300
 
 
 def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
-    """Epsilon of all releases at the delta of ``total``, or None where there is no finite one.
+    """Epsilon of all releases by the sum of their Renyi curves.
 
     Releases with a curve, and pure ones, add their divergences at each order. The sum is converted
     at the delta that the others leave, by the best order, and their epsilons are added on top.
+
+    Parameters
+    ----------
+    releases
+        The charges.
+    total
+        The declared budget, at whose delta epsilon is read off.
+
+    Returns
+    -------
+    float or None
+        None where there is no finite epsilon.
     """
-    plain = [r.budget for r in releases if r.curve is None and r.budget.delta > 0.0]
+    plain = [one.budget for one in releases if one.curve is None and one.budget.delta > 0.0]
     if len(plain) == len(releases) or total.epsilon > _LARGEST_CONVERTED:
         return None
     epsilon, delta = sums(plain)
     left = down(max(decimal(total.delta) - delta, decimal(0.0))) * (1.0 - _SET_ASIDE)
     if left < _LEAST_DELTA:
         return None
-    known = [r.curve for r in releases if r.curve is not None]
-    orders = tuple(sorted(set(RENYI_ORDERS).union(*(curve.orders for curve in known))))
-    pure = cache(lambda cost: RenyiCurve.pure(cost, orders))  # each of many equal ones once
-    known += [pure(r.budget.epsilon) for r in releases if r.curve is None and r.budget.delta == 0.0]
-    curve = known[0].plus(*known[1:])
-    converted = renyi_epsilon(curve.orders, curve.divergences, left)
-    return up(decimal(converted) + epsilon) if math.isfinite(converted) else None
+    curves = [one.curve for one in releases if one.curve is not None]
+    orders = set(RENYI_ORDERS)
+    for curve in curves:
+        orders.update(curve.orders)
+    curves += _pure_curves(releases, tuple(sorted(orders)))
+    whole = curves[0].plus(*curves[1:])
+    converted = renyi_epsilon(whole.orders, whole.divergences, left)
+    if not math.isfinite(converted):
+        return None
+    return up(decimal(converted) + epsilon)
+
+
+def _pure_curves(releases: Sequence[Receipt], orders: tuple[float, ...]) -> list[RenyiCurve]:
+    """Curves of the releases that state none and are pure, each of many equal ones made once."""
+    made: dict[float, RenyiCurve] = {}
+    curves = []
+    for one in releases:
+        if one.curve is not None or one.budget.delta > 0.0:
+            continue
+        epsilon = one.budget.epsilon
+        if epsilon not in made:
+            made[epsilon] = RenyiCurve.pure(epsilon, orders)
+        curves.append(made[epsilon])
+    return curves
 
 
 #: Keeps what is left below the declared epsilon by more than the tighter figures are rounded.
@@ -174,12 +222,25 @@ class Composition(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Spent:
-    """The (epsilon, delta) that releases spent together, and what is certainly left of the declared
-    total.
+    """What releases spent together, and what is certainly left of the declared total.
 
-    ``composition`` is the one the figures follow from, ``relation`` the neighbors they are for.
     Tighter figures than those of basic composition are read off at the whole declared delta, so
     that none of it is left.
+
+    Parameters
+    ----------
+    epsilon
+        Epsilon of all releases together.
+    delta
+        Their delta.
+    left_epsilon
+        What is left of the declared epsilon.
+    left_delta
+        What is left of the declared delta.
+    composition
+        The composition that the figures follow from.
+    relation
+        The neighbors that they are for.
     """
 
     epsilon: float
@@ -192,7 +253,7 @@ class Spent:
 
 def fits(releases: Sequence[Receipt], total: Budget, composition: Composition) -> bool:
     """True if the releases together stay within ``total``."""
-    epsilon, delta = sums(r.budget for r in releases)
+    epsilon, delta = sums(one.budget for one in releases)
     if epsilon <= decimal(total.epsilon) and delta <= decimal(total.delta):
         return True
     tighter = _tighter(releases, total, composition)
@@ -205,32 +266,80 @@ def spent(
     composition: Composition,
     relation: Neighboring = Neighboring.REPLACE_ONE,
 ) -> Spent:
-    """The smaller of the admitted figures, rounded up, and what is left, rounded down."""
-    epsilon, delta = sums(r.budget for r in releases)
+    """What releases spent: the smaller of the admitted figures, rounded up.
+
+    What is left of the total is rounded down.
+
+    Parameters
+    ----------
+    releases
+        The charges.
+    total
+        The declared budget.
+    composition
+        The declared composition; basic figures are taken where they are smaller.
+    relation
+        The neighbors that all of them are for.
+    """
+    epsilon, delta = sums(one.budget for one in releases)
     tighter = _tighter(releases, total, composition)
-    whole, slack, nothing = decimal(total.epsilon), decimal(total.delta), Fraction(0)
-    if tighter is not None and not (delta <= slack and epsilon <= decimal(tighter)):
-        left = down(max(whole * (1 - _ROUNDING) - decimal(tighter), nothing))
-        return Spent(tighter, total.delta, left, 0.0, composition, relation)
-    left, left_delta = down(max(whole - epsilon, nothing)), down(max(slack - delta, nothing))
-    return Spent(up(epsilon), up(delta), left, left_delta, Composition.BASIC, relation)
+    declared_epsilon = decimal(total.epsilon)
+    declared_delta = decimal(total.delta)
+    if tighter is not None:
+        basic_is_smaller = delta <= declared_delta and epsilon <= decimal(tighter)
+        if not basic_is_smaller:
+            return Spent(
+                epsilon=tighter,
+                delta=total.delta,
+                left_epsilon=_left(declared_epsilon * (1 - _ROUNDING), decimal(tighter)),
+                left_delta=0.0,
+                composition=composition,
+                relation=relation,
+            )
+    return Spent(
+        epsilon=up(epsilon),
+        delta=up(delta),
+        left_epsilon=_left(declared_epsilon, epsilon),
+        left_delta=_left(declared_delta, delta),
+        composition=Composition.BASIC,
+        relation=relation,
+    )
+
+
+def _left(declared: Fraction, used: Fraction) -> float:
+    """What is left of a declared figure, rounded down, and nothing where more was used."""
+    return down(max(declared - used, Fraction(0)))
 
 
 def _tighter(releases: Sequence[Receipt], total: Budget, composition: Composition) -> float | None:
-    """Epsilon at the delta of ``total`` by the declared composition, where it is not the basic
-    one.
-    """
+    """Epsilon at the delta of ``total`` by the declared composition; None for the basic one."""
     if composition is Composition.PLD:
-        return by_loss_distribution([r.budget for r in releases], total)
-    return by_curves(releases, total) if composition is Composition.RENYI else None
+        return by_loss_distribution([one.budget for one in releases], total)
+    if composition is Composition.RENYI:
+        return by_curves(releases, total)
+    return None
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """One committed charge: ``number`` is unique in its file, ``charged_at`` is UTC in ISO 8601.
+    """One committed charge.
 
-    ``curve`` bounds the Renyi divergences of the release, where it stated them. ``unit`` is who is
-    protected.
+    Parameters
+    ----------
+    number
+        Its number, unique in its file.
+    dataset
+        Name of the data set in the ledger.
+    budget
+        What was charged.
+    note
+        What the release is of, in one line.
+    charged_at
+        When it was charged: UTC in ISO 8601.
+    curve
+        Bounds on the Renyi divergences of the release; None where it stated none.
+    unit
+        Who is protected: "records" or "persons by COLUMN".
     """
 
     number: str
@@ -275,10 +384,10 @@ class Account:
 
     @property
     def unit(self) -> str | None:
-        """Who is protected: "records" or "persons by COLUMN", by the first charge; None before
-        it.
-        """
-        return self.receipts[0].unit if self.receipts else None
+        """Who is protected: "records" or "persons by COLUMN". None before the first charge."""
+        if not self.receipts:
+            return None
+        return self.receipts[0].unit
 
     def to_dict(self) -> dict[str, Any]:
         """The account as plain JSON values; of a curve, only whether there is one."""
@@ -313,11 +422,25 @@ class Ledger:
     ) -> Account:
         """Open the account of a data set; the file is made if it is missing.
 
-        The total is for all releases together, under ``relation``. It is declared once: to declare
-        the same again changes nothing.
+        It is declared once: to declare the same again changes nothing.
 
-        Raises DeclarationError for an invalid argument, LedgerError where something else was
-        declared before or the file cannot be used.
+        Parameters
+        ----------
+        dataset
+            Name of the data set in the ledger.
+        total
+            Budget of all releases together.
+        relation
+            Neighbors that it is for.
+        composition
+            How releases add up.
+
+        Raises
+        ------
+        DeclarationError
+            For an invalid argument.
+        LedgerError
+            Where something else was declared before, or the file cannot be used.
         """
         one_line("dataset", dataset)
         _budget(total)
@@ -351,18 +474,37 @@ class Ledger:
     ) -> Receipt:
         """Charge a release before its noise is drawn; the receipt is on disk when this returns.
 
-        ``relation`` and ``unit`` are those of a ``Budget``; a ``Guarantee`` states its own. The
-        unit says who is protected: records, or persons by a column; the first charge of an account
-        decides. ``curve`` bounds Renyi divergences of the same release, for the composition
-        ``renyi``; all others use the (epsilon, delta). Raises DeclarationError for what is no known
-        guarantee, LedgerError where the charge does not fit; then nothing was changed.
+        Parameters
+        ----------
+        dataset
+            Name of the data set in the ledger.
+        guarantee
+            What is charged.
+        note
+            What the release is of, in one line.
+        relation
+            Neighbors that a ``Budget`` is for; a ``Guarantee`` states its own.
+        unit
+            Who is protected: "records", or "persons by COLUMN"; the first charge of an account
+            decides. A ``Guarantee`` states its own.
+        curve
+            Bounds on the Renyi divergences of the same release, for the composition ``renyi``; all
+            others use the (epsilon, delta).
+
+        Raises
+        ------
+        DeclarationError
+            For what is no known guarantee.
+        LedgerError
+            Where the charge does not fit; then nothing was changed.
         """
         one_line("dataset", dataset)
         one_line("note", note, empty=True)
         if isinstance(guarantee, Guarantee):
             if guarantee.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
                 raise DeclarationError(f"this release is {guarantee.standing}: no charge covers it")
-            budget, relation = Budget(guarantee.epsilon, guarantee.delta), guarantee.relation
+            budget = Budget(guarantee.epsilon, guarantee.delta)
+            relation = guarantee.relation
             unit = guarantee.unit or "records"
         else:
             budget = _budget(guarantee)
@@ -373,26 +515,7 @@ class Ledger:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now, curve, unit)
         with transaction(self.path) as db:
-            account = self._account(db, dataset)
-            if account.relation is not related and account.relation is Neighboring.REPLACE_ONE:
-                raise LedgerError(
-                    f"data set {dataset!r} counts neighbors as {account.relation}, and this "
-                    f"release protects {related} only: release under {account.relation}"
-                )
-            if account.unit not in (None, unit):
-                raise LedgerError(
-                    f"data set {dataset!r} protects {account.unit}, and this release {unit}: "
-                    "epsilon for the one is none for the other, so give it an account of its own"
-                )
-            if not fits([*account.receipts, receipt], account.total, account.composition):
-                left, total = account.spent, account.total
-                raise LedgerError(
-                    f"data set {dataset!r}: {law_text(budget, zero=True)} does not "
-                    f"fit: epsilon = {digits_of(left.left_epsilon, left=True)}, delta = "
-                    f"{digits_of(left.left_delta, left=True)} is left of "
-                    f"{law_text(total, zero=True)} ({left.composition} composition, "
-                    f"neighbors: {account.relation})"
-                )
+            _refuse_unfit(self._account(db, dataset), receipt, related)
             row = (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now)
             db.execute(
                 "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve, "
@@ -409,12 +532,11 @@ class Ledger:
     def accounts(self) -> list[Account]:
         """All accounts, by name. Raises LedgerError where the file is no ledger."""
         with transaction(self.path) as db:
-            names = [
-                name for (name,) in db.execute("SELECT dataset FROM accounts ORDER BY dataset")
-            ]
-            return [self._account(db, name) for name in names]
+            rows = db.execute("SELECT dataset FROM accounts ORDER BY dataset").fetchall()
+            return [self._account(db, name) for (name,) in rows]
 
     def _account(self, db: sqlite3.Connection, dataset: str) -> Account:
+        """The account of one data set, read within a transaction."""
         row = db.execute(
             "SELECT epsilon, delta, relation, composition FROM accounts WHERE dataset = ?",
             (dataset,),
@@ -430,7 +552,8 @@ class Ledger:
         )
         try:
             total = _stored(row[0], row[1])
-            related, composed = Neighboring(row[2]), Composition(row[3])
+            related = Neighboring(row[2])
+            composed = Composition(row[3])
             receipts = tuple(
                 Receipt(number, dataset, _stored(epsilon, delta), note, at, decode(curve), unit)
                 for number, epsilon, delta, note, at, curve, unit in rows
@@ -441,15 +564,44 @@ class Ledger:
         return Account(dataset, total, related, composed, receipts, figures)
 
 
+def _refuse_unfit(account: Account, receipt: Receipt, relation: Neighboring) -> None:
+    """Raise LedgerError where a charge under this relation is none for an account, or too much."""
+    named = f"data set {account.dataset!r}"
+    if account.relation is not relation and account.relation is Neighboring.REPLACE_ONE:
+        raise LedgerError(
+            f"{named} counts neighbors as {account.relation}, and this release protects "
+            f"{relation} only: release under {account.relation}"
+        )
+    if account.unit not in (None, receipt.unit):
+        raise LedgerError(
+            f"{named} protects {account.unit}, and this release {receipt.unit}: epsilon for the "
+            "one is none for the other, so give it an account of its own"
+        )
+    if not fits([*account.receipts, receipt], account.total, account.composition):
+        left = account.spent
+        raise LedgerError(
+            f"{named}: {law_text(receipt.budget, zero=True)} does not fit: epsilon = "
+            f"{digits_of(left.left_epsilon, left=True)}, delta = "
+            f"{digits_of(left.left_delta, left=True)} is left of "
+            f"{law_text(account.total, zero=True)} ({left.composition} composition, "
+            f"neighbors: {account.relation})"
+        )
+
+
 def _stored(epsilon: object, delta: object) -> Budget:
-    """The budget of a row, whose numbers are decimal texts. Raises ValueError where they are
-    none.
+    """The budget of a row, whose numbers are decimal texts.
+
+    Raises
+    ------
+    ValueError
+        Where they are none.
     """
     numbers = [float(text) if isinstance(text, str) else text for text in (epsilon, delta)]
     return Budget(*numbers)  # type: ignore[arg-type]
 
 
 def _budget(value: object) -> Budget:
+    """Raise DeclarationError for what is no Budget."""
     if not isinstance(value, Budget):
         raise DeclarationError(
             f"{value!r}: the ledger adds up a Budget or the Guarantee of a release"

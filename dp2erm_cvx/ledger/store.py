@@ -14,10 +14,12 @@ from dp2erm_cvx.errors import LedgerError
 #: Marks a file as a ledger.
 _APPLICATION_ID = 0x64703265
 _SCHEMA_VERSION = 3
-#: Seconds to wait for other processes, and those of them that pass without a word.
-_PATIENCE, _SILENCE = 60.0, 1.0
+#: Seconds to wait for other processes.
+_PATIENCE = 60.0
+#: Seconds of waiting that pass without a word.
+_SILENCE = 1.0
 
-# numbers are text, because the decimal that was declared is what is added up
+# Numbers are text, because the decimal that was declared is what is added up.
 _SCHEMA = (
     """CREATE TABLE accounts (
         dataset TEXT PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
@@ -34,17 +36,27 @@ _SCHEMA = (
 
 @contextmanager
 def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-    """A transaction that no other writer can interleave: on disk when the block has ended, or
-    undone.
+    """A transaction that no other writer can interleave.
 
-    Raises LedgerError where the file is missing (unless ``create``), is no ledger, has a hard link,
-    stays locked or cannot be written. Warns, by the name of the file, that it waits.
+    It is on disk when the block has ended, or undone. A warning names the file that it waits for.
+
+    Parameters
+    ----------
+    path
+        The file.
+    create
+        Whether the file is made if it is missing.
+
+    Raises
+    ------
+    LedgerError
+        Where the file is missing, is no ledger, has a hard link, stays locked or cannot be written.
     """
     if not create and not os.path.isfile(path):
         raise LedgerError(f"{path}: there is no such ledger: declare a total first")
     if os.path.isfile(path) and os.stat(path).st_nlink > 1:
-        # SQLite's journal has the name of the file: the other name does not see, or later undoes,
-        # it
+        # The journal of SQLite has the name of the file: under another name it is not seen, or
+        # undone later.
         raise LedgerError(
             f"{path}: has another name (a hard link), so that charges get lost: leave one"
         )
@@ -54,7 +66,7 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
         opened = sqlite3.connect(address, timeout=_PATIENCE, uri=True, isolation_level=None)
         with closing(opened) as db:
             # EXTRA is FULL and also syncs the folder, without which a loss of power could undo a
-            # commit
+            # commit.
             db.execute("PRAGMA synchronous = EXTRA")
             db.execute("PRAGMA fullfsync = ON")
             db.execute("PRAGMA foreign_keys = ON")

@@ -22,7 +22,13 @@ from dp2erm_cvx.data.files import CsvLayout
 from dp2erm_cvx.data.private_ranges import OpenDomain
 from dp2erm_cvx.errors import DeclarationError, placed
 from dp2erm_cvx.study.open_ranges import RANGES, read_open_ranges
-from dp2erm_cvx.study.reading import put_over, question_tables, taken_questions, without_outcomes
+from dp2erm_cvx.study.reading import (
+    own_outcomes,
+    put_over,
+    question_tables,
+    taken_questions,
+    without_outcomes,
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,10 @@ def declared_records(
     assumed
         What is taken where neither declares it.
 
-    Raises DeclarationError in one line that names the place in the file.
+    Raises
+    ------
+    DeclarationError
+        In one line that names the place in the file.
     """
     declared = records_declared(path, changes)
     layout = declared.pop("csv", {})
@@ -66,8 +75,8 @@ def declared_records(
     with placed(path or "--set"):
         refuse_open(whole)
     for name in ("covariate_bound", "outcome_bound"):
-        bounded = name == "covariate_bound" and (whole.get("ranges") or whole.get("levels"))
-        if name not in whole and not bounded:
+        follows = name == "covariate_bound" and (whole.get("ranges") or whole.get("levels"))
+        if name not in whole and not follows:
             place = "" if path is None else f"{path}: "
             wanted = f"give --set {name}=..., or a --study that declares it"
             raise DeclarationError(f"{place}{name} is not declared: {wanted}")
@@ -81,33 +90,38 @@ def records_declared(path: str | Path | None, changes: Sequence[str] = ()) -> di
 
     Parameters
     ----------
-    path, changes
-        As of :func:`declared_records`.
+    path
+        The file; None where all is declared by ``changes``.
+    changes
+        What is put over the file.
 
-    Raises DeclarationError for a file that cannot be read, for a change of nothing, and for a gap
-    of a draft.
+    Raises
+    ------
+    DeclarationError
+        For a file that cannot be read, for a change of nothing, and for a gap of a draft.
     """
     declared = {} if path is None else tables_of_file(path)
     with placed(path or "--set"):
         questions = list(question_tables(taken_questions(declared)))
         for text in changes:
             put_over(declared, questions, text)
-        beside = [name for name in ("budget", "ledger") if name in declared]
-        for name in beside:
-            del declared[name]
+        for name in ("budget", "ledger"):
+            declared.pop(name, None)
         refuse_gaps(declared)
     for own in questions:
-        if own["kind"] == RANGES:  # a question that says what is known of ranges
+        if own["kind"] == RANGES:
+            # That question says what is known of ranges.
             declared[RANGES] = [_of_one_outcome(own, declared.get("outcome_column"))]
-    outcomes = {
-        own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)
-    }
-    return without_outcomes(of_event(declared), outcomes)
+    return without_outcomes(of_event(declared), own_outcomes(questions))
 
 
 def open_records(declared: Mapping[str, Any]) -> OpenDomain:
-    """What the declarations of :func:`records_declared` with ``[[ranges]]`` say. Raises
-    DeclarationError.
+    """What the declarations of :func:`records_declared` with ``[[ranges]]`` say.
+
+    Raises
+    ------
+    DeclarationError
+        For what cannot be declared.
     """
     others = {name: value for name, value in declared.items() if name != RANGES}
     (table,) = declared[RANGES]
@@ -120,13 +134,11 @@ def _of_one_outcome(table: Mapping[str, Any], column: object) -> dict[str, Any]:
     outcomes = table.get("outcomes")
     if not isinstance(outcomes, Mapping):
         return dict(table)
-    return {
-        **table,
-        "outcomes": {name: known for name, known in outcomes.items() if name == column},
-    }
+    own = {name: known for name, known in outcomes.items() if name == column}
+    return {**table, "outcomes": own}
 
 
 def is_about_records(change: str) -> bool:
-    """Whether a change ``NAME=VALUE`` names something that a file declares of records."""
+    """True if a change ``NAME=VALUE`` names something that a file declares of records."""
     name = change.partition("=")[0].strip()
     return name.partition(".")[0].strip() in RECORDS | {"csv"}

@@ -1,10 +1,8 @@
-"""The question ``[[ranges]]``: what it leaves open, and the domains before and after its
-release.
-"""
+"""The question ``[[ranges]]``: what it leaves open, and the domains before and after it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,8 +50,9 @@ class DeclaredRanges:
 
 @dataclass(frozen=True)
 class OpenRanges(DeclaredRanges):
-    """Ranges of a study of which some are to be released, and are planned with what is known of
-    them.
+    """Ranges of a study of which some are to be released.
+
+    Until then they are planned with what is known of them.
 
     Parameters
     ----------
@@ -89,34 +88,32 @@ class OpenRanges(DeclaredRanges):
         return open_domain_of({**own, "ranges": self.columns}, self._outcome(own))
 
     def domain(self, own: Mapping[str, Any]) -> Domain:
-        """The domain that a question is planned in: of released ranges, or of what is known
-        before.
-        """
-        filled = {
-            **own,
-            "ranges": {name: self._pair(name, known) for name, known in self.columns.items()},
-        }
-        known, released = self._outcome(own), self.released
+        """The domain that a question is planned in: of released ranges, or of what is known."""
+        ranges = {name: self._pair(name, known) for name, known in self.columns.items()}
+        filled = {**own, "ranges": ranges}
+        known = self._outcome(own)
         if "outcome_bound" not in own:
             pair = self._pair(str(own["outcome_column"]), known)
             filled["outcome_center"], filled["outcome_bound"] = middle_and_half(pair)
+        released = self.released
         if released is not None:
             released = replace(released, outcome=not isinstance(known, tuple))
         return replace(domain_of(filled), released=released)
 
     def question(self, own: Mapping[str, Any]) -> OpenDomain:
-        """What is known of all columns, those of further outcomes among them: what the question is
-        about.
-        """
-        left = {
-            name: known for name, known in self.outcomes.items() if not isinstance(known, tuple)
-        }
-        others = {name: known for name, known in left.items() if name != own["outcome_column"]}
+        """What is known of all columns that the question is about, further outcomes among them."""
+        others = {}
+        for name, known in self.outcomes.items():
+            if name != own["outcome_column"] and not isinstance(known, tuple):
+                others[name] = known
         return open_domain_of({**own, "ranges": self.columns}, self._outcome(own), others)
 
     def check(self, table: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         """Raise DeclarationError where a question asks for what a released range may not allow."""
-        if "outcome_bound" in own or isinstance(outcome := self._outcome(own), tuple):
+        if "outcome_bound" in own:
+            return
+        outcome = self._outcome(own)
+        if isinstance(outcome, tuple):
             return
         column = own["outcome_column"]
         if "outcome_center" in own or own.get("binary_outcome"):
@@ -128,19 +125,12 @@ class OpenRanges(DeclaredRanges):
             raise DeclarationError(
                 f"estimand = 'risks': the range of {column} is released: declare outcome_bound"
             )
-        declared = {**table, "treatment_cost": own.get("treatment_cost")}
-        settings = table.get("settings")
-        settings = settings if isinstance(settings, Mapping) else {}
-        named = [name for name in _IN_UNITS if declared.get(name)]
-        named += [
-            f"settings.{name}"
-            for name in _SETTINGS_IN_UNITS
-            if settings.get(name) not in (None, "none")
-        ]
-        if outcome is None and named:
+        if outcome is not None:
+            return
+        for name in _declared_in_units(table, own):
             wanted = f"outcomes = {{ {column} = {{ within = [low, high] }} }}"
             raise DeclarationError(
-                f"{named[0]}: is in units of {column}, of which nothing is known: give {wanted}"
+                f"{name}: is in units of {column}, of which nothing is known: give {wanted}"
             )
 
     def _outcome(self, own: Mapping[str, Any]) -> Known:
@@ -151,7 +141,22 @@ class OpenRanges(DeclaredRanges):
 
     def _pair(self, name: str, known: Known) -> Pair:
         """The range of a column: as it is declared or was released, else as it is planned with."""
-        return known if isinstance(known, tuple) else self.ends.get(name, assumed_range(known))
+        if isinstance(known, tuple):
+            return known
+        return self.ends.get(name, assumed_range(known))
+
+
+def _declared_in_units(table: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    """Names of what a question declares in units of its outcome."""
+    declared = {**table, "treatment_cost": own.get("treatment_cost")}
+    for name in _IN_UNITS:
+        if declared.get(name):
+            yield name
+    settings = table.get("settings")
+    if isinstance(settings, Mapping):
+        for name in _SETTINGS_IN_UNITS:
+            if settings.get(name) not in (None, "none"):
+                yield f"settings.{name}"
 
 
 def declared_outcome(own: Mapping[str, Any]) -> Pair:
@@ -164,8 +169,7 @@ def declared_outcome(own: Mapping[str, Any]) -> Pair:
 def read_open_ranges(
     table: Mapping[str, Any], declared: Mapping[str, Any], owns: Sequence[Mapping[str, Any]]
 ) -> tuple[OpenRanges, dict[str, Any]]:
-    """The ranges that a study leaves open, and what it declares of the records of the question for
-    them.
+    """The ranges that a study leaves open, and what it declares of the records for that question.
 
     Parameters
     ----------
@@ -176,7 +180,10 @@ def read_open_ranges(
     owns
         The same, as every other question declares it.
 
-    Raises DeclarationError where the question declares what it cannot, or not what it has to.
+    Raises
+    ------
+    DeclarationError
+        Where the question declares what it cannot, or not what it has to.
     """
     for name in table:
         if name not in ("name", "kind", *NAMES):
@@ -185,14 +192,12 @@ def read_open_ranges(
     asked = list(owns) or [declared]
     columns = _columns(table, declared, asked)
     outcomes = _outcomes(table, asked)
-    chosen = [covariates_of(one) for one in asked]
-    own = {
-        name: value
-        for name, value in declared.items()
-        if name not in ("outcome_center", "outcome_bound")
-    }
-    if None not in chosen:
-        own["covariates"] = list(dict.fromkeys(name for names in chosen for name in names or ()))
+    own = dict(declared)
+    own.pop("outcome_center", None)
+    own.pop("outcome_bound", None)
+    named, all_are_named = _named_covariates(asked)
+    if all_are_named:
+        own["covariates"] = named
     own["outcome_column"], pair = next(iter(outcomes.items()))
     if isinstance(pair, tuple):
         own["outcome_center"], own["outcome_bound"] = middle_and_half(pair)
@@ -200,19 +205,26 @@ def read_open_ranges(
     return OpenRanges(columns, outcomes), own
 
 
+def _named_covariates(asked: Sequence[Mapping[str, Any]]) -> tuple[list[str], bool]:
+    """The covariates that questions name, each once, and whether every question names its own."""
+    chosen = [covariates_of(one) for one in asked]
+    named: dict[str, None] = {}
+    for names in chosen:
+        named |= dict.fromkeys(names or ())
+    return list(named), None not in chosen
+
+
 def _columns(
     table: Mapping[str, Any], declared: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
 ) -> dict[str, Known]:
-    """What is known of the columns of numbers that are covariates of a question: nothing, if nobody
-    says.
-    """
+    """What is known of the columns of numbers that are covariates; None where nothing is."""
     listed = _entries(table, "columns")
-    chosen = [covariates_of(one) for one in asked]
-    named = [name for names in chosen for name in names or ()]
-    if None not in chosen:
+    named, all_are_named = _named_covariates(asked)
+    if all_are_named:
         listed = {name: known for name, known in listed.items() if name in named}
     levels = declared.get("levels")
-    levels = levels if isinstance(levels, Mapping) else {}
+    if not isinstance(levels, Mapping):
+        levels = {}
     if not (listed or named or levels):
         raise DeclarationError(
             'no column is named: give columns = { age = [18, 90], income = "release" }'
@@ -230,9 +242,8 @@ def _outcomes(table: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]) -> d
             wanted = 'give outcome_column = "COLUMN" in the file, or by --set'
             raise DeclarationError(f"the column of the outcome is not declared: {wanted}")
         if "outcome_bound" not in own:
-            outcomes[name] = listed.get(
-                name
-            )  # one that a question bounds, and another one leaves open, is open
+            # An outcome that one question bounds, and another one leaves open, is open.
+            outcomes[name] = listed.get(name)
         elif name not in outcomes:
             outcomes[name] = declared_outcome(own)
     for name in listed:
@@ -249,7 +260,9 @@ def _outcomes(table: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]) -> d
 
 def _refuse_center(center: object, columns: Mapping[str, Known]) -> None:
     """Raise DeclarationError where a typical value is declared in a range that is released."""
-    for name in center if isinstance(center, Mapping) else ():
+    if not isinstance(center, Mapping):
+        return
+    for name in center:
         if name in columns and not isinstance(columns[name], tuple):
             raise DeclarationError(
                 f"center: {brief(name)}: its range is released, and may not hold it: leave it out"

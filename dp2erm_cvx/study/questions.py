@@ -82,12 +82,9 @@ class Question:
     @property
     def unit(self) -> str:
         """What widths are in units of when it is planned."""
-        known, outcome = self.known, "the outcome"
-        return (
-            f"the range of {outcome}"
-            if isinstance(known, OpenDomain) and known.outcome is None
-            else outcome
-        )
+        if isinstance(self.known, OpenDomain) and self.known.outcome is None:
+            return "the range of the outcome"
+        return "the outcome"
 
     @property
     def foreseen(self) -> str:
@@ -158,12 +155,19 @@ def public_sample(
 
     Parameters
     ----------
-    path, layout
-        The file, and how it is written.
+    path
+        The file.
+    layout
+        How it is written.
     domain
         Whose codebook reads its cells.
     columns
-        The covariates. Raises DeclarationError where nobody names them.
+        The covariates.
+
+    Raises
+    ------
+    DeclarationError
+        Where nobody names the covariates.
     """
     if columns is None:
         raise DeclarationError(
@@ -201,9 +205,12 @@ def _named_files(table: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(target, str):
                 yield target
             declared = declared.get("name")
-        place = file_of(declared) if isinstance(declared, str) else None
+        if not isinstance(declared, str):
+            continue
+        place = file_of(declared)
         if place is not None:
-            yield place[0]
+            path, _ = place
+            yield path
 
 
 def settings_of(
@@ -217,10 +224,15 @@ def settings_of(
         What the file declares of the question.
     beside
         The files that it may name.
-    domain, columns
-        Of the question; None where nobody names its covariates.
+    domain
+        Of the question.
+    columns
+        Names of its covariates; None where nobody names them.
 
-    Raises DeclarationError that names what is wrong.
+    Raises
+    ------
+    DeclarationError
+        For what is wrong, by its name.
     """
     kind = QUESTIONS[table["kind"]]
     accepted = [argument for argument in inspect.signature(kind).parameters if argument not in _OWN]
@@ -257,8 +269,7 @@ def _stage(
     """
     if isinstance(declared, str) and file_of(declared) is None:
         return declared
-    whole = declared if isinstance(declared, Mapping) else {"name": declared}
-    written = dict(whole)
+    written = dict(declared) if isinstance(declared, Mapping) else {"name": declared}
     name = written.pop("name", None)
     if not isinstance(name, str):
         raise DeclarationError(
@@ -268,20 +279,17 @@ def _stage(
         written["target"] = beside.sample(written["target"], domain, columns)
     if "features" in written:
         written["features"] = _features(written["features"], domain, columns)
-    known: dict[str, Any] = (
-        registry.first_stages() if stage == "first" else registry.second_stages()
-    )
     own = beside.program(name, stage)
+    settings = stage_settings(written)
     if own is not None:
-        name = own.name
-        known = {name: own}
-    return registry.build(known, name, **stage_settings(written))
+        return registry.build({own.name: own}, own.name, **settings)
+    if stage == "first":
+        return registry.build(registry.first_stages(), name, **settings)
+    return registry.build(registry.second_stages(), name, **settings)
 
 
 def _features(chosen: Any, domain: Public, columns: Sequence[str] | None) -> list[Any]:
-    """Features as a program knows them: by name where the domain names covariates, else by
-    number.
-    """
+    """Features as a program knows them: by the names of covariates, else by their numbers."""
     features = list(chosen) if isinstance(chosen, list | tuple) else [chosen]
     if domain.codebook is not None:
         features = list(domain.codebook.expanded(features))
@@ -292,17 +300,25 @@ def _features(chosen: Any, domain: Public, columns: Sequence[str] | None) -> lis
 
 
 def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a program, from the texts, numbers and lists that a file or a command line
-    writes.
+    """Settings of a program, from what a file or a command line writes.
+
+    Both write texts, numbers and lists.
     """
-    families: dict[str, Any] = {"kernel": Kernel, "theta_set": ConvexSet}
-    settings: dict[str, Any] = {}
-    for key, value in written.items():
-        if key == "balance" and isinstance(value, str | int):
-            value = balance_from_text(str(value))
-        elif key in families and isinstance(value, str):
-            value = families[key].from_text(value, key)
-        settings[key] = tuple(value) if isinstance(value, list) else value
-    if penalty := {norm: settings.pop(norm) for norm in ("l1", "l2") if norm in settings}:
+    settings = {name: _setting(name, value) for name, value in written.items()}
+    penalty = {norm: settings.pop(norm) for norm in ("l1", "l2") if norm in settings}
+    if penalty:
         settings["regularizer"] = ElasticNet(**penalty)
     return settings
+
+
+def _setting(name: str, value: Any) -> Any:
+    """The setting that a written value stands for."""
+    if name == "balance" and isinstance(value, str | int):
+        value = balance_from_text(str(value))
+    elif name == "kernel" and isinstance(value, str):
+        return Kernel.from_text(value, name)
+    elif name == "theta_set" and isinstance(value, str):
+        return ConvexSet.from_text(value, name)
+    if isinstance(value, list):
+        return tuple(value)
+    return value

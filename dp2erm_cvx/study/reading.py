@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from dp2erm_cvx.data.domain_file import (
 from dp2erm_cvx.data.files import CsvLayout
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.study.open_ranges import RANGES, DeclaredRanges, OpenRanges, read_open_ranges
 from dp2erm_cvx.study.questions import OUTCOME, QUESTIONS, Beside, Question, files_of, settings_of
 from dp2erm_cvx.study.study import StudyFile
@@ -47,7 +48,10 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
         What is put over the file, such as ``"budget.epsilon=2"``, ``"ranges.age=[18, 99]"`` or
         ``"average.settings.propensity=0.5"``. They may fill the gaps of a draft.
 
-    Raises DeclarationError in one line that names the place in the file.
+    Raises
+    ------
+    DeclarationError
+        In one line that names the place in the file.
     """
     declared = tables_of_file(path)
     with placed(path):
@@ -66,14 +70,12 @@ def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> Stud
     declared = of_event(declared)
     account = declared.pop("ledger", None)
     spent = declared.pop("budget", None)
-    for name, tables in declared.items():
-        if isinstance(tables, list) and any(isinstance(own, dict) for own in tables):
-            raise DeclarationError(f"[[{name}]]: no question; {known_names(name, QUESTIONS)}")
+    _refuse_other_tables(declared)
     if not questions:
         raise DeclarationError(f"asks nothing: add a table [[{']], [['.join(QUESTIONS)}]]")
     if spent is None:
         raise DeclarationError("no [budget] is declared: add epsilon = ...")
-    # in the order of the file, which is that of the covariates
+    # In the order of the file, which is that of the covariates.
     plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
     files = files_of(questions, path.parent)
     if files:
@@ -81,24 +83,25 @@ def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> Stud
     layout = declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))
     beside = Beside(path.parent, layout)
     asked = _Asked(questions, declared, beside)
-    ranges = next((own for own in questions if own["kind"] == RANGES), None)
-    if ranges is None:
-        domain: Public = domain_of(without_outcomes(declared, asked.outcomes))
-        listed, resting = asked.at(DeclaredRanges()), None
-    else:
-        first, resting = asked.first(ranges)
-        domain, listed = first.domain, (first, *asked.at(resting))
+    domain, listed, resting = asked.everything()
     return StudyFile(
         domain=domain,
         budget=_budget(_table("budget", spent)),
         questions=listed,
-        resting=None if resting is None else lambda release: asked.at(resting.at(release)),
+        resting=resting,
         account=None if account is None else _account(_table("ledger", account), path.parent),
         digest=hashlib.sha256(json.dumps(plain, default=str).encode()).hexdigest(),
         source=str(path),
         layout=layout,
         programs=tuple(beside.programs.values()),
     )
+
+
+def _refuse_other_tables(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError for an array of tables that is no question."""
+    for name, tables in declared.items():
+        if isinstance(tables, list) and any(isinstance(own, dict) for own in tables):
+            raise DeclarationError(f"[[{name}]]: no question; {known_names(name, QUESTIONS)}")
 
 
 def question_tables(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -108,21 +111,37 @@ def question_tables(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         several = tables if isinstance(tables, list) else [tables]
         for number, table in enumerate(several, 1):
             own = dict(_table(kind, table))
-            name = own.pop("name", kind if len(several) == 1 else f"{kind}_{number}")
-            if kind == RANGES and (len(several) > 1 or "name" in table):
+            if kind == RANGES and (len(several) > 1 or "name" in own):
                 raise DeclarationError(
                     "[[ranges]]: one alone, without a name, releases ranges for all others"
                 )
-            if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
-                raise DeclarationError(
-                    f"{kind}: name = {brief(name)}: letters, digits, - and _ alone"
-                )
-            if name.lower() in names or (name in PLACES and kind != RANGES):
-                raise DeclarationError(f"{kind}: name = {brief(name)}: is taken: choose another")
+            unnamed = kind if len(several) == 1 else f"{kind}_{number}"
+            name = _checked_name(kind, own.pop("name", unnamed), names)
             if "kind" in own:
                 raise DeclarationError(f"{name}: kind: is said by the table [[{kind}]]")
             names.add(name.lower())
             yield {"name": name, "kind": kind, **own}
+
+
+def _checked_name(kind: str, name: object, taken: set[str]) -> str:
+    """The name of a question of this kind.
+
+    Raises
+    ------
+    DeclarationError
+        For what is no name, and for one that is ``taken``.
+    """
+    if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
+        raise DeclarationError(f"{kind}: name = {brief(name)}: letters, digits, - and _ alone")
+    if name.lower() in taken or (name in PLACES and kind != RANGES):
+        raise DeclarationError(f"{kind}: name = {brief(name)}: is taken: choose another")
+    return name
+
+
+def own_outcomes(questions: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Columns of outcomes that questions have of their own."""
+    columns = [own.get("outcome_column") for own in questions]
+    return {column for column in columns if isinstance(column, str)}
 
 
 @dataclass(frozen=True)
@@ -146,54 +165,79 @@ class _Asked:
     @property
     def outcomes(self) -> set[str]:
         """Columns of outcomes that questions have of their own."""
-        return {
-            own["outcome_column"]
-            for own in self.questions
-            if isinstance(own.get("outcome_column"), str)
-        }
+        return own_outcomes(self.questions)
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Shares of the budget by question: what none declares is divided evenly. Raises
-        DeclarationError.
+        """Shares of the budget by question; what none declares is divided evenly.
+
+        Raises
+        ------
+        DeclarationError
+            Where they add up to more than 1, or leave nothing to a question.
         """
-        parts = {
-            own["name"]: own["share"] for own in self.questions if own.get("share") is not None
-        }
-        shares = {
-            name: public_number(f"{name}: share", part, above=0.0) for name, part in parts.items()
-        }
-        left, open_shares = 1.0 - sum(shares.values()), len(self.questions) - len(shares)
-        if left < -1e-12 or (open_shares and left <= 1e-12):
+        declared: dict[str, float] = {}
+        for own in self.questions:
+            if own.get("share") is not None:
+                place = f"{own['name']}: share"
+                declared[own["name"]] = public_number(place, own["share"], above=0.0)
+        left = 1.0 - sum(declared.values())
+        n_open = len(self.questions) - len(declared)
+        if left < -1e-12 or (n_open and left <= 1e-12):
             wanted = f"share: {1.0 - left:g} of the budget is asked for"
             raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
-        return {
-            own["name"]: shares.get(own["name"], left / max(open_shares, 1))
-            for own in self.questions
-        }
+        even = left / max(n_open, 1)
+        return {own["name"]: declared.get(own["name"], even) for own in self.questions}
 
     @property
     def others(self) -> list[dict[str, Any]]:
         """The questions that need ranges."""
         return [table for table in self.questions if table["kind"] != RANGES]
 
+    def everything(
+        self,
+    ) -> tuple[
+        Public, tuple[Question, ...], Callable[[RangesRelease], tuple[Question, ...]] | None
+    ]:
+        """What is known of the records, all questions, and those that rest on released ranges.
+
+        The last are made once the ranges are released; None where all ranges are declared.
+        """
+        table = next((own for own in self.questions if own["kind"] == RANGES), None)
+        if table is None:
+            domain = domain_of(without_outcomes(self.declared, self.outcomes))
+            return domain, self.at(DeclaredRanges()), None
+        first, open_ranges = self.first(table)
+
+        def resting(release: RangesRelease) -> tuple[Question, ...]:
+            return self.at(open_ranges.at(release))
+
+        return first.domain, (first, *self.at(open_ranges)), resting
+
     def at(self, ranges: DeclaredRanges) -> tuple[Question, ...]:
         """The questions that need ranges, with these."""
         listed = []
         for table in self.others:
-            name = table["name"]
-            share = self.shares[name]
-            with placed(name):
-                own = _own(table, self.declared, self.outcomes)
-                ranges.check(table, own)
-                domain, covariates = ranges.domain(own), covariates_of(own)
-                settings = settings_of(table, self.beside, domain, domain.columns or covariates)
-                listed.append(
-                    Question(
-                        name, table["kind"], share, settings, domain, ranges.known(own), covariates
-                    )
-                )
+            share = self.shares[table["name"]]
+            with placed(table["name"]):
+                listed.append(self._question(table, share, ranges))
         return tuple(listed)
+
+    def _question(self, table: Mapping[str, Any], share: float, ranges: DeclaredRanges) -> Question:
+        """One question in the domain of these ranges."""
+        own = _own(table, self.declared, self.outcomes)
+        ranges.check(table, own)
+        domain = ranges.domain(own)
+        covariates = covariates_of(own)
+        return Question(
+            name=table["name"],
+            kind=table["kind"],
+            share=share,
+            settings=settings_of(table, self.beside, domain, domain.columns or covariates),
+            domain=domain,
+            known=ranges.known(own),
+            covariates=covariates,
+        )
 
     def first(self, table: Mapping[str, Any]) -> tuple[Question, OpenRanges]:
         """The question that releases ranges, and those that it leaves open."""
@@ -211,9 +255,9 @@ class _Asked:
 
 def taken_questions(declared: dict[str, Any]) -> dict[str, Any]:
     """The tables of questions by kind, taken out of what a file declares."""
-    kinds = [
-        kind for kind in QUESTIONS if kind in declared and (kind != RANGES or asks_ranges(declared))
-    ]
+    kinds = [kind for kind in QUESTIONS if kind in declared]
+    if RANGES in kinds and not asks_ranges(declared):
+        kinds.remove(RANGES)
     return {kind: declared.pop(kind) for kind in kinds}
 
 
@@ -222,11 +266,9 @@ def without_outcomes(declared: Mapping[str, Any], outcomes: set[str]) -> dict[st
     missing = declared.get("missing")
     if not isinstance(missing, Mapping):
         return dict(declared)
-    missed = outcomes - {declared.get("outcome_column")}
-    return {
-        **declared,
-        "missing": {name: value for name, value in missing.items() if name not in missed},
-    }
+    others = outcomes - {declared.get("outcome_column")}
+    left = {name: value for name, value in missing.items() if name not in others}
+    return {**declared, "missing": left}
 
 
 def _own(
@@ -234,7 +276,8 @@ def _own(
 ) -> dict[str, Any]:
     """The declaration of the study with the outcome and the covariates of a question."""
     own = {name: table[name] for name in OUTCOME if name in table}
-    if "outcome_column" in own:  # its center and cost are in other units
+    if "outcome_column" in own:
+        # Center and cost of the outcome of the study are in other units.
         own = of_event(own)
         outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in OUTCOME}
@@ -244,6 +287,7 @@ def _own(
 
 
 def _budget(table: Mapping[str, Any]) -> Budget:
+    """Epsilon and delta of all questions together."""
     for name, value in table.items():
         if isinstance(value, str):  # a number on a command line, and none in a file
             raise DeclarationError(f"budget: {name} = {brief(value)}: must be a number")
@@ -266,7 +310,22 @@ def _account(table: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
 
 
 def put_over(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text: str) -> None:
-    """Put ``NAME=VALUE`` or ``TABLE.NAME=VALUE``, as TOML writes them, over what the file says."""
+    """Put ``NAME=VALUE`` or ``TABLE.NAME=VALUE``, as TOML writes them, over what the file says.
+
+    Parameters
+    ----------
+    declared
+        What the file declares beside its questions; changed in place.
+    questions
+        The tables of its questions; changed in place.
+    text
+        The change.
+
+    Raises
+    ------
+    DeclarationError
+        For a change of nothing that a study declares.
+    """
     keys, value = parsed_change(text)
     tables = {own["name"]: own for own in questions}
     first, *inside = keys
@@ -275,13 +334,16 @@ def put_over(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text
             raise DeclarationError(
                 f"{text!r}: what a question is called is declared in the file alone"
             )
-        table = tables[first]
+        _put(tables[first], inside, value, text)
     elif first in PLACES and first not in tables:
-        table = declared
-        inside = keys
+        _put(declared, keys, value, text)
     else:
         raise DeclarationError(f"{text!r}: {known_names(first, sorted({*tables, *PLACES}))}")
-    *outer, name = inside
+
+
+def _put(table: dict[str, Any], keys: Sequence[str], value: Any, text: str) -> None:
+    """Put a value into a table, or into tables inside of it; messages quote the whole ``text``."""
+    *outer, name = keys
     for key in outer:
         known = table.get(key, {})
         if isinstance(known, str) and key in _SHORT:
@@ -294,8 +356,9 @@ def put_over(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text
 
 
 def parsed_change(text: str) -> tuple[list[str], Any]:
-    """The names, from the outermost, and the value of ``TABLE.NAME=VALUE``; what is no TOML is a
-    text.
+    """The names, from the outermost, and the value of ``TABLE.NAME=VALUE``.
+
+    What is no TOML is a text.
     """
     place, separator, written = text.partition("=")
     wanted = f"{text!r}: must look like TABLE.NAME=VALUE, for instance budget.epsilon=2"
@@ -317,6 +380,7 @@ def parsed_change(text: str) -> tuple[list[str], Any]:
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:
+    """A table of a file. Raises DeclarationError for anything else."""
     if not isinstance(value, dict):
         raise DeclarationError(f"{name} = {brief(value)}: must be a table [{name}]")
     return value

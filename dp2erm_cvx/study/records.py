@@ -20,16 +20,25 @@ _COLUMNS = {"treatment": 'treatment = "COLUMN"', "outcome": 'outcome_column = "C
 
 
 def data_columns(public: Public) -> tuple[str, str]:
-    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not
-    named.
+    """The columns of the treatment and of the outcome.
+
+    Raises
+    ------
+    DeclarationError
+        Where one is not named.
     """
     book = public.codebook
-    columns = (None, None) if book is None else (book.treatment.column, book.outcome)
-    for name, column in zip(("treatment", "outcome"), columns, strict=True):
-        if not column:
-            wanted = f"give {_COLUMNS[name]} in the file, or by --set"
-            raise DeclarationError(f"the column of the {name} is not declared: {wanted}")
-    return str(columns[0]), str(columns[1])
+    treatment = None if book is None else book.treatment.column
+    outcome = None if book is None else book.outcome
+    return _declared("treatment", treatment), _declared("outcome", outcome)
+
+
+def _declared(name: str, column: str | None) -> str:
+    """The column of the treatment or of the outcome; DeclarationError where there is none."""
+    if not column:
+        wanted = f"give {_COLUMNS[name]} in the file, or by --set"
+        raise DeclarationError(f"the column of the {name} is not declared: {wanted}")
+    return column
 
 
 @dataclass(frozen=True)
@@ -52,10 +61,16 @@ class StudyRecords:
 
     @classmethod
     def of(cls, table: Any) -> StudyRecords:
-        """The cells of a data frame, a table or a dataset in blocks. Raises DataError for anything
-        else.
+        """The cells of a data frame, a table or a dataset in blocks.
+
+        Raises
+        ------
+        DataError
+            For anything else.
         """
-        return cls(table if isinstance(table, BlockedDataset) else read_frame(table))
+        if isinstance(table, BlockedDataset):
+            return cls(table)
+        return cls(read_frame(table))
 
     def by(self, public: Public, covariates: Sequence[str] | None = None) -> Records:
         """The records by the codebook of a domain.
@@ -67,32 +82,35 @@ class StudyRecords:
         covariates
             The columns of covariates where ``public`` names none; None for all others.
 
-        Raises DataError for a column that is not there.
+        Raises
+        ------
+        DataError
+            For a column that is not there.
         """
         chosen = None if covariates is None else tuple(covariates)
         for known, columns, records in self.made:
             if known == public and columns == chosen:
                 return records
-        treatment, outcome = data_columns(public)
-        data: Records
-        if isinstance(self.cells, BlockedDataset):
-            columns = self.cells.columns if chosen is None else chosen
-            own = replace(self.cells, treatment=treatment, outcome=outcome, columns=columns)
-            data = own.coded(public)
-        else:
-            table = self.cells
-            names = public.columns or chosen
-            book = public.codebook
-            assert book is not None
-            a = book.raw_cells(table, treatment)
-            data = Dataset.coded(public, table, a, book.raw_cells(table, outcome), names)
+        data = self._coded(public, chosen)
         self.made.append((public, chosen, data))
         return data
 
+    def _coded(self, public: Public, chosen: tuple[str, ...] | None) -> Records:
+        """The records by the codebook of a domain, made anew."""
+        treatment, outcome = data_columns(public)
+        cells = self.cells
+        if isinstance(cells, BlockedDataset):
+            columns = cells.columns if chosen is None else chosen
+            own = replace(cells, treatment=treatment, outcome=outcome, columns=columns)
+            return own.coded(public)
+        book = public.codebook
+        assert book is not None
+        a = book.raw_cells(cells, treatment)
+        y = book.raw_cells(cells, outcome)
+        return Dataset.coded(public, cells, a, y, public.columns or chosen)
+
     def seen(self, public: Public, covariates: Sequence[str] | None = None) -> Seen:
-        """What a look reads of the records by the codebook of a domain: for the data holder
-        only.
-        """
+        """What a look reads of the records by a codebook: for the data holder only."""
         chosen = None if covariates is None else tuple(covariates)
         for known, columns, seen in self.looked:
             if known == public and columns == chosen:

@@ -1,6 +1,4 @@
-"""A study: its domain, its budget, its account and its questions; their plans, and the charge for
-them.
-"""
+"""A study: its questions, their plans within one budget, the charge for them, and their answers."""
 
 from __future__ import annotations
 
@@ -84,10 +82,12 @@ class StudyFile:
     resting: Callable[[RangesRelease], tuple[Question, ...]] | None = None
 
     def at(self, ranges: RangesRelease) -> StudyFile:
-        """The study once its ranges are released: its other questions in the domains that they
-        make.
+        """The study once its ranges are released, with its other questions in their domains.
 
-        Raises DeclarationError where these are no ranges of this study.
+        Raises
+        ------
+        DeclarationError
+            Where these are no ranges of this study.
         """
         if self.resting is None:
             raise DeclarationError(f"{self.source}: releases no ranges: all of them are declared")
@@ -97,35 +97,50 @@ class StudyFile:
     def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
         """An estimator for every question, by its name, each with its part of the budget.
 
-        ``execution`` are arguments of estimators that declare nothing, such as ``solver``. Where
-        ranges are still to be released, estimators that rest on them plan, and refuse to be fitted:
-        see :meth:`at`. Raises DeclarationError naming the question.
+        Where ranges are still to be released, estimators that rest on them plan, and refuse to be
+        fitted: see :meth:`at`.
+
+        Parameters
+        ----------
+        seed
+            Of the first question; every further one has the next. None for noise that is private.
+        execution
+            Arguments of estimators that declare nothing, such as ``solver``.
+
+        Raises
+        ------
+        DeclarationError
+            For a question that cannot be asked, with its name.
         """
         models = {}
         for number, question in enumerate(self.questions):
-            settings = {
-                **execution,
-                **question.settings,
-                "seed": None if seed is None else seed + number,
-            }
-            part, kind = self._part(question.share), QUESTIONS[question.kind]
+            settings = {**execution, **question.settings}
+            settings["seed"] = None if seed is None else seed + number
+            estimator = QUESTIONS[question.kind]
             try:
-                models[question.name] = kind(question.domain, part, **settings)
+                model = estimator(question.domain, self._part(question.share), **settings)
             except TypeError as error:  # a required setting of a program, say
                 raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
-            if (
-                self.resting is not None
-                and question.kind != RANGES
-                and question.domain.released is None
-            ):
-                models[question.name].before_charge = _refuse_before_ranges
+            if self._waits_for_ranges(question):
+                model.before_charge = _refuse_before_ranges
+            models[question.name] = model
         return models
 
-    def check(self, models: Mapping[str, PrivateEstimator]) -> None:
-        """Judge what the questions declare, before any data are read: each suits some number of
-        records.
+    def _waits_for_ranges(self, question: Question) -> bool:
+        """True if a question rests on ranges that are not released."""
+        if self.resting is None or question.kind == RANGES:
+            return False
+        return question.domain.released is None
 
-        Raises DeclarationError or SolverError naming the question.
+    def check(self, models: Mapping[str, PrivateEstimator]) -> None:
+        """Judge what the questions declare, before any data are read.
+
+        Each of them has to suit some number of records.
+
+        Raises
+        ------
+        DeclarationError, SolverError
+            With the name of the question that does not.
         """
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
             try:
@@ -149,16 +164,27 @@ class StudyFile:
         n: int,
         n_features: int | Sequence[str] | None = None,
     ) -> dict[str, Plan[Any]]:
-        """The plan of every question for n records. Raises naming the one that cannot be planned.
-
-        ``n_features`` is the number of the covariates, or their names, where the study does not
-        name them.
+        """The plan of every question for n records.
 
         Effects share the steps that no outcome enters where they declare the same of these: a plan
         then names what it takes over, and from which question. What that saves is divided among all
         questions in proportion to their shares, by budgets that are the same number of times as
         large. Where ranges are released first, nothing is shared: what a question spends does not
         depend on them. Nothing is written into the ``models``.
+
+        Parameters
+        ----------
+        models
+            Estimators by the names of their questions.
+        n
+            Number of records.
+        n_features
+            Number of the covariates, or their names, where the study does not name them.
+
+        Raises
+        ------
+        Dp2ermError
+            With the name of the question that cannot be planned.
         """
         times = 1.0
         whole = math.fsum(self._part(question.share).epsilon for question in self.questions)
@@ -166,9 +192,10 @@ class StudyFile:
             plans = self._planned(models, n, n_features, times)
             spent = math.fsum(plan.own.epsilon for plan in plans.values())
             shared = any(plan.study.before for plan in plans.values())
-            if (times == 1.0 and not shared) or (1.0 - 1e-5) * whole <= spent <= whole:
+            nothing_saved = times == 1.0 and not shared
+            if nothing_saved or (1.0 - 1e-5) * whole <= spent <= whole:
                 return plans
-            # few digits, which are the same on every machine
+            # Few digits are kept, which are the same on every machine.
             times = math.floor(1e6 * times * whole / spent) / 1e6
         return self._planned(models, n, n_features, 1.0)
 
@@ -179,6 +206,7 @@ class StudyFile:
         n_features: int | Sequence[str] | None,
         times: float,
     ) -> dict[str, Plan[Any]]:
+        """The plan of every question, at budgets that are ``times`` as large as its part."""
         plans: dict[str, Plan[Any]] = {}
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
             columns = question.columns or n_features
@@ -186,12 +214,10 @@ class StudyFile:
                 raise DeclarationError(
                     f"{self.source}: {name}: no covariates are declared: add covariates, or ranges"
                 )
-            same = self.resting is None
-            alike = {
-                of: one
-                for of, one in plans.items()
-                if same and _covariates(models[of]) == _covariates(model)
-            }
+            alike: dict[str, Plan[Any]] = {}
+            if self.resting is None:
+                own = _covariates(model)
+                alike = {of: one for of, one in plans.items() if _covariates(models[of]) == own}
             try:
                 enlarged = replace(model, budget=self._part(question.share, times))
                 plans[name] = _plan(enlarged, n, columns, alike)
@@ -200,19 +226,18 @@ class StudyFile:
         return plans
 
     def question_of(self, release: BaseRelease) -> str | None:
-        """The question that a release answers, by what it declares; None where it answers none of
-        them.
-        """
+        """The question that a release answers, by what it declares; None where it answers none."""
         try:
             plans = self.plans(self.models(), release.n_samples, release.columns)
         except (CalibrationError, DeclarationError):
             return None
-        released = isinstance(release, RangesRelease)  # whose domain is no declaration
-        own = json.dumps([release.declared, None if released else release.domain], sort_keys=True)
+        # The domain of ranges is what was released, and no declaration.
+        compares_domains = not isinstance(release, RangesRelease)
+        stated = [release.declared, release.domain if compares_domains else None]
         for name, plan in plans.items():
             declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
-            domain = None if released else plan.study.universe.domain.to_dict()
-            if json.dumps([declared, domain], sort_keys=True) == own:
+            domain = plan.study.universe.domain.to_dict() if compares_domains else None
+            if _as_text([declared, domain]) == _as_text(stated):
                 return name
         return None
 
@@ -225,11 +250,11 @@ class StudyFile:
         accept: bool = False,
         **execution: Any,
     ) -> dict[str, BaseRelease]:
-        """Answer all questions from one table: planned, then charged together, then answered in
-        their order.
+        """Answer all questions from one table.
 
-        Ranges that the study releases are released first; the questions that rest on them are then
-        planned once more, within what was charged for them.
+        They are planned, then charged together, then answered in their order. Ranges that the study
+        releases are released first; the questions that rest on them are then planned once more,
+        within what was charged for them.
 
         Parameters
         ----------
@@ -251,11 +276,16 @@ class StudyFile:
 
         Returns
         -------
-        The releases by the names of their questions.
+        dict of str to BaseRelease
+            The releases by the names of their questions.
 
-        Raises as :meth:`plans`, :meth:`charge` and :meth:`answered` do, and DataError for a table
-        that lacks a column, and where the look finds what stops a release. Warns the data holder of
-        what it finds otherwise.
+        Raises
+        ------
+        DataError
+            For a table that lacks a column, and where the look finds what stops a release. It warns
+            the data holder of what it finds otherwise.
+        Dp2ermError
+            As :meth:`plans`, :meth:`charge` and :meth:`answered` do.
         """
         records = StudyRecords.of(table)
         models = self.models(seed=seed, **execution)
@@ -278,10 +308,9 @@ class StudyFile:
     def looked_at(
         self, models: Mapping[str, PrivateEstimator], records: StudyRecords
     ) -> tuple[list[RecordCounts], Findings]:
-        """What becomes of the cells, and what a look at the records finds, for all questions
-        together.
+        """What becomes of the cells, and what a look finds, for all questions together.
 
-        Not private: for the data holder, before anything is spent.
+        This is not private: it is for the data holder, before anything is spent.
         """
         counts: list[RecordCounts] = []
         findings = Findings()
@@ -309,19 +338,25 @@ class StudyFile:
         return every
 
     def _about_records(self) -> Sequence[Question]:
-        """All questions but the one that releases ranges, which are of the columns of all
-        others.
-        """
+        """All questions but the one that releases ranges, where there are others."""
         first, *others = self.questions
-        return others if others and first.kind == RANGES else self.questions
+        if others and first.kind == RANGES:
+            return others
+        return self.questions
 
     def plans_for(
         self, models: Mapping[str, PrivateEstimator], records: StudyRecords
     ) -> dict[str, Plan[Any]]:
         """The plans of all questions for these records, which can be run on them.
 
-        Raises as :meth:`plans` does, and ProgramError where a program needs records in memory that
-        are read in blocks. Nothing is spent.
+        Nothing is spent.
+
+        Raises
+        ------
+        ProgramError
+            Where a program needs records in memory that are read in blocks.
+        Dp2ermError
+            As :meth:`plans` does.
         """
         raw = {one.name: records.by(one.known, one.named) for one in self.questions}
         first = raw[self.questions[0].name]
@@ -336,8 +371,7 @@ class StudyFile:
         plans: Mapping[str, Plan[Any]],
         records: StudyRecords,
     ) -> Iterator[tuple[str, Answered]]:
-        """The answer of every question in turn, which states the digest of the study. It charges
-        nothing.
+        """The answer of every question in turn, with the digest of the study; it charges nothing.
 
         Steps that an earlier question released are handed on to those whose plans take them over.
         Questions that rest on ranges are planned once more when these are released, within the
@@ -345,64 +379,77 @@ class StudyFile:
         of the first of them is raised when all others are answered: it follows from released and
         public numbers alone.
         """
-        models, plans, refused = dict(models), dict(plans), list[Dp2ermError]()
+        models = dict(models)
+        plans = dict(plans)
+        refused: list[Dp2ermError] = []
         released: dict[str, Mapping[str, StepResult]] = {}
         study = self
         for name in list(models):
             if name not in plans:
                 continue
             (question,) = (one for one in study.questions if one.name == name)
-            plan = plans[name]
-            before = plan.study.before.items()
+            before = plans[name].study.before.items()
             earlier = {step: released[entry["of"]][step] for step, entry in before}
-            answered = models[name].run_plan(
-                plan, study._raw(models[name], question, records), earlier
-            )
+            raw = study._raw(models[name], question, records)
+            answered = models[name].run_plan(plans[name], raw, earlier)
             released[name] = answered.handed_on()
             release = replace(answered.release, study=self.digest)
             yield name, replace(answered, release=release)
             if isinstance(release, RangesRelease):
                 study = self.at(release)
                 refused = study._plan_again(models, plans)
-                records.made.clear()  # by what was known before
-        for error in refused:
-            raise error
+                # Records were made by what was known before.
+                records.made.clear()
+        if refused:
+            raise refused[0]
 
     def _plan_again(
         self, models: dict[str, PrivateEstimator], plans: dict[str, Plan[Any]]
     ) -> list[Dp2ermError]:
-        """Put models and plans at released ranges in the place of those before; what cannot be is
-        gone.
+        """Put models and plans at released ranges in the place of those before.
 
-        Every plan has the budget that was charged for its question, and the numbers of its first
-        plan. Returns why those that are gone cannot be.
+        Plans that cannot be made are taken out.
+
+        Returns
+        -------
+        list of Dp2ermError
+            Why those that are gone cannot be made.
         """
         refused = []
         for question in self.questions[1:]:
             name = question.name
             before = plans.pop(name)
-            known = before.study.universe
             try:
                 models[name] = replace(models[name], domain=question.domain, **question.settings)
-                plan = models[name].plan(known.n_samples, question.columns or known.n_features)
-                part = self._part(question.share)
-                if (
-                    not plan.proven
-                    or plan.own.epsilon > part.epsilon
-                    or plan.own.delta > part.delta
-                ):
-                    raise CalibrationError(
-                        "no proven plan at the released ranges is within what was charged"
-                    )
-                if before.standing is Standing.PRIVATE and plan.standing is not Standing.PRIVATE:
-                    said = standing_in_words(plan)
-                    raise CalibrationError(f"at the released ranges its release would be {said}")
+                plans[name] = self._plan_at_ranges(question, models[name], before)
             except Dp2ermError as error:
                 text = f"{self.source}: {name}: {error} (ranges are released, and the charge stays)"
                 refused.append(type(error)(text))
-            else:
-                plans[name] = plan
         return refused
+
+    def _plan_at_ranges(
+        self, question: Question, model: PrivateEstimator, before: Plan[Any]
+    ) -> Plan[Any]:
+        """The plan of a question at released ranges, for the records of its plan ``before``.
+
+        Raises
+        ------
+        CalibrationError
+            Where it spends more than was charged for the question, and where its release would no
+            longer be private.
+        """
+        known = before.study.universe
+        plan = model.plan(known.n_samples, question.columns or known.n_features)
+        part = self._part(question.share)
+        fits = plan.own.epsilon <= part.epsilon and plan.own.delta <= part.delta
+        if not (plan.proven and fits):
+            raise CalibrationError(
+                "no proven plan at the released ranges is within what was charged"
+            )
+        if before.standing is Standing.PRIVATE and plan.standing is not Standing.PRIVATE:
+            said = standing_in_words(plan)
+            raise CalibrationError(f"at the released ranges its release would be {said}")
+        return plan
 
     def _raw(
         self, model: PrivateEstimator, question: Question, records: StudyRecords
@@ -413,62 +460,84 @@ class StudyFile:
         return records.by(public, question.named)
 
     def charge(self, plans: Mapping[str, Plan[Any]]) -> Receipt | None:
-        """Charge the account with all questions at once, before any noise; None where there is no
-        account.
+        """Charge the account with all questions at once, before any noise.
 
-        Raises LedgerError where the sum does not fit, and CalibrationError where a plan is not
-        proven; nothing is charged then.
+        Returns
+        -------
+        Receipt or None
+            None where there is no account.
+
+        Raises
+        ------
+        LedgerError
+            Where the sum does not fit; nothing is charged then.
+        CalibrationError
+            Where a plan is not proven; nothing is charged then.
         """
         if self.account is None:
             return None
         path, dataset = self.account
         spent = [self._charged(question, plans[question.name]) for question in self.questions]
-        total = Budget(
-            math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent)
-        )
+        epsilon = math.fsum(part.epsilon for part in spent)
+        total = Budget(epsilon, math.fsum(part.delta for part in spent))
         if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
             raise CalibrationError(
                 "the questions spend more than the budget together: please report it"
             )
-        declared = ((name, declaration_of(plan)) for name, plan in plans.items())
-        kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
-        named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
+        return charge(Ledger(path), dataset, plans, total, self._note(plans))
+
+    def _note(self, plans: Mapping[str, Plan[Any]]) -> str:
+        """What the account says of a charge: the questions, the treatment, outcomes, the study."""
+        named = []
+        for name, plan in plans.items():
+            declared = declaration_of(plan)
+            kind = declared.get("estimand", declared["goal"])
+            named.append(name if name == kind else f"{name} ({kind})")
         pairs = [data_columns(question.known) for question in self.questions]
-        outcomes = ", ".join(dict.fromkeys(outcome for _, outcome in pairs))
-        note = f"{named} of {pairs[0][0]} on {outcomes}, study {self.digest[:12]}"
-        return charge(Ledger(path), dataset, plans, total, note)
+        treatment, _ = pairs[0]
+        outcomes = dict.fromkeys(outcome for _, outcome in pairs)
+        return (
+            f"{', '.join(named)} of {treatment} on {', '.join(outcomes)}, study {self.digest[:12]}"
+        )
 
     def _charged(self, question: Question, plan: Plan[Any]) -> Budget:
-        """What is charged for a question: what its plan spends, or all that a later plan of it may
-        spend.
+        """What is charged for a question.
+
+        It is what its plan spends; where it rests on ranges that are still to be released, all that
+        a later plan of it may spend.
         """
-        later = self.resting is not None and question.kind != RANGES
-        return self._part(question.share) if later else plan.own
+        if self.resting is not None and question.kind != RANGES:
+            return self._part(question.share)
+        return plan.own
 
     def _part(self, share: float, times: float = 1.0) -> Budget:
+        """The part of the budget with this share, its epsilon ``times`` as large."""
         if len(self.questions) == 1 and share == 1.0:
             return self.budget
-        epsilon, delta = self.budget.epsilon * times, self.budget.delta
-        return Budget(epsilon * share * ROUND_DOWN, delta * share * ROUND_DOWN)
+        epsilon = self.budget.epsilon * times
+        return Budget(epsilon * share * ROUND_DOWN, self.budget.delta * share * ROUND_DOWN)
+
+
+def _as_text(declared: Any) -> str:
+    """Declarations as JSON, in one order."""
+    return json.dumps(declared, sort_keys=True)
 
 
 def _refuse_before_ranges() -> None:
-    """Raise DeclarationError: the domain of such an estimator is no more than what is known in
-    advance.
-    """
+    """Raise DeclarationError: the domain of such an estimator says only what is known before."""
     raise DeclarationError(
         "its ranges are not released: take the models of StudyFile.at(ranges), or run the study"
     )
 
 
 def _covariates(model: Any) -> list[list[Any] | None]:
-    """The covariates that a model chooses, and those that bend: only equal ones make equal
-    steps.
+    """The covariates that a model chooses, and those that bend.
+
+    Only models that are equal in both have equal steps.
     """
-    return [
-        None if chosen is None else list(chosen)
-        for chosen in (getattr(model, "prognostic", None), getattr(model, "curved", None))
-    ]
+    prognostic = getattr(model, "prognostic", None)
+    curved = getattr(model, "curved", None)
+    return [None if chosen is None else list(chosen) for chosen in (prognostic, curved)]
 
 
 def _plan(

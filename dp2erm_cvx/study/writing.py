@@ -14,31 +14,37 @@ from dp2erm_cvx.study.reading import parsed_change, put_over, question_tables, t
 def study_with(
     path: str | Path, question: str | None, kind: str, settings: Mapping[str, Any], budget: Budget
 ) -> str:
-    """The text of a study file whose ``question`` is of this kind and has these settings over its
-    own.
+    """The text of a study file with other settings for a question.
 
-    Remarks and all other lines stay. Without a question one is added, and the budget where none is
-    declared. Raises DeclarationError where it cannot be added.
+    Remarks and all other lines stay.
+
+    Parameters
+    ----------
+    path
+        The study file.
+    question
+        Name of the question; None to add one.
+    kind
+        What it asks from now on. Of a question of another kind only the name and the share stay.
+    settings
+        What is put over its own settings.
+    budget
+        The budget, where the file declares none.
+
+    Raises
+    ------
+    DeclarationError
+        Where a question cannot be added.
     """
     import tomlkit
 
     file = tomlkit.parse(Path(path).read_text(encoding="utf-8"))
-    questions = taken_questions(dict(file))
-    tables = [
-        (key, each)
-        for key, of in questions.items()
-        for each in (of if isinstance(of, list) else [of])
-    ]
-    names = [each["name"] for each in question_tables(questions)]
-    before, table = (None, tomlkit.table()) if question is None else tables[names.index(question)]
-    if before not in (None, kind):  # another estimator: only the name and the share stay
-        several, old = file[before], table
-        if isinstance(several, list) and len(several) > 1:
-            several.remove(old)
-        else:
-            file.remove(before)
-        table = tomlkit.table()
-        table.update({"name": question} | ({"share": old["share"]} if "share" in old else {}))
+    before = None
+    table: Any = tomlkit.table()
+    if question is not None:
+        before, table = _found(file, question)
+        if before != kind:
+            table = _renewed(file, before, table, question)
     table.update({name: written(value) for name, value in settings.items()})
     if "budget" not in file:
         file["budget"] = {name: value for name, value in vars(budget).items() if value}
@@ -51,9 +57,37 @@ def study_with(
     return tomlkit.dumps(file)
 
 
+def _found(file: Any, question: str) -> tuple[str, Any]:
+    """The kind and the table of a question of a file."""
+    questions = taken_questions(dict(file))
+    tables: list[tuple[str, Any]] = []
+    for kind, several in questions.items():
+        listed = several if isinstance(several, list) else [several]
+        tables += [(kind, table) for table in listed]
+    names = [own["name"] for own in question_tables(questions)]
+    return tables[names.index(question)]
+
+
+def _renewed(file: Any, kind: str, old: Any, question: str) -> Any:
+    """A new table for a question of this ``kind``, whose ``old`` one is taken out of the file."""
+    import tomlkit
+
+    several = file[kind]
+    if isinstance(several, list) and len(several) > 1:
+        several.remove(old)
+    else:
+        file.remove(kind)
+    table = tomlkit.table()
+    table["name"] = question
+    if "share" in old:
+        table["share"] = old["share"]
+    return table
+
+
 def filled(text: str, changes: Sequence[str]) -> str:
-    """The text of a study file with these changes put into it, its remarks and all other lines as
-    they are.
+    """The text of a study file with these changes put into it.
+
+    Its remarks and all other lines stay as they are.
 
     Parameters
     ----------
@@ -62,30 +96,41 @@ def filled(text: str, changes: Sequence[str]) -> str:
     changes
         As of :func:`~dp2erm_cvx.study.read_study`, such as ``"outcome_bound=8"``.
 
-    Raises DeclarationError where a change names nothing that a study declares.
+    Raises
+    ------
+    DeclarationError
+        Where a change names nothing that a study declares.
     """
     import tomlkit
 
     file = tomlkit.parse(text)
     plain = file.unwrap()
-    questions = list(question_tables(taken_questions(plain)))
+    questions = {own["name"]: own for own in question_tables(taken_questions(plain))}
     for change in changes:
-        put_over(plain, questions, change)
-        first, *inside = keys = parsed_change(change)[0]
-        asked = [own for own in questions if own["name"] == first and inside]
-        table: Any = file
-        if asked:
-            table = file[asked[0]["kind"]]
-            table = table[0] if isinstance(table, list) else table
-            keys = inside
-        value: Any = asked[0] if asked else plain
-        for key in keys[:-1]:
-            value = value[key]
-            if not isinstance(table.get(key), dict):
-                table[key] = tomlkit.table()
-            table = table[key]
-        table[keys[-1]] = written(value[keys[-1]])
+        put_over(plain, list(questions.values()), change)
+        keys, _ = parsed_change(change)
+        first, *inside = keys
+        if first in questions and inside:
+            table: Any = file[questions[first]["kind"]]
+            if isinstance(table, list):
+                table = table[0]
+            _copy(questions[first], table, inside)
+        else:
+            _copy(plain, file, keys)
     return tomlkit.dumps(file)
+
+
+def _copy(plain: Any, table: Any, keys: Sequence[str]) -> None:
+    """Copy a value, by its names from the outermost on, from plain tables into one of tomlkit."""
+    import tomlkit
+
+    *outer, name = keys
+    for key in outer:
+        plain = plain[key]
+        if not isinstance(table.get(key), dict):
+            table[key] = tomlkit.table()
+        table = table[key]
+    table[name] = written(plain[name])
 
 
 def written(value: Any) -> Any:
@@ -96,4 +141,8 @@ def written(value: Any) -> Any:
         inside = tomlkit.inline_table()
         inside.update({name: written(item) for name, item in value.items()})
         return inside
-    return "none" if value is None else list(value) if isinstance(value, tuple) else value
+    if value is None:
+        return "none"
+    if isinstance(value, tuple):
+        return list(value)
+    return value
