@@ -1,6 +1,4 @@
-"""Estimators: a two-stage fit with differential privacy, and the same without; effects, rules,
-ranges.
-"""
+"""Estimators: two-stage fits with and without differential privacy, effects, rules, ranges."""
 
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE
 from dp2erm_cvx.estimators.goals import PrivateEffect, PrivateRule

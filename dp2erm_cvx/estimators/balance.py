@@ -1,6 +1,4 @@
-"""Covariate balance before and after what a run adjusted by. Not private: for the data holder
-only.
-"""
+"""Covariate balance before and after what a run adjusted by: for the data holder only."""
 
 from __future__ import annotations
 
@@ -31,8 +29,10 @@ def adjusted_balance(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable,
 
     Parameters
     ----------
-    plan, result
-        What ``look`` of an estimator gets, of records in memory.
+    plan
+        What was run, as ``look`` of an estimator gets it.
+    result
+        What it found, of records in memory.
 
     Returns
     -------
@@ -76,38 +76,51 @@ def _balance_of_scores(
 
     ``middle`` is the outcome of a control whose net outcome is 0.
     """
-    records, data = result.inputs.records, result.inputs.dataset
+    records = result.inputs.records
+    data = result.inputs.dataset
     assert isinstance(data, Dataset)
     arms = records.a[inside]
     own = score.at(score.universe, result.released)
     parts = own.parts(records, result.released)
+    # A small residual alone, in place of all that enters a score, shows its weight.
     none = 0.0 * parts.e
-    residuals_alone = parts._replace(
-        m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.score_bound
-    )
+    small = none + 1e-9 * own.score_bound
+    residuals_alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=small)
     weights = np.abs(own.score(residuals_alone))[inside]
-    rows = np.column_stack([records.a - 0.5, np.ones(records.n_samples), records.covariates])
-    line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
-    predicted = rows[:, 1:] @ line[1:]  # halfway between the arms
+    predicted = _predicted_outcomes(records, inside)
     table = np.column_stack([data.X, predicted + middle])
     made = balance_table(table[inside], arms, weights, (*data.columns, PREDICTED))
-    # what weights and the released regression together leave of the predicted outcome
+    # What weights and the released regression together leave of the predicted outcome.
     left = (predicted - 0.5 * (parts.m_0 + parts.m_1))[inside, None]
-    means = made.means_after.copy()
-    means[:, -1] = [weighted_means(left[mask], weights[mask])[0] for mask in arm_masks(arms)]
-    gap_before = made.means_before[1, -1] - made.means_before[0, -1]
-    gap_after = means[1, -1] - means[0, -1]
-    smd = made.smd_after.copy()
-    smd[-1] = made.smd_before[-1] * gap_after / gap_before if gap_before else np.nan
-    made = replace(made, means_after=means, smd_after=smd)
+    made = _with_last_row(made, left, weights, arms)
     return _with_propensities(made, parts.e, records, inside, weighted=False)
+
+
+def _predicted_outcomes(records: Records, inside: Array) -> Array:
+    """Outcomes (n,) that least squares without privacy predict, halfway between the arms."""
+    rows = np.column_stack([records.a - 0.5, np.ones(records.n_samples), records.covariates])
+    line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
+    predicted: Array = rows[:, 1:] @ line[1:]
+    return predicted
+
+
+def _with_last_row(table: BalanceTable, left: Array, weights: Array, arms: Arms) -> BalanceTable:
+    """The table whose last row is, after adjusting, what is ``left`` (m, 1) of the outcome."""
+    means = table.means_after.copy()
+    means[:, -1] = [weighted_means(left[mask], weights[mask])[0] for mask in arm_masks(arms)]
+    gap_before = table.means_before[1, -1] - table.means_before[0, -1]
+    gap_after = means[1, -1] - means[0, -1]
+    smd = table.smd_after.copy()
+    smd[-1] = table.smd_before[-1] * gap_after / gap_before if gap_before else np.nan
+    return replace(table, means_after=means, smd_after=smd)
 
 
 def _with_propensities(
     table: BalanceTable, propensity: Array, records: Records, inside: Array, *, weighted: bool
 ) -> tuple[BalanceTable, Array, Arms]:
-    """The table and the propensities of the records inside; a logistic regression's where all are
-    one.
+    """The table and the propensities of the records inside.
+
+    Where all propensities are one, they are those of a logistic regression without privacy.
     """
     from sklearn.linear_model import LogisticRegression
 

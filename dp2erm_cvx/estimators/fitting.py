@@ -1,6 +1,4 @@
-"""Base of every private fit: check the data, charge the ledger, and keep private workings to
-itself.
-"""
+"""Base of every private fit: check the data, charge the ledger, run the plan, state the release."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ class Answered:
     result: PlanResult
 
     def handed_on(self) -> dict[str, StepResult]:
-        """What later questions may take over: the results of its steps, without solutions and
-        noise.
-        """
+        """What later questions may take over: results of the steps without solutions and noise."""
         steps = self.result.steps.items()
         return {name: replace(step, solution=None, noise=None) for name, step in steps}
 
@@ -103,21 +99,21 @@ class ConfiguredEstimator:
         return text
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of an estimator: it is no classifier, and is fitted before it
-        predicts.
-        """
+        """What scikit-learn asks of an estimator: it is no classifier, and needs a fit."""
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Settings by name; where ``deep``, those of programs, domain and budget as
-        ``first_stage__ridge``.
+        """Settings by name.
 
-        A program that is given by its name has its default settings.
+        Where ``deep``, those of programs, domain and budget are among them, as
+        ``first_stage__ridge``. A program that is given by its name has its default settings.
         """
         params = {name: getattr(self, name) for name in sorted(self._defaults())}
-        for outer in _NESTED if deep else ():
+        if not deep:
+            return params
+        for outer in _NESTED:
             inner = _settings(built(outer, params.get(outer)))
             params |= {f"{outer}__{name}": value for name, value in inner.items()}
         return params
@@ -126,19 +122,24 @@ class ConfiguredEstimator:
         """Change settings by name, ``first_stage__ridge`` and the like included.
 
         Programs, domains and budgets are never changed in place: a new one takes the place of the
-        old. Raises DeclarationError for an unknown name or an invalid value; then nothing is
-        changed.
+        old.
+
+        Raises
+        ------
+        DeclarationError
+            For an unknown name or an invalid value; then nothing is changed.
         """
         own = self.get_params(deep=False)
-        # the outer one may be new as well
-        whole = {name: params.get(name, own[name]) for name in _NESTED if name in own}
         changing = {name.partition("__")[0] for name in params if "__" in name}
-        whole = {outer: built(outer, value) for outer, value in whole.items() if outer in changing}
-        known = [
-            *own,
-            *(f"{outer}__{name}" for outer, value in whole.items() for name in _settings(value)),
-        ]
-        changed, inner = dict[str, Any](), {outer: dict[str, Any]() for outer in whole}
+        whole: dict[str, Any] = {}
+        known = list(own)
+        for outer in _NESTED:
+            if outer in own and outer in changing:
+                # The outer one may be new as well.
+                whole[outer] = built(outer, params.get(outer, own[outer]))
+                known += [f"{outer}__{name}" for name in _settings(whole[outer])]
+        changed: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {outer: {} for outer in whole}
         for name, value in params.items():
             if name not in known:
                 kind = type(self).__name__
@@ -146,8 +147,12 @@ class ConfiguredEstimator:
                     f"{kind} has no setting {name!r}; {known_names(name, sorted(known))}"
                 )
             outer, _, setting = name.partition("__")
-            (inner[outer] if setting else changed)[setting or outer] = value
-        changed |= {outer: _with(whole[outer], values) for outer, values in inner.items()}
+            if setting:
+                inner[outer][setting] = value
+            else:
+                changed[outer] = value
+        for outer, values in inner.items():
+            changed[outer] = _with(whole[outer], values)
         for name, value in changed.items():
             setattr(self, name, value)
         return self
@@ -171,7 +176,8 @@ class ConfiguredEstimator:
 
     def _saw(self, columns: tuple[str, ...]) -> None:
         """Remember the columns of a fit, as scikit-learn names them."""
-        self.n_features_in_, self.feature_names_in_ = len(columns), np.array(columns, dtype=object)
+        self.n_features_in_ = len(columns)
+        self.feature_names_in_ = np.array(columns, dtype=object)
 
     def _fitted_before(self) -> tuple[str, ...]:
         """Names of the steps that a Pipeline around this fit has fitted to the same records.
@@ -182,8 +188,11 @@ class ConfiguredEstimator:
         """
         names: list[str] = []
         known: Any = sys.modules.get("sklearn.pipeline")
+        if known is None:
+            # Nobody has made a pipeline.
+            return ()
         last: Any = self
-        for frame in _callers() if known is not None else ():  # else nobody has made a pipeline
+        for frame in _callers():
             pipeline = frame.f_locals.get("self")
             if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
                 names += [name for name, step in pipeline.steps[:-1] if _learns(step)]
@@ -192,38 +201,41 @@ class ConfiguredEstimator:
 
 
 def built(outer: str, value: Any) -> Any:
-    """The program of a name; anything else as it stands. Raises ProgramError for an unknown
-    name.
+    """The program of a name; anything else as it stands.
+
+    Raises
+    ------
+    ProgramError
+        For an unknown name.
     """
-    known: dict[str, Any] = {
-        "first_stage": registry.first_stages,
-        "second_stage": registry.second_stages,
-    }
-    return (
-        registry.build(known[outer](), value)
-        if isinstance(value, str) and outer in known
-        else value
-    )
+    if not isinstance(value, str):
+        return value
+    if outer == "first_stage":
+        return registry.build(registry.first_stages(), value)
+    if outer == "second_stage":
+        return registry.build(registry.second_stages(), value)
+    return value
 
 
 def _with(value: Any, changes: dict[str, Any]) -> Any:
     """A program, a domain or a budget with some of its settings changed."""
-    return (
-        value.with_settings(**changes) if isinstance(value, Program) else replace(value, **changes)
-    )
+    if isinstance(value, Program):
+        return value.with_settings(**changes)
+    return replace(value, **changes)
 
 
 def _settings(value: Any) -> dict[str, Any]:
+    """Settings of a program, a domain or a budget by name; none of anything else."""
     if isinstance(value, Program):
         return {name: value.value(name) for name in value.setting_fields()}
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return {}
-    return {
-        field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init
-    }
+    names = [field.name for field in dataclasses.fields(value) if field.init]
+    return {name: getattr(value, name) for name in names}
 
 
 def _learns(step: Any) -> bool:
+    """True unless a step of a Pipeline surely learns nothing from the records."""
     if step is None or step == "passthrough":
         return False
     function = getattr(step, "func", None)
@@ -241,8 +253,12 @@ def _callers() -> Iterator[FrameType]:
 
 
 def covariates_known(n_features: int | Sequence[str]) -> Sequence[str] | range:
-    """The names of covariates, or their numbers where only how many is known. Raises
-    DeclarationError.
+    """The names of covariates, or their numbers where only how many is known.
+
+    Raises
+    ------
+    DeclarationError
+        For what is neither.
     """
     if isinstance(n_features, Sequence) and not isinstance(n_features, str):
         return n_features
@@ -250,8 +266,12 @@ def covariates_known(n_features: int | Sequence[str]) -> Sequence[str] | range:
 
 
 def checked_domain(domain: object) -> Domain:
-    """Raise DeclarationError unless this is a Domain: a subclass could read its rules off the
-    data.
+    """The same, a Domain.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else, subclasses included, which could read their rules off the data.
     """
     if not isinstance(domain, Domain) or type(domain) is not Domain:
         raise DeclarationError(f"domain = {domain!r}: must be a Domain")
@@ -316,8 +336,12 @@ class PrivateEstimator(ConfiguredEstimator):
     tolerance = TOLERANCE
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> Pipeline:
-        """Study that is declared, for covariates of these names or numbers. Raises
-        DeclarationError.
+        """Study that is declared, for covariates of these names or numbers.
+
+        Raises
+        ------
+        DeclarationError
+            For what cannot be declared.
         """
         raise NotImplementedError
 
@@ -330,8 +354,9 @@ class PrivateEstimator(ConfiguredEstimator):
         raise NotImplementedError
 
     def _assumed(self, number: int | None) -> Sequence[str] | range:
-        """Covariates to judge a declaration for, where nobody names them, nor perhaps says their
-        number.
+        """Covariates to judge a declaration for, where nobody names them.
+
+        Their ``number`` may be unknown as well, and is then None.
         """
         return range(number or 1)
 
@@ -363,8 +388,12 @@ class PrivateEstimator(ConfiguredEstimator):
         return checked_domain(self.domain)
 
     def execution(self) -> Execution:
-        """How a plan is run. Raises DeclarationError or SolverError where something declared is
-        invalid.
+        """How a plan is run.
+
+        Raises
+        ------
+        DeclarationError, SolverError
+            Where something declared is invalid.
         """
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
             raise DeclarationError(
@@ -373,11 +402,21 @@ class PrivateEstimator(ConfiguredEstimator):
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Any]:
-        """The calibrated steps for so many covariates, or those of these names, from public
-        quantities alone.
+        """The calibrated steps, from public quantities alone.
 
-        Raises DeclarationError or CalibrationError where something declared is invalid or not
-        covered; the latter also where records would have no declared weights.
+        Parameters
+        ----------
+        n_samples
+            Number of records.
+        n_features
+            Number of covariates, or their names.
+
+        Raises
+        ------
+        DeclarationError
+            Where something declared is invalid.
+        CalibrationError
+            Where no theorem covers it, and where records would have no declared weights.
         """
         self.execution()
         return self._solved_here(make_plan(self._study(n_samples, covariates_known(n_features))))
@@ -391,16 +430,28 @@ class PrivateEstimator(ConfiguredEstimator):
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.
 
-        ``columns`` name the covariates of the data where that is known. What is not declared
-        follows from the number of records: what suits no propensity, say, may suit more of them.
-        Raises DeclarationError or SolverError where every fit does.
+        What is not declared follows from the number of records: what suits no propensity, say, may
+        suit more of them.
+
+        Parameters
+        ----------
+        columns
+            Names of the covariates of the data, where they are known.
+
+        Raises
+        ------
+        DeclarationError, SolverError
+            Where every fit does.
         """
         self.execution()
         public = self.public()
         number = None if public.ranges is None else len(public.ranges)
         known = columns or public.columns or self._assumed(number)
+        numbers: Sequence[int] = _NUMBERS
         book = public.codebook
-        for n_samples in _NUMBERS if book is None or book.unit is None else (book.unit.number,):
+        if book is not None and book.unit is not None:
+            numbers = (book.unit.number,)
+        for n_samples in numbers:
             try:
                 self._study(n_samples, known)
             except DeclarationError as error:
@@ -420,35 +471,44 @@ class PrivateEstimator(ConfiguredEstimator):
     ) -> Self:
         """Release from records.
 
+        A release that will not be private by what is declared (``plan(...).standing``), or by the
+        steps of a Pipeline before, is refused before anything is spent; ``conditional=True``
+        consents to it. A seed is a consent of its own: nothing is charged then. A solution that
+        could not be certified does not raise; the release then says that its guarantee is
+        conditional, unless that covers any weights.
+
+        A warning tells of a long solve, by public numbers, before anything is spent. For the data
+        holder only, warnings tell what the look finds otherwise, and of weights 1 in place of those
+        that were not found.
+
         Parameters
         ----------
         X
             (n, k) covariates, or a dataset alone, in memory or blocks.
-        a, y
-            (n,) treatments in {0, 1} and outcomes; labels where a codebook is declared.
+        a
+            (n,) treatments in {0, 1}; labels where a codebook is declared.
+        y
+            (n,) outcomes; labels where a codebook is declared.
+        conditional
+            Whether to release what will not be private.
         accept
             Whether to release all the same where a look at the records finds that they do not suit
             what is declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where
             others submit what is declared.
-        conditional
-            Whether to release what will not be private.
 
-        A release that will not be private by what is declared (``plan(...).standing``), or by the
-        steps of a Pipeline before, is refused before anything is spent; ``conditional=True``
-        consents to it. A seed is a consent of its own: nothing is charged then.
-
-        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid
-        data and for what the look finds (for the data holder: outside the guarantee), LedgerError
-        where the ledger refuses the charge, which depends on public numbers alone. A solution that
-        could not be certified does not raise; the release then says that its guarantee is
-        conditional, unless that covers any weights. Warns of a long solve, by public numbers,
-        before anything is spent. For the data holder only, it warns of what the look finds
-        otherwise, and of weights 1 in place of those that were not found.
+        Raises
+        ------
+        DeclarationError, CalibrationError
+            For what was declared.
+        DataError
+            For invalid data, and for what the look finds (for the data holder: outside the
+            guarantee).
+        LedgerError
+            Where the ledger refuses the charge, which depends on public numbers alone.
         """
         if self.seed is None and isinstance(self.ledger, Ledger) and self.dataset is not None:
-            self.ledger.account(
-                self.dataset
-            )  # raises where there is none, before records are looked at
+            # Raises where there is no such account, before records are looked at.
+            self.ledger.account(self.dataset)
         with telling_charge(None):
             raw = self._data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
@@ -482,11 +542,14 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         with telling_charge(None):
             raw = self._data(data, None, None)
-        return self._fitted(raw, self.plan(raw.n_samples, raw.columns) if plan is None else plan)
+        if plan is None:
+            plan = self.plan(raw.n_samples, raw.columns)
+        return self._fitted(raw, plan)
 
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
-        """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan`
-        does.
+        """The plan of a fit to raw data, and the records that it is run on.
+
+        Raises as :meth:`plan` does.
         """
         raw = Dataset.declared(self.public(), X, a, y)
         return self.plan(raw.n_samples, raw.columns), self._chosen(raw)
@@ -503,20 +566,17 @@ class PrivateEstimator(ConfiguredEstimator):
                 "a and y are missing: only a Dataset and a BlockedDataset come with their own"
             )
         public = self.public()
-        return (
-            X.declared(public)
-            if isinstance(X, BlockedDataset)
-            else Dataset.declared(public, X, a, y)
-        )
+        if isinstance(X, BlockedDataset):
+            return X.declared(public)
+        return Dataset.declared(public, X, a, y)
 
     def _refuse_weaker(self, plan: Plan[Any]) -> None:
-        """Raise DeclarationError where a release will not be private, unless its noise is
-        seeded.
-        """
+        """Raise DeclarationError where an unseeded release will not be private."""
         if plan.seeded:
             return
         weaker = weaker_standings({"": plan})
-        if learned := self._fitted_before():
+        learned = self._fitted_before()
+        if learned:
             weaker.append(
                 f"its release will be {CONDITIONAL} (step {', '.join(learned)} of this Pipeline "
                 "read all of these records before)"
@@ -532,11 +592,16 @@ class PrivateEstimator(ConfiguredEstimator):
         return raw
 
     def before_run(self, plan: Plan[Any], raw: Dataset | BlockedDataset) -> None:
-        """Refuse a plan that cannot be run on such records, before it is paid for, by public
-        numbers.
+        """Refuse a plan that cannot be run on such records, before it is paid for.
 
-        Warns of one that takes long. Raises ProgramError; WorkerError and FileError where workers
-        of a cluster differ or do not reach the files.
+        It depends on public numbers alone. A warning tells of a plan that takes long.
+
+        Raises
+        ------
+        ProgramError
+            Where a program needs all records in memory.
+        WorkerError, FileError
+            Where workers of a cluster differ, or do not reach the files.
         """
         in_blocks(plan, raw, self.execution())
         if isinstance(raw, BlockedDataset):
@@ -548,8 +613,9 @@ class PrivateEstimator(ConfiguredEstimator):
         raw: Dataset | BlockedDataset,
         earlier: Mapping[str, StepResult] = MappingProxyType({}),
     ) -> Answered:
-        """Draw the noise of a plan and state what was released. It charges nothing and changes
-        nothing here.
+        """Draw the noise of a plan and state what was released.
+
+        It charges nothing, and changes nothing here.
 
         Parameters
         ----------
@@ -561,8 +627,12 @@ class PrivateEstimator(ConfiguredEstimator):
             Results of the steps that an earlier question released, by name: those that
             ``plan.study.before`` names. They have to be of the same records.
 
-        Raises DeclarationError where the plan is for other numbers of records or covariates, and
-        DataError where the records are not of the declared domain.
+        Raises
+        ------
+        DeclarationError
+            Where the plan is for other numbers of records or covariates.
+        DataError
+            Where the records are not of the declared domain.
         """
         data = self._chosen(raw)
         universe = plan.study.universe
@@ -602,17 +672,21 @@ class PrivateEstimator(ConfiguredEstimator):
     def charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
         """Charge what a plan guarantees, if there is a ledger; None without one.
 
-        Raises LedgerError where it does not fit, CalibrationError where the plan is not proven, and
-        DeclarationError within a search of scikit-learn.
+        Raises
+        ------
+        LedgerError
+            Where it does not fit.
+        CalibrationError
+            Where the plan is not proven.
+        DeclarationError
+            Within a search of scikit-learn.
         """
         if self.before_charge is not None:
             self.before_charge()
-        modules = [str(frame.f_globals.get("__name__")) for frame in _callers()]
-        if self.seed is None and any(
-            name.startswith("sklearn.model_selection.") for name in modules
-        ):
+        if self.seed is None and _in_a_search():
             PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
-        if learned := self._fitted_before():
+        learned = self._fitted_before()
+        if learned:
             warnings.warn(
                 f"step {', '.join(learned)} of this Pipeline read all of these records before: "
                 "that is not covered by the guarantee. Declare ranges in the Domain, which "
@@ -630,56 +704,92 @@ class PrivateEstimator(ConfiguredEstimator):
                 "seeded, hence not private: nothing is charged to the ledger", stacklevel=4
             )
             return None
-        book, what = self.public().codebook, self._note(plan)
-        treatment = (None if book is None else book.treatment.column) or data.treatment
-        outcome = (None if book is None else book.outcome) or data.outcome
-        note = f"{what} of {treatment} on {outcome}{f', to {self.output}' if self.output else ''}"
+        what = self._note(plan)
+        note = self._note_of_charge(what, data)
         return charge(self.ledger, self.dataset, {what: plan}, plan.guarantee, note)
 
+    def _note_of_charge(self, what: str, data: Dataset | BlockedDataset) -> str:
+        """What the account says of a charge: of which columns, and to which file if it is known."""
+        treatment = None
+        outcome = None
+        book = self.public().codebook
+        if book is not None:
+            treatment = book.treatment.column
+            outcome = book.outcome
+        note = f"{what} of {treatment or data.treatment} on {outcome or data.outcome}"
+        if self.output:
+            note += f", to {self.output}"
+        return note
+
     def _stated(self, release: BaseRelease) -> BaseRelease:
-        """The release, with its study, and what it rests on where a Pipeline has read the records
-        before.
-        """
-        if not (learned := self._fitted_before()):
+        """The release, with what it rests on where a Pipeline has read the records before."""
+        learned = self._fitted_before()
+        if not learned:
             return release
         guarantee = release.guarantee
-        assumptions = (*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}")
-        standing = Standing.FITTED_BEFORE if guarantee.private else guarantee.standing
-        return replace(
-            release, guarantee=replace(guarantee, assumptions=assumptions, standing=standing)
+        changed = replace(
+            guarantee,
+            assumptions=(*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}"),
+            standing=Standing.FITTED_BEFORE if guarantee.private else guarantee.standing,
         )
+        return replace(release, guarantee=changed)
 
     def __dir__(self) -> list[str]:
-        # whoever looks an estimator over, as shells do for completion, would raise what score
-        # raises
-        refused = type(self).score is PrivateEstimator.score
-        names = [name for name in object.__dir__(self) if not (refused and name == "score")]
+        """Names without ``score``, which raises when it is looked up, as shells do to complete."""
+        names = list(object.__dir__(self))
+        if type(self).score is PrivateEstimator.score:
+            names = [name for name in names if name != "score"]
         return [name for name in names if hasattr(self, name)]
 
     def __getstate__(self) -> dict[str, Any]:
-        # a pickle travels: it carries the release, not the private workings
+        """What a pickle carries: the release, and not the private workings."""
         left = ("private_workings_", "before_charge", "look")
         return {name: value for name, value in vars(self).items() if name not in left}
+
+
+def _in_a_search() -> bool:
+    """True if a search of scikit-learn has called."""
+    modules = [str(frame.f_globals.get("__name__")) for frame in _callers()]
+    return any(name.startswith("sklearn.model_selection.") for name in modules)
 
 
 def charge(
     ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: Budget, note: str
 ) -> Receipt:
-    """Charge what ``plans`` by name spend, ``total``, all at once and before any noise.
+    """Charge what plans spend, all at once and before any noise.
 
-    Whatever happens later, a release that could be shown has been paid for. Raises CalibrationError
-    where a plan is not proven, LedgerError where the total does not fit; nothing is charged then.
+    Whatever happens later, a release that could be shown has been paid for.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    dataset
+        Name of the data set in it.
+    plans
+        What is charged for, by name.
+    total
+        What they spend together.
+    note
+        What the releases are of; shortened to the line that a ledger takes.
+
+    Raises
+    ------
+    CalibrationError
+        Where a plan is not proven; nothing is charged then.
+    LedgerError
+        Where the total does not fit; nothing is charged then.
     """
     for name, plan in plans.items():
         if not plan.proven:
             why = "".join(f" ({step.reason})" for step in plan.steps if not step.proven)
             raise CalibrationError(f"{name}: is not proven{why}: no charge to the ledger covers it")
-    (first, *rest) = plans.values()
-    domain, curve = first.study.universe.domain, None if rest else first.curve
-    line = "".join(
-        one if one.isprintable() else "?" for one in note
-    ).strip()  # as a ledger takes it
-    line = line if len(line) <= 200 else f"{line[:197]}..."
+    (first, *others) = plans.values()
+    domain = first.study.universe.domain
+    curve = None if others else first.curve
+    line = "".join(one if one.isprintable() else "?" for one in note).strip()
+    if len(line) > 200:
+        line = f"{line[:197]}..."
     return ledger.charge(
         dataset, total, line, relation=domain.relation, unit=domain.protected, curve=curve
     )
@@ -724,15 +834,18 @@ def weaker_standings(plans: Mapping[str, Plan[Any]]) -> list[str]:
 
 
 def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execution) -> Execution:
-    """How the plan is run on records in blocks: without the solvers that need all of them, tried
-    last.
+    """How the plan is run on records in blocks: without the solvers that need all of them.
 
-    Raises ProgramError where a program needs all records at once, or the solver that is asked for:
-    by what is declared and by n, before anything is spent.
+    Raises
+    ------
+    ProgramError
+        Where a program needs all records at once, or the solver that is asked for: by what is
+        declared and by n, before anything is spent.
     """
     if isinstance(data, Dataset):
         return execution
-    universe, first = plan.study.universe, private_solver(execution.solver)
+    universe = plan.study.universe
+    first = private_solver(execution.solver)
     solvers = first.solvers if isinstance(first, FirstCertified) else (first,)
     whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
     whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
@@ -743,9 +856,7 @@ def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execut
             "and this dataset is read in blocks: choose a program of sums over records with "
             "newton or projected_gradient, or fit to a Dataset"
         )
+    if not isinstance(first, FirstCertified):
+        return execution
     left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
-    return (
-        replace(execution, solver=FirstCertified(left))
-        if isinstance(first, FirstCertified)
-        else execution
-    )
+    return replace(execution, solver=FirstCertified(left))

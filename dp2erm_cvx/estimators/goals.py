@@ -141,8 +141,10 @@ class PrivateEffect(PrivateEstimator):
 
         Parameters
         ----------
-        n_samples, n_features
-            As of :meth:`plan`.
+        n_samples
+            Number of records.
+        n_features
+            Number of covariates, or their names.
         before
             The steps by name: ``of`` which question, at which ``epsilon`` of which ``budget``.
 
@@ -165,12 +167,15 @@ class PrivateEffect(PrivateEstimator):
         misses(self.level)  # a level that is none is refused before any data are read
         if isinstance(known, range):
             known = self.public().columns or known
-        chosen, n_features = self.public().restricted(columns := self._columns(known)), len(columns)
-        if (curves := self._curves(columns)) is not None:
-            chosen = curves.extended()
-            n_features = len(chosen.range_pairs)
+        columns = self._columns(known)
+        domain = self.public().restricted(columns)
+        n_features = len(columns)
+        curves = self._curves(columns)
+        if curves is not None:
+            domain = curves.extended()
+            n_features = len(domain.range_pairs)
         return EffectStudy(
-            Universe(chosen, n_samples, n_features),
+            Universe(domain, n_samples, n_features),
             self.declared_budget(),
             declared=dict(self.settings or {}),
             before=dict(before),
@@ -184,20 +189,24 @@ class PrivateEffect(PrivateEstimator):
         if number is None:
             places = [place + 1 for place in chosen if isinstance(place, int)]
             number = max([1, len(names), *places])
-        # the data may have these names, whatever the others are
-        return (*names, *map(str, range(len(names), number))) if names else range(number)
+        if not names:
+            return range(number)
+        # The data may have these names, whatever the others are.
+        return (*names, *map(str, range(len(names), number)))
 
     def public(self) -> Domain:
         """Declaration about the records. Raises DeclarationError."""
         public = checked_domain(self.domain)
         if not self.where and self.by is None:
             return public
-        if (book := public.codebook) is None:
+        book = public.codebook
+        if book is None:
             raise DeclarationError(
                 "where and by: need a codebook that declares the levels of their columns"
             )
-        group, alone = book.group if self.by is None else self.by, self.where or book.where
-        return replace(public, codebook=replace(book, where=alone, group=group))
+        group = book.group if self.by is None else self.by
+        where = self.where or book.where
+        return replace(public, codebook=replace(book, where=where, group=group))
 
     def _chosen(self, raw: Any) -> Any:
         columns = self._columns(raw.columns)
@@ -218,8 +227,10 @@ class PrivateEffect(PrivateEstimator):
     @property
     def interval_(self) -> tuple[float, float]:
         """Its interval (low, high); an end that is not released is infinite."""
-        low, high = self.release_.interval.low, self.release_.interval.high
-        return -math.inf if low is None else low, math.inf if high is None else high
+        interval = self.release_.interval
+        low = -math.inf if interval.low is None else interval.low
+        high = math.inf if interval.high is None else interval.high
+        return low, high
 
     def advice(self, values: Sequence[float]) -> str:
         """Advice where outcomes have two values alone: a bounded regression is biased for them."""
@@ -228,9 +239,11 @@ class PrivateEffect(PrivateEstimator):
             return ""
         if public.binary_outcome or public.treatment_cost:
             return ""
-        middle, half = 0.5 * values[0] + 0.5 * values[1], 0.5 * values[1] - 0.5 * values[0]
+        lower, upper = values
+        middle = 0.5 * lower + 0.5 * upper
+        half = 0.5 * upper - 0.5 * lower
         return (
-            f"the outcome is {values[0]:g} or {values[1]:g}, nothing else: declare binary_outcome "
+            f"the outcome is {lower:g} or {upper:g}, nothing else: declare binary_outcome "
             f"= true, outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is "
             "biased"
         )
@@ -258,8 +271,12 @@ class PrivateEffect(PrivateEstimator):
         return Curves.of(self.public().restricted(columns), self.curved)
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
-        """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated
-        one.
+        """Numbers of the chosen covariates.
+
+        Raises
+        ------
+        DeclarationError
+            For an unknown or repeated one.
         """
         ranges = self.public().ranges
         if isinstance(ranges, tuple) and len(ranges) != len(known):
@@ -268,7 +285,8 @@ class PrivateEffect(PrivateEstimator):
             )
         if self.prognostic is None:
             return list(range(len(known)))
-        names, book = [name for name in known if isinstance(name, str)], self.public().codebook
+        names = [name for name in known if isinstance(name, str)]
+        book = self.public().codebook
         chosen = self.prognostic if book is None else book.expanded(self.prognostic)
         return chosen_columns("prognostic", chosen, names, len(known))
 
@@ -330,9 +348,13 @@ class PrivateRule(PrivateEstimator):
         return RuleStudy(universe, self.declared_budget(), **own)
 
     def _assumed(self, number: int | None) -> range:
+        if number:
+            return range(number)
         public = (self.settings or {}).get("propensity")
-        # of coefficients nobody knows yet how many there have to be
-        return range(number or (len(public) - 1 if isinstance(public, list | tuple) else 1))
+        if isinstance(public, list | tuple):
+            # One public coefficient is that of the constant.
+            return range(len(public) - 1)
+        return range(1)
 
     def asked(self, columns: Sequence[str]) -> AskedAbout:
         """As of other estimators; public coefficients of a propensity leave nothing to estimate."""
@@ -361,7 +383,11 @@ class PrivateRule(PrivateEstimator):
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
         Covariates are scaled and clipped as in the fit; those of a data frame are found by name.
-        Raises DataError on a missing column or a wrong shape.
+
+        Raises
+        ------
+        DataError
+            For a missing column or a wrong shape.
         """
         self._refuse_unfitted()
         return effects(self.release_, X)

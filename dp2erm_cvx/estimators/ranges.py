@@ -59,8 +59,12 @@ class PrivateRanges(PrivateEstimator):
     domain: OpenDomain
 
     def public(self) -> Public:
-        """Declaration about the records. Raises DeclarationError, also where OpenDP is not
-        installed.
+        """Declaration about the records.
+
+        Raises
+        ------
+        DeclarationError
+            For what is no such declaration, and where OpenDP is not installed.
         """
         if not isinstance(self.domain, OpenDomain) or type(self.domain) is not OpenDomain:
             raise DeclarationError(f"domain = {brief(self.domain)}: must be an OpenDomain")

@@ -1,6 +1,4 @@
-"""The two-stage estimator, private and not: public calibration, two certified solves, one
-release.
-"""
+"""The two-stage estimator, private and not: public calibration, two certified solves."""
 
 from __future__ import annotations
 
@@ -45,8 +43,22 @@ Stage = TypeVar("Stage", FirstStage, SecondStage)
 
 @dataclass(frozen=True, repr=False)
 class PrivateWorkings:
-    """Private quantities of a fit: for the data holder only, never to be shared or stored with
-    it.
+    """Private quantities of a fit: for the data holder only, never to be shared or stored with it.
+
+    Parameters
+    ----------
+    dataset
+        The raw records.
+    records
+        The records as the domain maps them.
+    weights
+        The weights of the first stage, with their certificate.
+    theta
+        The solution of the second stage, with its certificate.
+    noise
+        The noise (p,) of its objective; None without one.
+    propensity
+        What the step of a private coefficient found; None without one.
     """
 
     dataset: Dataset | BlockedDataset
@@ -67,8 +79,10 @@ class PrivateWorkings:
 
     def balance(self) -> BalanceTable:
         """Covariate balance before and after weighting, on the scaled covariates. Not private."""
-        x, a, columns = self.records.covariates, self.records.a, self.dataset.columns
-        return balance_table(x, a, self.weights.value, columns)
+        records = self.records
+        return balance_table(
+            records.covariates, records.a, self.weights.value, self.dataset.columns
+        )
 
 
 class TwoStageBase(ConfiguredEstimator):
@@ -84,7 +98,11 @@ class TwoStageBase(ConfiguredEstimator):
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
         Covariates are scaled and clipped as in the fit; those of a data frame are found by name.
-        Raises DataError on a missing column, a wrong shape, nan, inf or text.
+
+        Raises
+        ------
+        DataError
+            For a missing column, a wrong shape, nan, inf or text.
         """
         table = self._table(X)
         return self.resolved_second_stage().effect(self._theta(), self.domain.space, table)
@@ -100,6 +118,7 @@ class TwoStageBase(ConfiguredEstimator):
         return np.asarray(fitted.theta_)
 
     def _table(self, X: ArrayLike) -> Array:
+        """Covariates (m, k) to predict for, in the order of the fit."""
         self._refuse_unfitted()
         return rows_to_predict(self.domain, X, list(self.feature_names_in_))
 
@@ -112,6 +131,7 @@ class TwoStageBase(ConfiguredEstimator):
         return self._stage("second_stage", SecondStage)
 
     def _stage(self, outer: str, kind: type[Stage]) -> Stage:
+        """The program of a stage. Raises ProgramError for what is none of this ``kind``."""
         program = built(outer, getattr(self, outer))
         if not isinstance(program, kind):
             raise ProgramError(
@@ -152,19 +172,27 @@ class TwoStageERM(TwoStageBase):
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
         """Fit without privacy; ``gamma`` > 0 keeps theta unique.
 
-        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the
-        records are like, so a solution that is not certified to ``tolerance`` is refused. Raises
-        InfeasibleError where no weights meet the constraints, with the covariates in the way and
-        the smallest tolerance of the program that they can be met within. Raises SolverError where
-        no point was found, else CertificateError.
+        Nothing here hides what the records are like, so a solution that is not certified to
+        ``tolerance`` is refused.
+
+        Raises
+        ------
+        DeclarationError, DataError
+            As the private fit does.
+        InfeasibleError
+            Where no weights meet the constraints, with the covariates in the way and the smallest
+            tolerance of the program that they can be met within.
+        SolverError
+            Where no point was found.
+        CertificateError
+            Where a solution is not certified to the tolerance.
         """
         refuse(self.domain.codebook, "a fit with the weights of a first stage", *KINDS)
         dataset = Dataset.declared(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
-        weights = solve_weights(
-            self.resolved_first_stage().instance(records), self.solver, tolerance
-        )
+        first = self.resolved_first_stage().instance(records)
+        weights = solve_weights(first, self.solver, tolerance)
         instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
         theta = solve(instance, solver=self.solver, tolerance=attainable(instance, tolerance))
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
@@ -220,23 +248,28 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     tolerance: float = TOLERANCE
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> Study:
-        domain, budget = checked_domain(self.domain), self.declared_budget()
+        domain = checked_domain(self.domain)
+        budget = self.declared_budget()
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
             wanted = f"from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private fit"
             raise DeclarationError(f"tolerance = {brief(self.tolerance)}: must be {wanted}")
-        stages, universe = (
-            (self.resolved_first_stage(), self.resolved_second_stage()),
-            Universe(domain, n_samples, len(known)),
-        )
         return Study(
-            *stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance")
+            first=self.resolved_first_stage(),
+            second=self.resolved_second_stage(),
+            universe=Universe(domain, n_samples, len(known)),
+            budget=budget,
+            tolerance=tolerance,
+            **self.shared(Study, "tolerance"),
         )
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
         """The calibrated steps, as :class:`~dp2erm_cvx.estimators.PrivateEffect` has them.
 
-        Raises CalibrationError where a release would not have the weights that are declared.
+        Raises
+        ------
+        CalibrationError
+            Where a release would not have the weights that are declared.
         """
         plan = super().plan(n_samples, n_features)
         refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
