@@ -23,9 +23,7 @@ _LONGEST_LINE = 200
 
 
 class Stated:
-    """A part of a release: no other entry than its fields, and no number that is not finite, is
-    read.
-    """
+    """A part of a release: only its fields are read, and only finite numbers."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -46,7 +44,7 @@ class Named(Mapping[str, Value]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        # columns have an order, and so have the values that are kept by what is declared
+        # Columns have an order, and so have the values that are kept by what is declared.
         return isinstance(other, Mapping) and list(self.items()) == list(other.items())
 
     def __hash__(self) -> int:
@@ -67,12 +65,27 @@ def public_number(
     within: float | None = None,
     infinite: bool = False,
 ) -> float:
-    """Check a declared public number, of a size ``within`` that, and return it as a float.
+    """Check a declared public number and return it as a float.
 
-    ``infinite`` admits ``+inf``. Raises DeclarationError naming the quantity, its value and the
-    range it must lie in.
+    Parameters
+    ----------
+    name
+        Name of the quantity, for messages.
+    value
+        What is declared.
+    above, at_least, at_most, below
+        Bounds of the number.
+    within
+        Bound on its size.
+    infinite
+        Whether ``+inf`` is admitted.
+
+    Raises
+    ------
+    DeclarationError
+        With the name, the value and the range that it must lie in.
     """
-    # float() would make a number of a text and of an array with one entry, and NaN of a masked one
+    # float() would make a number of a text and of an array with one entry, and NaN of a masked one.
     no_number = isinstance(value, bool | str | bytes | bytearray)
     if no_number or getattr(value, "shape", None) or hasattr(value, "mask"):
         raise DeclarationError(f"{name} = {brief(value)}: must be a number")
@@ -96,8 +109,12 @@ def public_number(
 
 
 def public_fraction(name: str, value: object) -> float:
-    """Check a declared share, level or probability: above 0 and below 1; raises
-    DeclarationError.
+    """Check a declared share, level or probability: above 0 and below 1.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
     number = public_number(name, value, above=0.0)
     if number >= 1.0:
@@ -120,7 +137,23 @@ def public_size(
 ) -> float:
     """Check a declared ridge, radius or bound: from 1e-100 to 1e100, or so far from 1 as ``most``.
 
-    ``zero`` admits 0 as well, ``infinite`` admits ``+inf``. Raises DeclarationError.
+    Parameters
+    ----------
+    name
+        Name of the quantity, for messages.
+    value
+        What is declared.
+    zero
+        Whether 0 is admitted as well.
+    infinite
+        Whether ``+inf`` is admitted as well.
+    most
+        Largest size; the smallest is its inverse.
+
+    Raises
+    ------
+    DeclarationError
+        For any other size.
     """
     least = {"at_least": 0.0} if zero else {"above": 0.0}
     number = public_number(name, value, infinite=infinite, **least)
@@ -144,8 +177,12 @@ def whole_number(name: str, value: object, *, at_least: int, at_most: int | None
 
 
 def one_of(name: str, value: object, kind: type[Member]) -> Member:
-    """The member of ``kind`` that is declared or named. Raises DeclarationError naming the known
-    ones.
+    """The member of ``kind`` that is declared or named.
+
+    Raises
+    ------
+    DeclarationError
+        For another name, with the known ones.
     """
     try:
         return kind(value)
@@ -157,10 +194,14 @@ def one_of(name: str, value: object, kind: type[Member]) -> Member:
 def declared_choice(
     name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
 ) -> object:
-    """The value. Raises DeclarationError where it is none of these words, nor exactly of one of
-    these types.
+    """The value, one of these words or exactly of one of these types.
 
     Bounds and constants are proved for these: one of another type would be taken on trust.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
     if type(value) in kinds or value in words:
         return value
@@ -178,8 +219,18 @@ def setting(
 ) -> Any:
     """Field of a frozen dataclass whose value is ``check(name, value, **bounds)``.
 
-    None stays where it is the default, or the field is ``optional``. ``title`` stands before the
-    name in what is refused; ``check`` raises DeclarationError.
+    Parameters
+    ----------
+    default
+        Default of the field.
+    check
+        Returns the value of the field, or raises DeclarationError.
+    optional
+        Whether None stays as it is; it does where it is the default.
+    title
+        What stands before the name in what is refused.
+    bounds
+        Further arguments of the check.
     """
     declared = {"check": (check, bounds), "title": title, "optional": optional or default is None}
     return dataclasses.field(default=default, metadata=declared)
@@ -196,8 +247,7 @@ _LIMITS = {
 
 
 def wanted(check: Callable[..., Any], bounds: Mapping[str, Any]) -> str:
-    """What the check of a :func:`setting` accepts, in words: "must be a number, above 0 and at most
-    1".
+    """What the check of a :func:`setting` accepts, such as "must be a number, above 0, at most 1".
 
     Parameters
     ----------
@@ -230,39 +280,54 @@ def wanted(check: Callable[..., Any], bounds: Mapping[str, Any]) -> str:
 
 
 def check_settings(declared: Any) -> None:
-    """Put what its check returns in every :func:`setting` of a dataclass. Raises
-    DeclarationError.
+    """Put what its check returns in every :func:`setting` of a dataclass.
+
+    Raises
+    ------
+    DeclarationError
+        For the first value that is refused.
     """
     for field in dataclasses.fields(declared):
-        value, known = getattr(declared, field.name), field.metadata
-        if "check" in known and not (value is None and known["optional"]):
-            check, bounds = known["check"]
-            object.__setattr__(
-                declared, field.name, check(known["title"] + field.name, value, **bounds)
-            )
+        known = field.metadata
+        if "check" not in known:
+            continue
+        value = getattr(declared, field.name)
+        if value is None and known["optional"]:
+            continue
+        check, bounds = known["check"]
+        checked = check(known["title"] + field.name, value, **bounds)
+        object.__setattr__(declared, field.name, checked)
 
 
 def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: int) -> list[int]:
     """Numbers of the covariates that are declared by name, of those ``known``, or by number.
 
-    Raises DeclarationError on none, an unknown and a repeated one.
+    Raises
+    ------
+    DeclarationError
+        For none, an unknown and a repeated one.
     """
     if isinstance(chosen, str) or not isinstance(chosen, Collection) or not len(chosen):
         raise DeclarationError(f"{name} = {brief(chosen)}: must be a list of covariates")
     numbers = [known.index(column) if column in known else column for column in chosen]
     for index in numbers:
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
+        is_whole = isinstance(index, int) and not isinstance(index, bool)
+        if not is_whole or not 0 <= index < n_features:
             hint = known_names(index, known) if known else f"known: {n_features}"
             raise DeclarationError(f"{name}: unknown covariate {index!r}; {hint}")
     if len(set(numbers)) < len(numbers):
-        # a column counted twice would leave the ball that bounds are derived for
+        # A column counted twice would leave the ball that bounds are derived for.
         raise DeclarationError(f"{name}: a covariate is named twice")
     return [int(index) for index in numbers]
 
 
 def one_line(name: str, value: object, *, empty: bool = False) -> str:
-    """``value`` if it is a printable line, not empty unless that is allowed. Raises
-    DeclarationError.
+    """``value`` if it is a printable line, not empty unless that is allowed.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
     fine = isinstance(value, str) and value.isprintable() and value == value.strip()
     if not fine or len(str(value)) > _LONGEST_LINE or not (value or empty):
@@ -273,8 +338,12 @@ def one_line(name: str, value: object, *, empty: bool = False) -> str:
 
 
 def numbers(name: str, declared: object, *, each: str, **bounds: Any) -> tuple[float, ...]:
-    """One public number for ``each`` record or covariate, within these bounds. Raises
-    DeclarationError.
+    """One public number for ``each`` record or covariate, within these bounds.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         raise DeclarationError(f"{name} = {brief(declared)}: must have one entry per {each}")
@@ -303,8 +372,12 @@ def by_name(
 def per_covariate(
     name: str, declared: Any, entry: Callable[[str, Any], Value]
 ) -> Named[Value] | tuple[Value, ...]:
-    """Entries of covariates, by name or in their order, each of them checked. Raises
-    DeclarationError.
+    """Entries of covariates, by name or in their order, each of them checked.
+
+    Raises
+    ------
+    DeclarationError
+        For what has no entries.
     """
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         raise DeclarationError(
@@ -319,13 +392,16 @@ def per_covariate(
 
 
 def picked(entries: Any, columns: Sequence[int]) -> Any:
-    """The entries of covariates of these numbers, by name or in order; what is none of them
-    stays.
+    """The entries of covariates of these numbers, by name or in order.
+
+    What has no entries stays as it is.
     """
     if isinstance(entries, Mapping):
         named = list(entries.items())
         return dict(named[index] for index in columns)
-    return tuple(entries[index] for index in columns) if isinstance(entries, Sequence) else entries
+    if isinstance(entries, Sequence):
+        return tuple(entries[index] for index in columns)
+    return entries
 
 
 def list_of(
@@ -350,7 +426,10 @@ def table_of(name: str, declared: object, kind: type[Declared]) -> Declared:
 def declared_by_name(kind: type[Declared], title: str, declared: object) -> Declared:
     """The dataclass ``kind`` of plain values by the names of its fields.
 
-    Raises DeclarationError where a name is unknown or missing, and whatever the class refuses.
+    Raises
+    ------
+    DeclarationError
+        Where a name is unknown or missing, and for what the class refuses.
     """
     known = {field.name: field for field in dataclasses.fields(kind)}
     if not isinstance(declared, Mapping):
@@ -374,13 +453,14 @@ def json_types(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return json_types(value.to_dict())
     if dataclasses.is_dataclass(value):
-        return {
-            item.name: json_types(getattr(value, item.name)) for item in dataclasses.fields(value)
-        }
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: json_types(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {name: json_types(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [json_types(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value.value if isinstance(value, enum.Enum) else value
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value

@@ -74,17 +74,22 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
-    """A privacy parameter to so many of its 15 digits, never below; what is ``left`` of one, never
-    above.
+    """A privacy parameter to so many of its 15 digits, never below it.
 
-    Those are of the nearest decimal number: a sum such as .1 + .2 is not rounded up for its last
-    bit.
+    Its digits are those of the nearest decimal number: a sum such as .1 + .2 is not rounded up for
+    its last bit.
+
+    Parameters
+    ----------
+    number
+        The parameter.
+    digits
+        Number of digits.
+    left
+        Whether it is what is left of a parameter: the text is then never above it.
     """
-    from decimal import (
-        ROUND_CEILING,
-        ROUND_FLOOR,
-        Context,
-    )  # every command imports this file, few need it
+    # Every command imports this file, and few need decimals.
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
     context = Context(prec=digits, rounding=ROUND_FLOOR if left else ROUND_CEILING)
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
@@ -109,8 +114,10 @@ def law_text(spent: Any, *, zero: bool = False, digits: int = 10) -> str:
     digits
         How many digits of either are shown: :data:`READ_DIGITS` for readers.
     """
-    delta = f", delta = {digits_of(spent.delta, digits)}" if spent.delta or zero else ""
-    return f"epsilon = {digits_of(spent.epsilon, digits)}{delta}"
+    epsilon = f"epsilon = {digits_of(spent.epsilon, digits)}"
+    if not spent.delta and not zero:
+        return epsilon
+    return f"{epsilon}, delta = {digits_of(spent.delta, digits)}"
 
 
 class Shown:
@@ -158,39 +165,53 @@ def as_html(blocks: Iterable[Block]) -> str:
 
 
 def _element(block: Block) -> str:
+    """A sentence, a heading or a table as HTML."""
     import html
 
     from rich.table import Table
     from rich.text import Text
 
-    if not isinstance(block, Table):
-        text = html.escape(str(block))
-        return f"<p><b>{text}</b></p>" if isinstance(block, Text) else f"<p>{text}</p>"
-    rows = [("td", row) for row in zip(*(column.cells for column in block.columns), strict=True)]
-    if block.show_header:
-        rows.insert(0, ("th", tuple(column.header for column in block.columns)))
-    wide = (
-        block.show_header and len(block.columns) > 3
-    )  # on a narrow page cells stand below each other
-    named = [
-        f' data-of="{html.escape(str(head.header))}"' if wide else "" for head in block.columns
+    if isinstance(block, Table):
+        return _html_table(block)
+    text = html.escape(str(block))
+    if isinstance(block, Text):
+        return f"<p><b>{text}</b></p>"
+    return f"<p>{text}</p>"
+
+
+def _html_table(table: Table) -> str:
+    """A table as HTML.
+
+    On a narrow page the cells of a wide one stand below each other, each beside its header.
+    """
+    import html
+
+    headers = [html.escape(str(column.header)) for column in table.columns]
+    wide = table.show_header and len(headers) > 3
+    beside = [f' data-of="{header}"' if wide else "" for header in headers]
+    rows = []
+    if table.show_header:
+        rows.append(_html_row("th", headers, beside))
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        rows.append(_html_row("td", [html.escape(str(cell)) for cell in row], beside))
+    attribute = " class=wide" if wide else ""
+    return f"<table{attribute}>{''.join(rows)}</table>"
+
+
+def _html_row(kind: str, cells: Sequence[str], attributes: Sequence[str]) -> str:
+    """A row of HTML of this ``kind`` of cells, with the attributes of each."""
+    made = [
+        f"<{kind}{attribute}>{cell}</{kind}>"
+        for cell, attribute in zip(cells, attributes, strict=True)
     ]
-    lines = (
-        "".join(
-            f"<{kind}{of}>{html.escape(str(cell))}</{kind}>"
-            for cell, of in zip(row, named, strict=True)
-        )
-        for kind, row in rows
-    )
-    return f"<table{' class=wide' * wide}>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    return f"<tr>{''.join(made)}</tr>"
 
 
 def described(docstring: str | None) -> dict[str, str]:
-    """Texts by field from the lists of a docstring, on one line; what refers to another class is
-    left out.
+    """Texts by field from the lists of a docstring, each on one line.
 
-    This is the one text of a setting: the reference, the help of commands and the tables of pages
-    repeat it.
+    What refers to another class is left out. This is the one text of a setting: the reference, the
+    help of commands and the tables of pages repeat it.
     """
     texts: dict[str, str] = {}
     entries = r"^(\w+(?:, \w+)*)\n((?:    .+(?:\n|$))+)"
@@ -202,9 +223,7 @@ def described(docstring: str | None) -> dict[str, str]:
 
 
 def described_settings(made: Any) -> dict[str, str]:
-    """Texts on each setting: by a class, by one that it inherits from, or by a scheme and its
-    class.
-    """
+    """Texts on each setting of a class, or of a scheme, those of its bases included."""
     kind = made if isinstance(made, type) else made.family
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -219,15 +238,15 @@ def as_plain(text: str) -> str:
 
 
 def number_or_text(text: str) -> int | float | str:
-    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` and what is beyond floats -> float, anything else as it
-    stands.
-    """
+    """``"3"`` as 3, ``"0.5"``, ``"inf"`` and what is beyond floats as a float, else the text."""
     for kind in (int, float):
         try:
             number = kind(text)
         except ValueError:
             continue
-        return number if abs(number) < 1e300 else float(text)
+        if abs(number) < 1e300:
+            return number
+        return float(text)
     return text
 
 
@@ -241,7 +260,17 @@ class Written:
     def from_text(cls, text: str, name: str) -> Self:
         """The member that ``text`` writes; sizes that have a default may be left out.
 
-        ``name`` is that of the setting. Raises DeclarationError.
+        Parameters
+        ----------
+        text
+            Such as ``"l1:2"``.
+        name
+            Name of the setting, for messages.
+
+        Raises
+        ------
+        DeclarationError
+            For what writes none.
         """
         members = {member.word: member for member in written_members(cls)}
         word, *sizes = text.strip().lower().split(":")

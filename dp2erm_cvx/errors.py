@@ -52,8 +52,9 @@ class DataError(Dp2ermError, ValueError):
 
 
 class FileError(DataError):
-    """A file cannot be opened, or is another one than when a run began: let all passes reach one
-    file.
+    """A file cannot be opened, or is another one than when a run began.
+
+    All passes have to reach one file.
     """
 
 
@@ -64,9 +65,16 @@ class ProgramError(Dp2ermError):
 class InfeasibleError(ProgramError):
     """The hard constraints of a program have no solution: add a ridge or drop constraints.
 
-    Shown to the data holder only. ``covariates`` names the balance functions that stand in the way,
-    most important first, and ``smallest_tolerance`` is the least for which weights exist, where
-    that is known.
+    Shown to the data holder only.
+
+    Parameters
+    ----------
+    message
+        What is wrong.
+    covariates
+        Names of the balance functions that stand in the way, the most important first.
+    smallest_tolerance
+        The least tolerance for which weights exist; None where it is not known.
     """
 
     def __init__(
@@ -77,7 +85,8 @@ class InfeasibleError(ProgramError):
         smallest_tolerance: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.covariates, self.smallest_tolerance = covariates, smallest_tolerance
+        self.covariates = covariates
+        self.smallest_tolerance = smallest_tolerance
 
 
 @contextmanager

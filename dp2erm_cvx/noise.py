@@ -58,14 +58,23 @@ def _require(name: str) -> None:
 
 def random_source(seed: int | str | None = None) -> Source:
     """The operating system's entropy, or with a seed a repeatable generator, for tests only."""
-    return random.SystemRandom() if seed is None else random.Random(seed)
+    if seed is None:
+        return random.SystemRandom()
+    return random.Random(seed)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Draw:
-    """A noise vector ``value`` (p,) and a proven bound ``distance`` to one of exactly the law.
+    """A noise vector, within a proven distance of one of exactly the law.
 
-    Both are in the units of the calibration's scale, and secret: the repr holds neither.
+    Both fields are in the units of the calibration's scale, and secret: the repr holds neither.
+
+    Parameters
+    ----------
+    value
+        The vector (p,).
+    distance
+        Bound on its l2 distance to a vector of exactly the law.
     """
 
     value: NDArray[np.float64]
@@ -76,16 +85,28 @@ class Draw:
 
 
 def draw_within(calibration: Calibration, error: float, *, seed: int | str | None = None) -> Draw:
-    """Draw the noise of one release within a public ``error`` > 0 of an exact draw, before
-    rounding.
+    """Draw the noise of one release within a proven distance of an exact draw.
 
     Uniform variables are endless bit strings, of which a prefix is read; the vector that they make,
     Gaussian pairs by Box and Muller (1958), is enclosed by ball arithmetic, and bits are appended
     until ``error`` bounds the l2 distance from the center of the enclosure. The bound holds for
-    every draw: no tail is dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the
-    bits are the operating system's; with one the caller must record the result as not private. The
-    time taken depends on the bits. Raises DeclarationError for an invalid ``error`` or where
-    python-flint is not installed.
+    every draw: no tail is dropped. The time taken depends on the bits.
+
+    Parameters
+    ----------
+    calibration
+        The law.
+    error
+        Public bound on the distance before rounding, above 0. The ``distance`` of the draw adds the
+        rounding to doubles.
+    seed
+        Without one the bits are the operating system's; with one the caller must record the result
+        as not private.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid ``error``, and where python-flint is not installed.
     """
     bound = public_number("error", error, above=0.0)
     _require("flint")
@@ -95,10 +116,10 @@ def draw_within(calibration: Calibration, error: float, *, seed: int | str | Non
 
 
 class LazyUniform:
-    """The number whose binary digits are the bits of ``source``, in ``[prefix, prefix + 1] /
-    2^length``.
+    """The number in [0, 1] whose binary digits are the bits of ``source``.
 
-    Digits are never redrawn, so that the variable is uniform whatever decided when to stop reading.
+    It is known to lie in ``[prefix, prefix + 1] / 2^length``. Digits are never redrawn, so that the
+    variable is uniform whatever decided when to stop reading.
     """
 
     def __init__(self, source: Source) -> None:
@@ -114,9 +135,7 @@ class LazyUniform:
             self.length = length
 
     def ball(self) -> arb:
-        """Return the interval of what is known, without any rounding: its center and radius are
-        dyadic.
-        """
+        """The interval of what is known, without any rounding: center and radius are dyadic."""
         from flint import arb
 
         exponent = -(self.length + 1)
@@ -124,16 +143,19 @@ class LazyUniform:
 
 
 def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
-    """Normal variables, each rounded to the nearest integer: bits are read until no other is
-    possible.
+    """Normal variables of this ``scale``, each rounded to the nearest integer.
+
+    Bits are read until no other integer is possible.
     """
     from flint import arb
 
     def nearest(balls: list[arb]) -> tuple[int, ...] | None:
-        # the floor of a ball is exact where all of the ball has the same
+        # The floor of a ball is exact where all of the ball has the same.
         floors = [(arb(scale) * number + arb(0.5)).floor() for number in _gaussians(balls)]
         whole = [number.unique_fmpz() for number in floors]
-        return tuple(int(str(number)) for number in whole) if None not in whole else None
+        if None in whole:
+            return None
+        return tuple(int(str(number)) for number in whole)
 
     return _read_on(uniforms, max(0, math.frexp(scale)[1]) + _SPARE_BITS, nearest)
 
@@ -141,30 +163,34 @@ def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
 def _read_on(
     uniforms: Sequence[LazyUniform], bits: int, result: Callable[[list[arb]], Known | None]
 ) -> Known:
-    """The ``result`` of balls of the uniforms: ``bits`` and then more are read until there is
-    one.
-    """
+    """The ``result`` of balls of the uniforms: ``bits`` and more are read until there is one."""
     from flint import ctx
 
     while True:
         for uniform in uniforms:
             uniform.extend_to(bits)
         with _PRECISION, ctx.workprec(bits + 32):
-            if (known := result([uniform.ball() for uniform in uniforms])) is not None:
+            known = result([uniform.ball() for uniform in uniforms])
+            if known is not None:
                 return known
         bits += bits // 2
 
 
 def _uniforms_needed(calibration: Calibration) -> int:
-    """A pair for every two Gaussian coordinates, and p for a gamma radius; p and p + 1 for box
-    noise.
+    """How many uniform variables a noise vector is made of.
+
+    A pair makes two Gaussian coordinates, and p of them a gamma radius; box noise takes p and then
+    p + 1.
     """
     if calibration.blocks > 1:
         return calibration.blocks * _uniforms_needed(calibration.of_block)
     p = calibration.n_parameters
     if calibration.noise is Noise.BOX:
         return 2 * p + 1
-    return 2 * ((p + 1) // 2) + (p if calibration.noise is Noise.GAMMA else 0)
+    gaussian = 2 * ((p + 1) // 2)
+    if calibration.noise is Noise.GAMMA:
+        return gaussian + p
+    return gaussian
 
 
 def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUniform]) -> Draw:
@@ -174,14 +200,14 @@ def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUni
     def enclosed(balls: list[arb]) -> Draw | None:
         enclosure = _enclose(calibration, balls)
         narrow = _largest_norm([ball - ball.mid() for ball in enclosure]) <= arb(error)
-        # a ball that is not a number may have any radius
+        # A ball that is not a number may have any radius.
         if not (narrow and all(ball.is_finite() for ball in enclosure)):
             return None
         value = [_nearest(ball.mid()) for ball in enclosure]
         gaps = [ball - arb(number) for ball, number in zip(enclosure, value, strict=True)]
         return Draw(np.array(value), math.nextafter(_nearest(_largest_norm(gaps)), math.inf))
 
-    # exponents, because scale / error may overflow
+    # By exponents, because scale / error may overflow.
     ratio = math.frexp(calibration.unit)[1] - math.frexp(error)[1]
     bits = max(0, ratio) + 2 * calibration.n_parameters.bit_length() + _SPARE_BITS
     return _read_on(uniforms, bits, enclosed)
@@ -193,9 +219,12 @@ def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
 
     if calibration.blocks > 1:
         own = len(uniforms) // calibration.blocks
-        parts = (uniforms[begin : begin + own] for begin in range(0, len(uniforms), own))
-        return [ball for part in parts for ball in _enclose(calibration.of_block, part)]
-    p, scale = calibration.n_parameters, arb(calibration.scale)
+        balls: list[arb] = []
+        for begin in range(0, len(uniforms), own):
+            balls += _enclose(calibration.of_block, uniforms[begin : begin + own])
+        return balls
+    p = calibration.n_parameters
+    scale = arb(calibration.scale)
     if calibration.box is not None:
         length = -scale * math.prod(uniforms[p:], start=arb(1)).log()
         widths = zip(calibration.box, uniforms[:p], strict=True)
@@ -234,7 +263,9 @@ def _nearest(number: arb) -> float:
     """An exact ball as a double; beyond the range of doubles the largest one."""
     mantissa, exponent = (int(part) for part in number.man_exp())
     try:
-        return float(mantissa << exponent) if exponent >= 0 else mantissa / (1 << -exponent)
+        if exponent >= 0:
+            return float(mantissa << exponent)
+        return mantissa / (1 << -exponent)
     except OverflowError:
         return sys.float_info.max if mantissa > 0 else -sys.float_info.max
 
@@ -242,11 +273,17 @@ def _nearest(number: arb) -> float:
 def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:
     """Draw the noise vector ``b`` (p,) for one release, in floating point, as if it were exact.
 
-    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere. Box noise of half
-    widths m: ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Without
-    ``seed`` the operating system's entropy is used; with one anyone can repeat the draw, and the
-    caller must record the result as not private. :func:`~dp2erm_cvx.noise.draw_within` proves a
-    distance to an exact draw.
+    Gamma noise has a radius of law Gamma(shape p, scale) and a direction uniform on the sphere. Box
+    noise of half widths m is ``rho m_j U_j``, rho of law Gamma(shape p + 1, scale), U_j uniform on
+    [-1, 1]. :func:`~dp2erm_cvx.noise.draw_within` proves a distance to an exact draw.
+
+    Parameters
+    ----------
+    calibration
+        The law.
+    seed
+        Without one the operating system's entropy is used; with one anyone can repeat the draw, and
+        the caller must record the result as not private.
     """
     source = random_source(seed)
     return np.concatenate([_drawn(calibration.of_block, source) for _ in range(calibration.blocks)])
@@ -291,11 +328,10 @@ def simulate_noise(
 def simulate_cubes(
     scale: float, block: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw noise (size,) of density ``exp(-max_j |u_j| / scale)`` on every block, never for a
-    release.
+    """Draw noise (size,) of cubes for figures and predictions, never for a release.
 
-    A block of q numbers is ``R U``: U uniform in the cube, R Gamma of shape q + 1. ``size`` is a
-    whole number of blocks.
+    Its density is ``exp(-max_j |u_j| / scale)`` on every block. A block of q numbers is ``R U``: U
+    uniform in the cube, R Gamma of shape q + 1. ``size`` is a whole number of blocks.
     """
     half_widths = rng.gamma(block + 1, scale, size=(size // block, 1))
     cubes: NDArray[np.float64] = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), block))
@@ -304,7 +340,10 @@ def simulate_cubes(
 
 #: Draws one place among whole-number scores (k,).
 Choice = Callable[[Sequence[int]], int]
-_LAST, _LARGEST = 2**63 - 1, sys.float_info.max
+#: Largest integer of 64 bits.
+_LAST = 2**63 - 1
+#: Largest double.
+_LARGEST = sys.float_info.max
 
 
 def perturb_integers(
@@ -315,10 +354,26 @@ def perturb_integers(
     Values are first clipped to ``[-2^62, 2^62]``, results to 64 bits, as OpenDP does. Laplace noise
     is OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest
     integer is certain, noise on blocks is drawn in whole numbers (:func:`cube_noise`), whatever
-    ``exact`` is. With ``exact`` False the law of single integers is that of doubles: the caller
-    must state that exact arithmetic is assumed. With a seed it is repeatable as well: the caller
-    must record the result as not private. Raises DeclarationError where a package of the extra
-    ``secure`` is missing, CalibrationError where the scale does not pay for ``noise.epsilon``.
+    ``exact`` is.
+
+    Parameters
+    ----------
+    values
+        The integers.
+    noise
+        The law.
+    exact
+        Whether the law of single integers is exact. If not, it is that of doubles, and the caller
+        must state that exact arithmetic is assumed.
+    seed
+        With one the noise is repeatable as well: the caller must record the result as not private.
+
+    Raises
+    ------
+    DeclarationError
+        Where a package of the extra ``secure`` is missing.
+    CalibrationError
+        Where the scale does not pay for ``noise.epsilon``.
     """
     inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
     if noise.block > 1:
@@ -331,15 +386,15 @@ def perturb_integers(
         uniforms = [LazyUniform(random_source()) for _ in range(2 * ((len(inside) + 1) // 2))]
         drawn = _rounded(noise.scale, uniforms)[: len(inside)]
     else:
-        source = random_source(seed)
-        gaussian = noise.noise is Noise.GAUSSIAN
-        drawn = tuple(
-            round(source.gauss(0.0, noise.scale))
-            if gaussian
-            else _two_sided(1.0 / noise.scale, source)
-            for _ in inside
-        )
+        drawn = _in_doubles(len(inside), noise, random_source(seed))
     return _within_64_bits(inside, drawn)
+
+
+def _in_doubles(count: int, noise: IntegerNoise, source: Source) -> tuple[int, ...]:
+    """Noise of single integers to the accuracy of doubles."""
+    if noise.noise is Noise.GAUSSIAN:
+        return tuple(round(source.gauss(0.0, noise.scale)) for _ in range(count))
+    return tuple(_two_sided(1.0 / noise.scale, source) for _ in range(count))
 
 
 def _within_64_bits(values: Sequence[int], noise: Sequence[int]) -> tuple[int, ...]:
@@ -349,9 +404,7 @@ def _within_64_bits(values: Sequence[int], noise: Sequence[int]) -> tuple[int, .
 
 
 def _on_blocks(count: int, noise: IntegerNoise, source: Source) -> list[int]:
-    """Noise of ``count`` integers, block by block; its scale pays for epsilon in exact
-    fractions.
-    """
+    """Noise of ``count`` integers, block by block; its scale pays for epsilon, in fractions."""
     scale = Fraction(noise.scale)
     if not noise.sensitivity <= Fraction(noise.epsilon) * scale:
         raise CalibrationError(
@@ -364,8 +417,7 @@ def _on_blocks(count: int, noise: IntegerNoise, source: Source) -> list[int]:
 
 
 def cube_noise(size: int, rate: Fraction, source: Source) -> list[int]:
-    """Draw whole numbers u, ``size`` of them, with ``P(u)`` proportional to ``exp(-rate max_j
-    |u_j|)``.
+    """Draw whole numbers u of probability proportional to ``exp(-rate max_j |u_j|)``.
 
     Nothing is rounded. As ``exp(-c r)`` is ``1 - exp(-c)`` times the sum of ``exp(-c k)`` over ``k
     >= r``, u is uniform in a cube ``{-k, ..., k}^q`` of random k, of probability proportional to
@@ -376,7 +428,7 @@ def cube_noise(size: int, rate: Fraction, source: Source) -> list[int]:
     Parameters
     ----------
     size
-        q, at least 1.
+        How many of them: q, at least 1.
     rate
         c > 0, a fraction.
     source
@@ -415,8 +467,9 @@ def _place(number: int, weights: Sequence[int]) -> int:
 
 
 def _happens(rate: Fraction, source: Source) -> bool:
-    """True with probability ``exp(-rate)``, for a rate of at least 0 (Canonne, Kamath and Steinke
-    2020).
+    """True with probability ``exp(-rate)``, for a rate of at least 0.
+
+    See Canonne, Kamath and Steinke (2020).
     """
     while rate > 1:
         if not _happens(Fraction(1), source):
@@ -429,18 +482,18 @@ def _happens(rate: Fraction, source: Source) -> bool:
 
 
 def _geometric(rate: Fraction, source: Source) -> int:
-    """Draw g >= 0 with ``P(g)`` proportional to ``exp(-rate g)`` (Canonne, Kamath and Steinke
-    2020).
+    """Draw g >= 0 with ``P(g)`` proportional to ``exp(-rate g)``.
+
+    See Canonne, Kamath and Steinke (2020).
     """
-    numerator, denominator = rate.numerator, rate.denominator
     while True:
-        remainder = source.randrange(denominator)
-        if _happens(Fraction(remainder, denominator), source):
+        remainder = source.randrange(rate.denominator)
+        if _happens(Fraction(remainder, rate.denominator), source):
             break
     whole = 0
     while _happens(Fraction(1), source):
         whole += 1
-    return (remainder + denominator * whole) // numerator
+    return (remainder + rate.denominator * whole) // rate.numerator
 
 
 def perturb_on_grid(
@@ -449,18 +502,33 @@ def perturb_on_grid(
     """Round ``values``, shape (p,), to the grid ``2^exponent Z^p`` and add discrete Laplace noise.
 
     The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and
-    Steinke 2020), in exact integers; the sum is rounded to finite doubles. With a seed the noise is
-    repeatable, in floating point and without OpenDP: the caller must record the result as not
-    private. Raises DeclarationError where the length is not p or OpenDP is missing,
-    CalibrationError where its map does not confirm ``noise.epsilon``, and CertificateError where a
-    value is not finite, which no certified solution is.
+    Steinke 2020), in exact integers; the sum is rounded to finite doubles.
+
+    Parameters
+    ----------
+    values
+        The vector (p,).
+    noise
+        The grid and the law.
+    seed
+        With one the noise is repeatable, in floating point and without OpenDP: the caller must
+        record the result as not private.
+
+    Raises
+    ------
+    DeclarationError
+        Where the length is not p, and where OpenDP is missing.
+    CalibrationError
+        Where its map does not confirm ``noise.epsilon``.
+    CertificateError
+        Where a value is not finite, which no certified solution is.
     """
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (noise.n_parameters,):
         raise DeclarationError(
             f"values of shape {vector.shape}: the noise is for ({noise.n_parameters},)"
         )
-    # OpenDP would take "not a number" for 0 and infinity for the largest double
+    # OpenDP would take "not a number" for 0 and infinity for the largest double.
     if not np.all(np.isfinite(vector)):
         raise CertificateError("a value to be perturbed is not finite")
     point = [float(value) for value in vector]
@@ -475,8 +543,17 @@ def perturb_on_grid(
 def selection_scale(sensitivity: int, epsilon: float) -> float:
     """``2 s / epsilon``, rounded up: scores that differ by it are told apart by odds of e.
 
-    ``sensitivity`` bounds how far replacing one record moves any score. Raises CalibrationError
-    where the scale is out of floating-point range.
+    Parameters
+    ----------
+    sensitivity
+        s: how far replacing one record moves any score, at most.
+    epsilon
+        Budget of the choice.
+
+    Raises
+    ------
+    CalibrationError
+        Where the scale is out of floating-point range.
     """
     scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
     if not 0.0 < scale < math.inf:
@@ -488,9 +565,23 @@ def private_choice(sensitivity: int, epsilon: float, source: Source | None = Non
     """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
 
     Candidates in random order are accepted with probability ``exp(epsilon (q - q*) / 2s)``, ``q*``
-    the best score and ``s`` their sensitivity (McKenna and Sheldon 2020). From a seeded ``source``
-    it has that law to the accuracy of doubles, without OpenDP: not private. Raises DeclarationError
-    where OpenDP is not installed, CalibrationError where it does not certify epsilon.
+    the best score and ``s`` their sensitivity (McKenna and Sheldon 2020).
+
+    Parameters
+    ----------
+    sensitivity
+        s: how far replacing one record moves any score, at most.
+    epsilon
+        Budget of the choice.
+    source
+        A seeded one has that law to the accuracy of doubles, without OpenDP: it is not private.
+
+    Raises
+    ------
+    DeclarationError
+        Where OpenDP is not installed.
+    CalibrationError
+        Where it does not certify epsilon.
     """
     scale = selection_scale(sensitivity, epsilon)
     if source is not None:
@@ -503,8 +594,9 @@ def private_choice(sensitivity: int, epsilon: float, source: Source | None = Non
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
-    measurement: Any = make_noisy_max(*space, max_divergence(), scale)
+    measurement: Any = make_noisy_max(
+        vector_domain(atom_domain(T="i64")), linf_distance(T="i64"), max_divergence(), scale
+    )
     if not measurement.map(sensitivity) <= epsilon:
         raise CalibrationError(
             f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}"
@@ -546,23 +638,32 @@ def _laplace(
     size: int | None = None,
     k: int | None = None,
 ) -> list[Any]:
-    """Values plus discrete Laplace noise by OpenDP, whose map confirms epsilon at the l1
-    sensitivity.
+    """Values plus discrete Laplace noise by OpenDP, whose map confirms epsilon.
 
-    ``atom`` describes a value, ``k`` is the exponent of the grid, ``size`` the number of values, if
-    public.
+    Parameters
+    ----------
+    atom
+        Description of a value, for OpenDP.
+    values
+        The values.
+    noise
+        The law.
+    sensitivity
+        How far replacing one record moves the values, in the l1 norm.
+    size
+        Number of values, if it is public.
+    k
+        Exponent of the grid.
     """
     _require("opendp")
-    # not opendp.prelude, which imports far more
+    # The prelude of OpenDP imports far more.
     from opendp import domains, measurements, metrics
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    space = (
-        domains.vector_domain(domains.atom_domain(**atom), size),
-        metrics.l1_distance(T=atom["T"]),
-    )
-    measurement: Any = measurements.make_laplace(*space, noise.scale, k=k)
+    vectors = domains.vector_domain(domains.atom_domain(**atom), size)
+    distance = metrics.l1_distance(T=atom["T"])
+    measurement: Any = measurements.make_laplace(vectors, distance, noise.scale, k=k)
     if not measurement.map(sensitivity) <= noise.epsilon:
         raise CalibrationError(
             f"OpenDP does not confirm epsilon = {noise.epsilon:g} for noise of scale "
@@ -576,8 +677,11 @@ def _repeatable(point: Sequence[float], noise: GridNoise, source: Source) -> lis
     step = Fraction(2) ** noise.exponent
     rate = math.ldexp(1.0, noise.exponent) / noise.scale
     most = Fraction(_LARGEST)
-    sums = ((round(Fraction(value) / step) + _two_sided(rate, source)) * step for value in point)
-    return [float(min(max(number, -most), most)) for number in sums]
+    perturbed = []
+    for value in point:
+        number = (round(Fraction(value) / step) + _two_sided(rate, source)) * step
+        perturbed.append(float(min(max(number, -most), most)))
+    return perturbed
 
 
 def _two_sided(rate: float, source: Source) -> int:
@@ -586,10 +690,12 @@ def _two_sided(rate: float, source: Source) -> int:
 
 
 def _flip(scale: float, source: Source, scores: Sequence[int]) -> int:
+    """Place of the first candidate, in random order, that is accepted."""
     best = max(scores)
     order = list(range(len(scores)))
     source.shuffle(order)
-    # random() is below 1, so that the best is always accepted
-    return next(
-        place for place in order if source.random() < math.exp((scores[place] - best) / scale)
-    )
+    for place in order:
+        # random() is below 1, so that the best is always accepted.
+        if source.random() < math.exp((scores[place] - best) / scale):
+            return place
+    raise AssertionError("the best candidate is always accepted")

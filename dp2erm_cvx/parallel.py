@@ -39,8 +39,7 @@ def whole_workers(workers: float) -> int:
 def run_tasks(
     function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, workers: int
 ) -> Iterator[_T]:
-    """Yield ``function(*task)`` for every task, in the order of the tasks, each as soon as it is
-    there.
+    """Yield ``function(*task)`` for every task, in their order, each as soon as it is there.
 
     One worker runs in this process. More go through joblib, so that its backend can be chosen
     outside::
@@ -50,8 +49,23 @@ def run_tasks(
 
     Processes of this machine end with this one, however it ends. A result must be a function of its
     task alone: it has a seed of its own, and never more than one thread of the linear algebra,
-    whose rounding would depend on their number. Raises DeclarationError for an invalid number of
-    workers, and whatever ``function`` raises.
+    whose rounding would depend on their number.
+
+    Parameters
+    ----------
+    function
+        What is computed.
+    tasks
+        Its arguments, task by task.
+    workers
+        Number of processes; -1 for one on every core.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number of workers.
+    Exception
+        Whatever ``function`` raises.
     """
     workers = whole_workers(workers)
     if workers == 1:
@@ -69,6 +83,7 @@ def run_tasks(
 
 
 def _alone(function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
+    """One task on one thread of the linear algebra."""
     with one_thread():
         return function(*task)
 
@@ -80,9 +95,7 @@ _LOCK = Lock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread of the linear algebra, whose rounding would depend on their number: of the
-    process.
-    """
+    """One thread of the linear algebra in this process; rounding would depend on their number."""
     with _LOCK:
         if not _ALONE["tasks"]:
             _ALONE["limit"] = _libraries(len(sys.modules)).limit(limits=1)
@@ -98,8 +111,9 @@ def one_thread() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
-    """Libraries of the linear algebra, looked for again only where more modules are there: it takes
-    long.
+    """Libraries of the linear algebra, by the number of imported ``modules``.
+
+    To look for them takes long: it is done again only where there are more modules.
     """
     from threadpoolctl import ThreadpoolController
 
@@ -107,8 +121,7 @@ def _libraries(modules: int) -> Any:
 
 
 def ending_with_this_process() -> dict[str, Any]:
-    """Arguments of an executor of joblib or loky, whose workers then outlive this process in no
-    case.
+    """Arguments of an executor of joblib or loky whose workers never outlive this process.
 
     Workers that wait for tasks, or are in the middle of one, would else keep what they hold in
     memory.
@@ -125,6 +138,7 @@ def _pipe(process: int) -> tuple[Connection, Connection]:
 
 
 def _end_with(parent: Connection) -> None:
+    """End this process as soon as its ``parent`` has ended."""
     from multiprocessing.connection import wait
 
     def watch() -> None:

@@ -60,7 +60,10 @@ class Budget:
     delta
         Additive slack of the guarantee, below 1; Gaussian noise needs one above 0.
 
-    Raises :class:`~dp2erm_cvx.errors.DeclarationError` otherwise.
+    Raises
+    ------
+    DeclarationError
+        For other numbers.
     """
 
     epsilon: float = setting(above=0.0)
@@ -72,20 +75,29 @@ class Budget:
 
 @dataclass(frozen=True)
 class RenyiCurve:
-    """Proven bounds on the Renyi divergence ``D_alpha`` of a release between neighbors, in both
-    directions.
+    """Proven bounds on the Renyi divergences of a release between neighbors, in both directions.
 
-    ``orders`` are finite, above 1 and increasing; ``divergences`` has one bound for each, at least
-    0 and infinite where nothing is proven. All of them are public. Every operation rounds up.
+    All of them are public. Every operation rounds up.
 
-    Raises DeclarationError for anything else.
+    Parameters
+    ----------
+    orders
+        Orders alpha, finite, above 1 and increasing.
+    divergences
+        One bound on ``D_alpha`` for each, at least 0 and infinite where nothing is proven.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
 
     orders: tuple[float, ...]
     divergences: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        orders, bounds = _numbers("orders", self.orders), _numbers("divergences", self.divergences)
+        orders = _numbers("orders", self.orders)
+        bounds = _numbers("divergences", self.divergences)
         if len(orders) != len(bounds):
             raise DeclarationError(
                 f"a curve has one divergence per order: {len(orders)}, {len(bounds)} given"
@@ -107,24 +119,24 @@ class RenyiCurve:
         well.
         """
         level = public_number("epsilon", epsilon, at_least=0.0)
-        return cls(
-            tuple(orders), tuple(min(level, _up(order * level * (0.5 * level))) for order in orders)
-        )
+        bounds = [min(level, _up(order * level * (0.5 * level))) for order in orders]
+        return cls(tuple(orders), tuple(bounds))
 
     def at(self, order: float) -> float:
-        """The bound at any ``order`` above 1: that of the next stated order, infinite beyond the
-        last.
+        """The bound at any ``order`` above 1: that of the next stated order.
 
-        The divergence never falls as the order rises (van Erven and Harremoes 2014, Theorem 3).
+        It is infinite beyond the last one. The divergence never falls as the order rises (van Erven
+        and Harremoes 2014, Theorem 3).
         """
         place = bisect_left(self.orders, public_number("order", order, above=1.0))
-        return self.divergences[place] if place < len(self.orders) else math.inf
+        if place == len(self.orders):
+            return math.inf
+        return self.divergences[place]
 
     def plus(self, *more: RenyiCurve) -> RenyiCurve:
-        """The curve of all the releases together, at the orders of any of them (Mironov 2017,
-        Proposition 1).
+        """The curve of all the releases together, at the orders of any of them.
 
-        Curves are added at equal orders, whatever their grids.
+        Curves are added at equal orders, whatever their grids (Mironov 2017, Proposition 1).
         """
         curves = (self, *more)
         orders = sorted(set().union(*(curve.orders for curve in curves)))
@@ -147,6 +159,7 @@ class RenyiCurve:
 
 
 def _numbers(name: str, values: Iterable[object]) -> tuple[float, ...]:
+    """Numbers of a curve. Raises DeclarationError for anything else."""
     if not isinstance(values, tuple | list) or not 1 <= len(values) <= _MOST_ORDERS:
         raise DeclarationError(f"{name}: must be a list of 1 to {_MOST_ORDERS} numbers")
     return tuple(public_number(name, value, infinite=True) for value in values)
@@ -163,8 +176,7 @@ EXACT = "the weights are those of the exact minimizer"
 
 @dataclass(frozen=True)
 class StabilityBound:
-    """A proven bound on how far the weights move between neighboring datasets, of public numbers
-    alone.
+    """A proven bound on how far weights move between neighboring datasets, of public numbers alone.
 
     Parameters
     ----------
@@ -213,6 +225,6 @@ class StabilityBound:
             V = min(self.V + 2.0 * error, V)
         assumptions = self.assumptions
         if error > 0.0:
-            # the error is counted, so that exact minimizers are no longer assumed
+            # The error is counted, so that exact minimizers are no longer assumed.
             assumptions = tuple(text for text in assumptions if text != EXACT)
         return replace(self, V=V, assumptions=assumptions)
