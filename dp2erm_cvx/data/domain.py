@@ -73,15 +73,11 @@ class ReleasedRanges:
         What that guarantees: with whatever follows it adds up.
     private
         Whether it does: the noise of a seeded one anybody can draw again.
-    outcome
-        Whether the range of the outcome is one of them: it then reaches to about three standard
-        deviations.
     """
 
     digest: str = setting(check=one_line)
     epsilon: float = setting(above=0.0)
     private: bool = setting(True, true_or_false)
-    outcome: bool = setting(False, true_or_false)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -85,8 +85,7 @@ class RangesRelease(BaseRelease):
         """
         if self.standing not in (Standing.PRIVATE, Standing.NOT_PRIVATE):
             raise DeclarationError(f"ranges: are {self.standing.value}: no domain may rest on them")
-        outcome = self.ranges[-1].chosen is not None
-        return ReleasedRanges(self.digest, self.guarantee.epsilon, self.private, outcome)
+        return ReleasedRanges(self.digest, self.guarantee.epsilon, self.private)
 
     def as_domain(self) -> Domain:
         """The domain of the released ranges, which every estimator takes.
@@ -165,8 +164,6 @@ def resting_on(release: BaseRelease, ranges: RangesRelease) -> Iterator[str]:
         if getattr(release.guarantee, name) != getattr(ranges.guarantee, name):
             yield f"guarantee.{name}: is not that of the ranges"
     outcome = _outcome_of(release) or ranges.ranges[-1].column
-    if stamp.outcome and all(one.chosen is None for one in ranges.ranges if one.column == outcome):
-        yield f"domain.released.outcome: the range of {outcome} was not released"
     stated_ranges = _stated_ranges(release, outcome)
     for one in ranges.ranges:
         if one.chosen is None or one.column not in stated_ranges:

@@ -95,10 +95,7 @@ class OpenRanges(DeclaredRanges):
         if "outcome_bound" not in own:
             pair = self._pair(str(own["outcome_column"]), known)
             filled["outcome_center"], filled["outcome_bound"] = middle_and_half(pair)
-        released = self.released
-        if released is not None:
-            released = replace(released, outcome=not isinstance(known, tuple))
-        return replace(domain_of(filled), released=released)
+        return replace(domain_of(filled), released=self.released)
 
     def question(self, own: Mapping[str, Any]) -> OpenDomain:
         """What is known of all columns that the question is about, further outcomes among them."""

@@ -91,7 +91,7 @@ def test_a_release_says_that_its_domain_was_released_and_that_epsilons_add_up(pa
     assert ranges.private
     assert effect.private
     stated = effect.to_dict()["domain"]["released"]
-    assert stated == {"digest": ranges.digest, "epsilon": 0.5, "private": True, "outcome": True}
+    assert stated == {"digest": ranges.digest, "epsilon": 0.5, "private": True}
     assert effect.guarantee.epsilon == 1.5
     assert effect.whole_guarantee.epsilon == 2.0
     (told,) = (
