@@ -522,7 +522,7 @@ class EffectStudy(Pipeline):
             return ArmScores
         return GroupScore if self.universe.domain.groups else SCORES[self.estimand]
 
-    def _event_bound(self, propensity: str | float) -> float:
+    def _event_bound(self, propensity: Any) -> float:
         """B of the score of an outcome of two values at this propensity, at a rate of one half.
 
         The score of a risk is measured from the middle of the outcome, in which it lies; for the
@@ -540,7 +540,8 @@ class EffectStudy(Pipeline):
         """
         assert self.two_values is not None
         if not isinstance(propensity, str):
-            factor = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
+            rate = public_fraction("propensity", propensity)
+            factor = 1.0 / max(min(rate, 1.0 - rate), 0.01)
         elif propensity == "constant":
             factor = 1.0 if self.kind is TreatedScore else 2.0
         else:

@@ -54,6 +54,13 @@ def test_arms_declared_far_apart_are_answered_by_a_regression_alone() -> None:
     assert effect(20_000, domain=events, confounding=1.5).settings.propensity == "logistic"
 
 
+def test_a_propensity_of_none_is_refused_for_an_event_as_for_any_outcome() -> None:
+    numbers = Domain(1.5, 0.5, outcome_center=0.5)
+    for domain in (numbers, replace(numbers, binary_outcome=True)):
+        with pytest.raises(DeclarationError, match="propensity = None: must be a number"):
+            effect(2000, domain=domain, declared={"propensity": None})
+
+
 @pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("n", [5000, 1000, 300, 100])
 @pytest.mark.parametrize(
