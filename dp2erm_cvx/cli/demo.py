@@ -50,17 +50,15 @@ def demo_command(
     outcome is their change of weight in about ten years.
     """
     if export is not None:
-        if taken := [name for name in _FILES if (Path(export) / name).exists()]:
-            raise DeclarationError(f"{Path(export) / taken[0]}: exists: choose another folder")
-        _files(Path(export))
-        click.echo("\n".join(str(Path(export) / name) for name in _FILES))
+        _export(Path(export))
         return
     from dp2erm_cvx.report import missing
 
     if seed is not None:
         whole_number("seed", seed, at_least=0)
     audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
-    files = _files(folder := Path(output_dir))
+    folder = Path(output_dir)
+    files = _files(folder)
     seeded = "" if seed is None else f" --seed {seed}"
     screen = console()
     if seed is not None:
@@ -71,9 +69,9 @@ def demo_command(
         screen.print(text)
 
     def run(words: str, *, holds: bool = True) -> None:
-        command = words.format(**files) + (
-            " --force" if words.startswith(("run", "report")) else ""
-        )
+        command = words.format(**files)
+        if words.startswith(("run", "report")):
+            command += " --force"
         click.echo(f"\n$ dp2erm {command}")
         group = context.find_root().command
         with group.make_context("dp2erm", shlex.split(command)) as own:
@@ -102,9 +100,10 @@ def demo_command(
         "5. What others can check",
         "A page for readers; then everything that is stated is computed again.",
     )
-    screen.print(f"No page: pip install {' '.join(missing())}") if missing() else run(
-        "report {average}"
-    )
+    if missing():
+        screen.print(f"No page: pip install {' '.join(missing())}")
+    else:
+        run("report {average}")
     run("verify {average} --study {study}")
     step("A number that somebody changed", "The same file, its estimate larger by 1 kg.")
     fields = json.loads((folder / "average.json").read_text(encoding="utf-8"))
@@ -128,8 +127,20 @@ def demo_command(
             "data are read.",
         )
         words = "audit --program entropy_balancing --study {rule} --n 400"
-        words += " --workers -1 --output-dir {folder}" + " --no-page" * bool(missing())
+        words += " --workers -1 --output-dir {folder}"
+        if missing():
+            words += " --no-page"
         run(f"{words} --seconds {audit_seconds:g}")
+
+
+def _export(folder: Path) -> None:
+    """Write the data and the studies to a folder that has none of them yet."""
+    paths = [folder / name for name in _FILES]
+    for path in paths:
+        if path.exists():
+            raise DeclarationError(f"{path}: exists: choose another folder")
+    _files(folder)
+    click.echo("\n".join(map(str, paths)))
 
 
 def _files(folder: Path) -> dict[str, str]:

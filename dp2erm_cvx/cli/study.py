@@ -714,7 +714,9 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
     from dp2erm_cvx.design.request import GOALS
     from dp2erm_cvx.study import read_study, taken_questions
 
-    name, goal, budget, features = options["question"], options["goal"], None, options["n_features"]
+    name = options["question"]
+    goal = options["goal"]
+    budget = None
     declared: dict[str, Any] = {}
     if taken_questions(read_tables(path)):
         study = read_study(path)
@@ -726,7 +728,9 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
             raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(known))}")
         if study.resting is not None:
             raise DeclarationError(f"{path}: {name}: a design needs declared ranges")
-        goal, declared, domain = known[name].kind, dict(known[name].settings), known[name].domain
+        goal = known[name].kind
+        declared = dict(known[name].settings)
+        domain = known[name].domain
         budget = study.models()[name].budget
     elif name is not None:
         raise DeclarationError(f"--question: {path} asks none")
@@ -737,15 +741,25 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
     if budget is None:
         raise DeclarationError(f"{path} declares no [budget]: give --epsilon")
     public = _public_data(path, options, domain)
-    features = features if domain.ranges is None else len(domain.ranges)
+    features = options["n_features"]
+    if domain.ranges is not None:
+        features = len(domain.ranges)
     if features is None:
         raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
-    return name, DesignRequest(
-        *(domain, options["n_samples"], features, budget, goal or GOALS[0]),
-        DesignScenario(**opt.declared_settings(DesignScenario, options)),
-        declared.pop("estimand", "ate"),
-        *(options["replicates"], options["seed"], declared, public),
+    request = DesignRequest(
+        domain,
+        options["n_samples"],
+        features,
+        budget,
+        goal=goal or GOALS[0],
+        scenario=DesignScenario(**opt.declared_settings(DesignScenario, options)),
+        estimand=declared.pop("estimand", "ate"),
+        replicates=options["replicates"],
+        seed=options["seed"],
+        declared=declared,
+        public=public,
     )
+    return name, request
 
 
 def _public_data(

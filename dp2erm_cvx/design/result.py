@@ -188,9 +188,9 @@ class DesignResult(Shown):
         request = self.request
         scenario = request.filled
         guessed = [name for name, _, stated in request.scenario.stated(scenario) if not stated]
-        required = self.required_n
-        if required is not None:
-            records, found = required
+        required = None
+        if self.required_n is not None:
+            records, found = self.required_n
             required = {"n_samples": records, "found": found}
         return {
             "goal": request.goal,

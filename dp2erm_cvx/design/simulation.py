@@ -420,7 +420,7 @@ def _trial(candidate: DesignRow, sample: DesignSample, goal: str, seed: int) -> 
     return run
 
 
-def _judged(model: PrivateRule | PrivateTwoStageERM, sample: DesignSample) -> SimulatedRun:
+def _judged(model: Any, sample: DesignSample) -> SimulatedRun:
     """How right a fitted rule is, and its noise where it states that."""
     run = sample.judge(model.predict(sample.judged_at) == 1)
     if not isinstance(model, PrivateRule):

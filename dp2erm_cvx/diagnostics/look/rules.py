@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,9 @@ from dp2erm_cvx.errors import brief
 
 #: Fewest records of an arm that relations are looked at for.
 FEWEST = 10
-#: Columns of numbers whose products are looked at, and records for it.
+#: Columns of numbers whose products are looked at.
 _BENT = 10
+#: Records in which they are.
 _BENT_RECORDS = 2**12
 #: Numbers that files write where there is none.
 _CODE = re.compile(r"-[1789]|-?([789])\1+")
@@ -298,37 +298,42 @@ def decided(view: View) -> Iterator[str]:
 def made_of_outcome(view: View) -> Iterator[str]:
     """A column is made of the outcome."""
     y = view.seen.sample.y
-    half = np.arange(len(y)) % 2 == 0
-    advice = f"look up whether it was recorded after {view.seen.outcome}, or is computed from it"
     if np.all(y == y[0]):
         return
+    outcome = view.seen.outcome
+    advice = f"look up whether it was recorded after {outcome}, or is computed from it"
     for raw, columns in view.raw().items():
-        values, known = view.values(columns)
         if view.event:
+            values, _ = view.values(columns)
             if by_value(values, y) > 0.95:
-                yield f"{raw} tells {view.seen.outcome} almost without error: {advice}"
+                yield f"{raw} tells {outcome} almost without error: {advice}"
             continue
-        rows: Any = slice(None)
-        frequent, _ = known.most_frequent
-        if not view.columns[
-            columns[0]
-        ].number:  # levels in the order of their means among every other record
-            values = _ranked(values, y, half)
-            rows = ~half
-            frequent, _ = Values.of(values[rows]).most_frequent
-        share = ordered(values[rows], y[rows], frequent)
+        share = _ordered_by(view, columns)
         if share > 0.99:
-            yield (
-                f"{raw} orders the records as {view.seen.outcome} does, in {share:.1%} of pairs: "
-                f"{advice}"
-            )
+            yield f"{raw} orders the records as {outcome} does, in {share:.1%} of pairs: {advice}"
     if not view.event:
         share, _ = view.moments.explained(view.covariates, view.outcome)
         if share > 0.999:
             yield (
-                f"a line in the covariates explains {share:.2%} of {view.seen.outcome}: look up "
-                "whether one of them is computed from it"
+                f"a line in the covariates explains {share:.2%} of {outcome}: look up whether one "
+                "of them is computed from it"
             )
+
+
+def _ordered_by(view: View, columns: Sequence[int]) -> float:
+    """Share of the pairs of records that a raw column orders as the outcome.
+
+    Levels are in the order of their mean outcomes among every other record, and order the rest.
+    """
+    y = view.seen.sample.y
+    values, known = view.values(columns)
+    if view.columns[columns[0]].number:
+        frequent, _ = known.most_frequent
+        return ordered(values, y, frequent)
+    half = np.arange(len(y)) % 2 == 0
+    rest = _ranked(values, y, half)[~half]
+    frequent, _ = Values.of(rest).most_frequent
+    return ordered(rest, y[~half], frequent)
 
 
 def _ranked(values: Array, y: Array, half: NDArray[np.bool_]) -> Array:
@@ -336,7 +341,8 @@ def _ranked(values: Array, y: Array, half: NDArray[np.bool_]) -> Array:
     known, codes = np.unique(values, return_inverse=True)
     members = np.bincount(codes[half], minlength=len(known))
     sums = np.bincount(codes[half], y[half], minlength=len(known))
-    return (np.where(members > 0, sums / np.maximum(members, 1), y.mean()))[codes]
+    means = np.where(members > 0, sums / np.maximum(members, 1), y.mean())
+    return np.asarray(means[codes])
 
 
 def correlated(view: View) -> Iterator[str]:
@@ -362,7 +368,8 @@ def gap_shares(view: View) -> Iterator[tuple[str, float, float, float]]:
         return
     for name, gaps in view.seen.counts.gaps.items():
         shares = gaps / sizes
-        most, least = int(shares.argmax()), int(shares.argmin())
+        most = int(shares.argmax())
+        least = int(shares.argmin())
         pooled = (gaps[most] + gaps[least]) / (sizes[most] + sizes[least])
         error = math.sqrt(pooled * (1.0 - pooled) * (1.0 / sizes[most] + 1.0 / sizes[least]))
         apart = float(shares[most] - shares[least])
@@ -421,7 +428,8 @@ def unread(view: View) -> Iterator[str]:
 def read_as_others(view: View) -> Iterator[str]:
     """Points that separate thousands are read as decimal signs."""
     for name, signs in view.seen.counts.signs.items():
-        grouped, small = signs.get("thousands", 0), signs.get("small", 0)
+        grouped = signs.get("thousands", 0)
+        small = signs.get("small", 0)
         if 20 * grouped > view.seen.counts.total and small and not signs.get("decimals", 0):
             yield (
                 f"{name}: {grouped:,} cells such as 1.234 are read as decimals, beside {small:,} "
@@ -493,25 +501,23 @@ def clipped(view: View) -> Iterator[str]:
 
 def narrow(view: View) -> Iterator[str]:
     """All numbers lie within one hundredth of their declared range."""
-    numbers = [view.columns[place] for place in view.numbers()]
-    ends = [view.asked.ends(column.place) for column in numbers]
-    columns = [
-        (column.name, view.matrix[:, place])
-        for place, column in zip(view.numbers(), numbers, strict=True)
-    ]
-    y = view.seen.sample.y
-    outcome = view.asked.outcome_ends
-    if outcome is not None:
-        columns.append((view.seen.outcome, np.clip(y, *outcome)))
-        ends.append(outcome)
-    for (name, values), pair in zip(columns, ends, strict=True):
-        if pair is None:
+    columns = []
+    for place in view.numbers():
+        column = view.columns[place]
+        columns.append((column.name, view.matrix[:, place], view.asked.ends(column.place)))
+    of_outcome = view.asked.outcome_ends
+    if of_outcome is not None:
+        clipped_outcome = np.clip(view.seen.sample.y, *of_outcome)
+        columns.append((view.seen.outcome, clipped_outcome, of_outcome))
+    for name, values, ends in columns:
+        if ends is None:
             continue
-        low, high = float(values.min()), float(values.max())
-        if high - low < 0.01 * (pair[1] - pair[0]) and len(np.unique(values)) > 2:
+        low = float(values.min())
+        high = float(values.max())
+        if high - low < 0.01 * (ends[1] - ends[0]) and len(np.unique(values)) > 2:
             yield (
                 f"{name}: all numbers lie from {low:g} to {high:g}, within a hundredth of the "
-                f"declared range {pair[0]:g} to {pair[1]:g}: look up its unit, and its decimal sign"
+                f"declared range {ends[0]:g} to {ends[1]:g}: look up its unit, and its decimal sign"
             )
 
 
@@ -583,28 +589,40 @@ def small_groups(view: View) -> Iterator[str]:
 
 def number_spikes(view: View) -> Iterator[str]:
     """Numbers stand at an end or at a code far more often than beside it."""
-    for column in (view.columns[place] for place in view.numbers()):
-        known = column.values.known
-        times = column.values.times
-        if len(known) <= 20:
-            continue
-        usual = float(np.median(times))
-        low, high = float(known[0]), float(known[-1])
-        often = times >= max(10.0, 0.02 * times.sum())
-        spikes = []
-        for value, count in zip(known[often].tolist(), times[often].tolist(), strict=True):
-            code = _CODE.fullmatch(f"{value:g}") is not None
-            if (code and count > 2.0 * usual) or (value in (low, high) and count > 5.0 * usual):
-                spikes.append(f"{value:g}")
-        negative = known[known < 0.0]
-        if low < 0.0 and 1 < len(negative) <= 6 and np.all(negative == np.round(negative)):
-            spikes += [f"{value:g}" for value in negative.tolist() if f"{value:g}" not in spikes]
+    for place in view.numbers():
+        column = view.columns[place]
+        spikes = _spikes_of(column.values)
         if spikes:
             yield (
                 f"{column.name}: {', '.join(spikes[:6])} stand there far more often than other "
                 "numbers: look up whether they stand for missing ones, which missing_codes under "
                 "[cells] declares, or for limited ones"
             )
+
+
+def _spikes_of(values: Values) -> list[str]:
+    """Numbers of a column that look like codes or limits; none where it has few values."""
+    known = values.known
+    times = values.times
+    if len(known) <= 20:
+        return []
+    usual = float(np.median(times))
+    low = float(known[0])
+    high = float(known[-1])
+    often = times >= max(10.0, 0.02 * times.sum())
+    spikes = []
+    for value, count in zip(known[often].tolist(), times[often].tolist(), strict=True):
+        is_code = _CODE.fullmatch(f"{value:g}") is not None
+        is_end = value in (low, high)
+        if (is_code and count > 2.0 * usual) or (is_end and count > 5.0 * usual):
+            spikes.append(f"{value:g}")
+    # a few whole numbers below 0 are codes where all others are above
+    negative = known[known < 0.0]
+    if 1 < len(negative) <= 6 and np.all(negative == np.round(negative)):
+        for value in negative.tolist():
+            if f"{value:g}" not in spikes:
+                spikes.append(f"{value:g}")
+    return spikes
 
 
 def number_words(view: View) -> Iterator[str]:
@@ -636,10 +654,10 @@ def bent_relations(view: View) -> Iterator[str]:
     y = view.seen.sample.y[rows]
     for name, arm in _arms(view.seen, view.asked):
         for first, second in bent(view.matrix[rows][:, numbers], arm[rows], y):
-            names = [view.columns[numbers[place]].name for place in (first, second)]
-            what = (
-                f"the square of {names[0]}" if first == second else f"{names[0]} times {names[1]}"
-            )
+            name_of_first = view.columns[numbers[first]].name
+            what = f"the square of {name_of_first}"
+            if first != second:
+                what = f"{name_of_first} times {view.columns[numbers[second]].name}"
             yield (
                 f"{what} matters for both {name} and {view.seen.outcome}: lines alone leave a bias "
                 "(curved)"
