@@ -97,9 +97,9 @@ def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
 
 def plural(noun: str, count: int) -> str:
     """A noun as it stands after a number."""
-    if count > 1:
-        return f"{noun}s"
-    return noun
+    if count == 1:
+        return noun
+    return f"{noun}s"
 
 
 def law_text(spent: Any, *, zero: bool = False, digits: int = 10) -> str:

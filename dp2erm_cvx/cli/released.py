@@ -25,7 +25,7 @@ from dp2erm_cvx.cli.screen import (
     writable,
     write_text,
 )
-from dp2erm_cvx.display import digits_of, grid
+from dp2erm_cvx.display import digits_of, grid, plural
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
     for account in accounts:
         spent = account.spent
         count = len(account.receipts)
-        counted = f"{count} release{'' if count == 1 else 's'}"
+        counted = f"{count} {plural('release', count)}"
         text = f"{account.dataset}: {counted}, neighbors: {account.relation}"
         if account.unit is not None:
             text += f", protected: {account.unit}"
