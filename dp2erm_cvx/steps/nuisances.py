@@ -29,7 +29,8 @@ TYPICAL = 0.5
 #: Part of the shrinkage that is taken to be left after it was undone: what its curvature may be off
 #: by.
 LEFT = 0.25
-
+#: No slope is stretched more: what ridge leaves less of is noise.
+STRETCH = 3.0
 
 #: The rate of treatment, or those of more than two arms.
 Rate = float | tuple[float, ...]
@@ -57,14 +58,15 @@ class Confounding:
 
     @property
     def typical(self) -> float:
-        """The heterogeneity that settings are chosen for; what is declared is the most that there
-        is.
-        """
+        """The heterogeneity that settings are chosen for: part of the most that there is."""
         return TYPICAL * self.heterogeneity
 
     def within(self, rate: Rate) -> float:
-        """The share of the variance along the difference of the arms that lies within them."""
-        if isinstance(rate, tuple):  # of K arms, of which no two are farther apart
+        """Share of the variance along the difference of the arms that lies within them: (A4).
+
+        Of K arms no two are farther apart than the declared distance.
+        """
+        if isinstance(rate, tuple):
             between = 0.5 * (1.0 - math.fsum(part * part for part in rate)) * self.distance**2
             return max(1.0 - between, LEAST_WITHIN)
         return max(1.0 - rate * (1.0 - rate) * self.distance**2, LEAST_WITHIN)
@@ -72,12 +74,20 @@ class Confounding:
 
 @dataclass(frozen=True)
 class TwoValues:
-    """An outcome of two values, ``low`` and ``low + width`` from its center, in a loss of this
-    ``slope``.
+    """An outcome of two values, in a loss that saturates.
 
     Such a regression does not tend to the mean: for a share mu of the higher value it is the m, in
     widths above the lower one, with ``(1 - mu)(1 - exp(-m/c)) = mu (1 - exp(-(1 - m)/c))``, c the
-    slope in widths. Below, regressions are in units of the outcome.
+    slope in widths. Methods take and return regressions in units of the outcome.
+
+    Parameters
+    ----------
+    low
+        The lower value less the center of the outcome, in its units.
+    width
+        The higher value less the lower one, in units of the outcome.
+    slope
+        Slope of the loss, in units of the outcome.
     """
 
     low: float
@@ -86,38 +96,69 @@ class TwoValues:
 
     def unbent(self, m: Array | float) -> Array:
         """The mean outcomes (n,) at which a regression is m (n,), in closed form."""
-        share, c = (
-            np.clip((np.asarray(m) - self.low) / self.width, 0.0, 1.0),
-            self.slope / self.width,
-        )
-        below, above = -special.expm1(-share / c), -special.expm1(-(1.0 - share) / c)
-        return np.asarray(self.low + self.width * (below / (below + above)))
+        place = np.clip((np.asarray(m) - self.low) / self.width, 0.0, 1.0)
+        c = self.slope / self.width
+        below = -special.expm1(-place / c)
+        above = -special.expm1(-(1.0 - place) / c)
+        mean_share = below / (below + above)
+        return np.asarray(self.low + self.width * mean_share)
 
     def bent(self, mean: float) -> float:
         """The regression of outcomes of this mean."""
-        return bracketed(lambda m: float(self.unbent(m)) >= mean, self.low + self.width, self.low)
+
+        def reaches(m: float) -> bool:
+            return float(self.unbent(m)) >= mean
+
+        return bracketed(reaches, self.low + self.width, self.low)
 
     def curvature(self, m: float) -> float:
         """The mean curvature of the loss where the regression is m."""
-        share, c = min(max((m - self.low) / self.width, 0.0), 1.0), self.slope / self.width
-        mean = (float(self.unbent(m)) - self.low) / self.width
-        return (1.0 - mean) * math.exp(-share / c) + mean * math.exp(-(1.0 - share) / c)
+        place = self._place(m)
+        c = self.slope / self.width
+        mean_share = (float(self.unbent(m)) - self.low) / self.width
+        at_low = math.exp(-place / c)
+        at_high = math.exp(-(1.0 - place) / c)
+        return (1.0 - mean_share) * at_low + mean_share * at_high
 
     def steepness(self, m: float) -> float:
         """The derivative of :meth:`unbent`."""
-        share, c = min(max((m - self.low) / self.width, 0.0), 1.0), self.slope / self.width
-        return self.curvature(m) / (c * -(math.expm1(-share / c) + math.expm1(-(1.0 - share) / c)))
+        place = self._place(m)
+        c = self.slope / self.width
+        minus_both = math.expm1(-place / c) + math.expm1(-(1.0 - place) / c)
+        return self.curvature(m) / (c * -minus_both)
+
+    def _place(self, m: float) -> float:
+        """Where a regression lies between both values: from 0 to 1."""
+        return min(max((m - self.low) / self.width, 0.0), 1.0)
 
 
 @dataclass(frozen=True)
 class RidgeFit:
     """A calibrated outcome regression, as far as it says what becomes of a slope.
 
-    ``gamma`` is its ridge, ``noise`` the standard deviation of the noise of a slope, in units of n
-    times the gradient, ``slope`` the c of its saturating loss, None for squared loss, ``scale``
-    what it multiplies covariates by; ``mass`` is what the n records count on average.
-    ``curvatures`` are the mean curvatures of the loss in the untreated and the treated arm, where
-    they do not follow from normal residuals.
+    Parameters
+    ----------
+    gamma
+        Its ridge.
+    noise
+        Standard deviation of the noise of a slope, in units of n times the gradient.
+    n_samples
+        n, the number of records.
+    slope
+        The c of its saturating loss, in units of the outcome; None for squared loss.
+    scale
+        What it multiplies covariates by.
+    arms
+        What records of an arm count.
+    rows
+        Whether slopes are in common or by arm.
+    mass
+        What the n records count on average.
+    curvatures
+        Mean curvatures of the loss in the untreated and the treated arm, where they do not follow
+        from normal residuals.
+    noise_ratio
+        The noise of a slope over the spread of effects, which the weights of the arms follow.
     """
 
     gamma: float
@@ -135,19 +176,27 @@ class RidgeFit:
     def of(cls, step: Any) -> RidgeFit:
         """Fit of a calibrated regression, of records that count what is guessed of them."""
         made = step.map
-        first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else made.n_arms
-        noise = math.sqrt(float(step.calibration.variances[first]))
-        gamma, slope = step.calibration.gamma, getattr(step.program, "slope", None)
-        how = made.scale, made.arms, made.rows, step.universe.mass
-        return cls(gamma, noise, step.universe.n_samples, slope, *how, noise_ratio=made.noise_ratio)
+        first_slope = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else made.n_arms
+        return cls(
+            gamma=step.calibration.gamma,
+            noise=math.sqrt(float(step.calibration.variances[first_slope])),
+            n_samples=step.universe.n_samples,
+            slope=getattr(step.program, "slope", None),
+            scale=made.scale,
+            arms=made.arms,
+            rows=made.rows,
+            mass=step.universe.mass,
+            noise_ratio=made.noise_ratio,
+        )
 
     def weights(self, rate: float) -> Array:
         """Weights of an untreated and a treated record (2,)."""
         return np.array(self.arms.weights(rate, self.noise_ratio))
 
     def leaning(self, rate: float, wanted: float) -> float:
-        """How far the share of the treated in common slopes is from the one that no varying effect
-        biases.
+        """How far the share of the treated in common slopes is from the ``wanted`` one: (A23).
+
+        At the wanted share effects that vary leave no bias. Slopes by arm do not lean.
         """
         if self.rows is not Rows.COMMON:
             return 0.0
@@ -155,22 +204,35 @@ class RidgeFit:
         return abs(float(parts[1] / np.sum(parts)) - wanted)
 
     def curvature(self, deviation: float, rate: Rate) -> Array:
-        """Contributions of every arm (K,) to the curvature of the mean loss, of two the untreated
-        first.
+        """What every arm (K,) adds to the curvature of the mean loss: equation (A5).
 
-        At normal residuals of this ``deviation``, where ``curvatures`` are not known.
+        Parameters
+        ----------
+        deviation
+            Standard deviation of normal residuals, in units of the outcome. It counts where
+            ``curvatures`` are not known.
+        rate
+            The rate of treatment, or those of more than two arms.
+
+        Returns
+        -------
+        Array
+            Of two arms that of the untreated stands first.
         """
-        bend = (
-            2.0
-            if self.slope is None
-            else float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
-        )
-        bends = self.curvatures or (bend, bend)
+        bends = self.curvatures
+        if bends is None:
+            bend = self._bend(deviation)
+            bends = (bend, bend)
         if isinstance(rate, tuple):
             return np.array(rate) * (self.mass * bends[0])
-        return np.asarray(
-            self.mass * (np.array([1.0 - rate, rate]) * self.weights(rate)) * np.array(bends)
-        )
+        counts = np.array([1.0 - rate, rate]) * self.weights(rate)
+        return np.asarray(self.mass * counts * np.array(bends))
+
+    def _bend(self, deviation: float) -> float:
+        """Mean curvature of the loss at normal residuals of this standard deviation."""
+        if self.slope is None:
+            return 2.0
+        return float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
 
     def errors(
         self,
@@ -180,13 +242,27 @@ class RidgeFit:
         part: float = 1.0,
         least_share: float = 1.0,
     ) -> tuple[Array, Array]:
-        """The parts (g, k) of slopes that gamma shrinks away, and the standard deviations of their
-        noise.
+        """What ridge and noise do to slopes: equation (A6).
 
-        In units of the outcome per standard deviation of a covariate, for covariates of these
-        ``spreads`` and residuals of this ``deviation``: g = K slopes of every arm, the untreated
-        first, or g = 1 where they are common. ``part`` is what of the records' variance tells of
-        the slopes, ``least_share`` that of their direction among independent covariates.
+        Parameters
+        ----------
+        spreads
+            Standard deviations (k,) of the covariates.
+        deviation
+            Standard deviation of residuals, in units of the outcome.
+        rate
+            The rate of treatment, or those of more than two arms.
+        part
+            Share of the variance of the records that tells of the slopes.
+        least_share
+            Variance of their direction, as a share of that among independent covariates.
+
+        Returns
+        -------
+        tuple
+            Parts (g, k) of slopes that gamma shrinks away, and standard deviations (g, k) of their
+            noise in units of the outcome per standard deviation of a covariate. Slopes of every
+            arm are g = K, the untreated first; slopes in common are g = 1.
         """
         size = self.scale * spreads * math.sqrt(least_share)
         curvature = self.curvature(deviation, rate)[:, None]
@@ -194,10 +270,6 @@ class RidgeFit:
             curvature = np.sum(curvature, axis=0, keepdims=True)
         total = curvature * part * size**2 + self.gamma
         return self.gamma / total, self.noise * size / (self.n_samples * total)
-
-
-#: No slope is stretched more: what ridge leaves less of is noise.
-STRETCH = 3.0
 
 
 def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array]) -> Term:
@@ -224,8 +296,9 @@ Predicted = tuple[Array, Array, Array, Array | None]
 
 
 class Nuisances(abc.ABC):
-    """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own
-    record.
+    """m_0, m_1 and e at covariates x (n, k), given what was released.
+
+    Each of them is a function of its own record.
     """
 
     #: The two values of the outcome, where it is declared to have no others.
@@ -241,8 +314,9 @@ class Nuisances(abc.ABC):
 
     @abc.abstractmethod
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        """All of them, each evaluated once; regressions of the centered outcome may be infinite or
-        nan.
+        """All of them, each evaluated once.
+
+        Regressions of the centered outcome may be infinite or nan.
         """
 
 
@@ -250,13 +324,33 @@ class Nuisances(abc.ABC):
 class LinearNuisances(Nuisances):
     """A linear regression of the outcome, and a logistic, constant or known propensity.
 
-    ``term`` is the outcome regression, ``calibrated`` its fit, once it is planned. ``rate`` is the
-    public probability of treatment, or the step that released the number of treated records;
-    ``log_odds`` is the regression of a propensity on (1, x), None where the rate is that of
-    everybody. The slopes of the regression are divided by what its ridge is predicted to leave of
-    them, at most ``STRETCH`` times, for covariates of the public ``spreads`` (k,), or those of a
-    released mean square, and residuals of the public ``deviation``. Regressions of an outcome of
-    ``two_values`` are unbent, record by record.
+    The slopes of the regression are divided by what its ridge is predicted to leave of them, at
+    most ``STRETCH`` times. Regressions of an outcome of two values are unbent, record by record.
+
+    Parameters
+    ----------
+    term
+        The outcome regression.
+    rate
+        The public probability of treatment, or the step that released the number of treated
+        records.
+    log_odds
+        The regression of a propensity on (1, x); None where the rate is that of everybody.
+    spreads
+        Standard deviations (k,) of the mapped covariates, public or of a released mean square.
+    deviation
+        Public standard deviation of residuals, in units of the outcome.
+    declared
+        Distance of the arms, collinearity and heterogeneity.
+    calibrated
+        The fit of the regression, once it is planned.
+    square
+        The step that releases the mean square of the covariates; None for none, and once the
+        spreads are worked out.
+    two_values
+        Both values of an outcome that has no others.
+    shares
+        Probabilities of all of more than two arms, once they are known.
     """
 
     term: Term
@@ -283,14 +377,17 @@ class LinearNuisances(Nuisances):
     def rates(
         self, released: Mapping[str, Array], n_samples: int
     ) -> tuple[dict[str, Any], float | None]:
-        """Fields that follow from released rates, and the mass of a record; None where it is as
-        guessed.
+        """Fields that follow from released rates, and the mass of a record.
+
+        The mass is None where it is as guessed.
         """
         if not isinstance(self.rate, str):
             return {}, None
         sums = released[self.rate]
-        mass = max(released_mass(sums), 1.0) / n_samples if len(sums) > 1 else None
-        return {"rate": treated_share(sums, n_samples)}, mass
+        known = {"rate": treated_share(sums, n_samples)}
+        if len(sums) == 1:
+            return known, None
+        return known, max(released_mass(sums), 1.0) / n_samples
 
     def worked_out(self, released: Mapping[str, Array], n_samples: int) -> Self:
         known, mass = self.rates(released, n_samples)
@@ -303,8 +400,11 @@ class LinearNuisances(Nuisances):
         if self.calibrated is None:
             return fixed
         if self.two_values is not None:
-            untreated, treated = (float(level[0]) for level in fixed.levels(released))
-            curvatures = self.two_values.curvature(untreated), self.two_values.curvature(treated)
+            untreated, treated = fixed.levels(released)
+            curvatures = (
+                self.two_values.curvature(float(untreated[0])),
+                self.two_values.curvature(float(treated[0])),
+            )
             fixed = replace(fixed, calibrated=replace(fixed.fit, curvatures=curvatures))
         stretch = tuple(fixed.stretch.ravel().tolist())
         return replace(fixed, term=replace(fixed.term, stretch=stretch))
@@ -312,7 +412,8 @@ class LinearNuisances(Nuisances):
     def levels(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
         """The regressions m_0 and m_1 (1,) where all covariates are 0, before they are unbent."""
         nowhere = np.zeros((1, len(self.spreads)))
-        m_0, m_1 = (self._line(nowhere, arm * np.ones(1), released) for arm in (0.0, 1.0))
+        m_0 = self._line(nowhere, np.zeros(1), released)
+        m_1 = self._line(nowhere, np.ones(1), released)
         return m_0, m_1
 
     def coefficients(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -329,24 +430,36 @@ class LinearNuisances(Nuisances):
     def shrinkage(
         self, deviation: float, least_share: float = 1.0, within: float | None = None
     ) -> tuple[Array, Array]:
-        """Effect of ridge and noise on slopes (g, k), once the rate is a number:
-        :meth:`RidgeFit.errors`.
+        """Effect of ridge and noise on slopes (g, k), once the rate is a number.
 
-        ``within`` is the share of the variance that lies within the arms; None: that of the
-        declared distance.
+        Parameters
+        ----------
+        deviation
+            Standard deviation of residuals, in units of the outcome.
+        least_share
+            Variance of a direction, as a share of that among independent covariates.
+        within
+            Share of the variance that lies within the arms; None: that of the declared distance.
+
+        Returns
+        -------
+        tuple
+            That of :meth:`RidgeFit.errors`.
         """
         rate = self.shares or self.rate
-        within = self.declared.within(rate) if within is None else within
+        if within is None:
+            within = self.declared.within(rate)
         return self.fit.errors(np.array(self.spreads), deviation, rate, within, least_share)
 
     @property
     def stretch(self) -> Array:
-        """Factors of released slopes (g, k)."""
+        """Factors of released slopes (g, k): equation (A7)."""
         left = self.shrinkage(self.deviation)[0]
         return np.minimum(1.0 / np.maximum(1.0 - left, 1e-9), STRETCH)
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        m_0, m_1 = (self.outcome(x, arm * np.ones(len(x)), released) for arm in (0.0, 1.0))
+        m_0 = self.outcome(x, np.zeros(len(x)), released)
+        m_1 = self.outcome(x, np.ones(len(x)), released)
         return m_0, m_1, self.propensity(x, released), None
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
@@ -379,8 +492,10 @@ class ArmNuisances(LinearNuisances):
     def rates(
         self, released: Mapping[str, Array], n_samples: int
     ) -> tuple[dict[str, Any], float | None]:
-        odds, known = self.log_odds, dict[str, Any]()
+        known: dict[str, Any] = {}
+        odds = self.log_odds
         if odds is not None and isinstance(odds.source, str):
+            # the step releases contrasts; a coefficient for every arm predicts alike
             parts = np.reshape(released[odds.source], (odds.n_arms - 1, -1))
             theta = (contrasts(odds.n_arms) @ parts).ravel()
             known["log_odds"] = replace(odds, source=tuple(theta.tolist()))
@@ -390,14 +505,8 @@ class ArmNuisances(LinearNuisances):
         if not isinstance(self.rate, str):
             return known, None
         sums = released[self.rate]
-        counts = np.maximum(np.asarray(sums, dtype=np.float64), 0.0)
-        total = float(counts.sum())
-        shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
-        # none so small that what divides by it is unbounded
-        known |= {
-            "rate": 1.0 / len(sums),
-            "shares": tuple(np.maximum(shares, 1.0 / RAREST).tolist()),
-        }
+        known["rate"] = 1.0 / len(sums)
+        known["shares"] = _arm_shares(sums)
         return known, max(released_mass(sums, len(sums)), 1.0) / n_samples
 
     def own(self, x: Array, a: NDArray[np.int64], released: Mapping[str, Array]) -> Array:
@@ -409,30 +518,53 @@ class ArmNuisances(LinearNuisances):
             for arm in range(len(self.shares))
         ]
         apart = np.clip(np.array(logits) - np.choose(a, logits), -500.0, 500.0)
-        # odds by one scalar function for all of them: that of a vector may round a row by where it
-        # stands
-        return np.asarray(1.0 / np.sum(expit(apart) / expit(-apart), axis=0))
+        # one scalar function for all of them: exp of a vector may round a row by where it stands
+        odds = expit(apart) / expit(-apart)
+        return np.asarray(1.0 / np.sum(odds, axis=0))
+
+
+def _arm_shares(sums: Array) -> tuple[float, ...]:
+    """Released shares of all arms (K,), none so small that what divides by it is unbounded."""
+    counts = np.maximum(np.asarray(sums, dtype=np.float64), 0.0)
+    total = float(counts.sum())
+    shares = np.full(len(counts), 1.0 / len(counts))
+    if total > 0.0:
+        shares = counts / total
+    return tuple(np.maximum(shares, 1.0 / RAREST).tolist())
 
 
 def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
-    """Where released ``shares`` of arms, off by three of a ``deviation``, may be below what scores
-    divide by.
+    """Where released shares of arms may be below what scores divide by.
 
     Whatever the mean outcome of such an arm may be then has to be covered.
+
+    Parameters
+    ----------
+    shares
+        Released shares (K,) of the arms.
+    deviation
+        Standard deviation of their noise, of which three are counted.
     """
     return np.asarray(shares <= 1.0 / RAREST + 3.0 * deviation)
 
 
 @dataclass(frozen=True)
 class RuleNuisances(LinearNuisances):
-    """Regressions by arm with slopes of their own, and the propensity by side of a released
-    ``rule``.
+    """Regressions by arm with slopes of their own, and the propensity by side of a released rule.
 
     Where the propensity is not public, ``rate`` names the step that released the counts by side and
-    arm; once they are known it is the treated share of all, and ``by_side`` are those where the
-    rule does not treat and where it does. Then the gain over treating nobody is off by ``P_d ((1 -
-    pi_d) db_1 + pi_d db_0)'Delta_d``, db_a what is wrong with the slopes of arm a: no difference
-    between the sides enters.
+    arm; once they are known it is the treated share of all. Then the gain over treating nobody is
+    off by ``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d``, db_a what is wrong with the slopes of arm
+    a: no difference between the sides enters.
+
+    Parameters
+    ----------
+    rule
+        Name of the step that releases the rule.
+    counts
+        The step that releases the counts by side and arm, once it is planned.
+    by_side
+        Treated shares where the rule does not treat and where it does, once they are known.
     """
 
     rule: str = "rule"
@@ -447,26 +579,34 @@ class RuleNuisances(LinearNuisances):
     ) -> tuple[dict[str, Any], float | None]:
         if self.counts is None:
             return super().rates(released, n_samples)
-        shares, known = self.counts.shares(released), dict[str, Any]()
+        shares = self.counts.shares(released)
+        known: dict[str, Any] = {}
         if isinstance(self.rate, str):
             rate = _treated(shares.sum(axis=0), 0.5, 0.0)
             # counts that are hardly more than their noise say nothing of their side
             noise = 2.0 * math.sqrt(self.counts.predicted_error) / n_samples
-            known = {"rate": rate, "by_side": tuple(_treated(side, rate, noise) for side in shares)}
+            by_side = tuple(_treated(side, rate, noise) for side in shares)
+            known = {"rate": rate, "by_side": by_side}
         return known, min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
         m_0, m_1, e, _ = super().at(x, released)
         effect = Rows.POOLED.predict(released[self.rule], x, 0.0)
-        e = e if self.by_side is None else np.where(effect > 0.0, self.by_side[1], self.by_side[0])
+        if self.by_side is not None:
+            untreated_side, treated_side = self.by_side
+            e = np.where(effect > 0.0, treated_side, untreated_side)
         return m_0, m_1, e, effect
 
 
 def _treated(shares: Array, otherwise: float, weight: float) -> float:
-    """The treated part of two shares, drawn to ``otherwise`` as by ``weight`` more; at least
-    1/RAREST.
+    """The treated part of two shares (2,), between 1/RAREST and 1 less that.
+
+    It is drawn to ``otherwise`` as by a further share of this ``weight``.
     """
-    untreated, treated = (float(share) for share in shares)
+    untreated = float(shares[0])
+    treated = float(shares[1])
     total = untreated + treated + weight
-    rate = (treated + weight * otherwise) / total if total > 0.0 else otherwise
+    rate = otherwise
+    if total > 0.0:
+        rate = (treated + weight * otherwise) / total
     return min(max(rate, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
