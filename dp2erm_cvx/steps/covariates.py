@@ -37,10 +37,12 @@ MISSING = 0.05
 class CovariateLaw:
     """Public guess of the scaled covariates: normal, independent but for levels of one column.
 
-    Attributes
+    Parameters
     ----------
-    spreads, offsets
-        Standard deviations (k,), and how far the means lie off 0.
+    spreads
+        Standard deviations (k,).
+    offsets
+        How far the means (k,) lie off 0.
     shares
         Shares of ones (k,) of switches, which are 0 or 1 before they are centered; 0 for the
         others.
@@ -62,38 +64,50 @@ class CovariateLaw:
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> CovariateLaw:
-        """Law of a domain: numbers spread over a third of half their range, around what scales to
-        0.
+        """The law that is guessed from a domain.
 
-        A covariate that is 0 or 1 has its expected share of ones, that of the declared center, else
-        one in as many as its column has levels, an undeclared one among them unless it counts as
-        "other". Without ranges all lie at two thirds of the norm bound.
+        Numbers spread over a third of half their range, around what scales to 0. A covariate that
+        is 0 or 1 has its expected share of ones: that of the declared center, else one in as many
+        as its column has levels, an undeclared one among them unless it counts as "other". Without
+        ranges all lie at two thirds of the norm bound.
+
+        Parameters
+        ----------
+        domain
+            What is declared of the covariates.
+        n_features
+            k, the number of covariates.
         """
-        spreads, offsets = np.full(n_features, 1.0 / 3.0), np.zeros(n_features)
-        shares, zeros = np.zeros(n_features), np.zeros(n_features)
-        columns = np.arange(n_features)
+        spreads = np.full(n_features, 1.0 / 3.0)
         if domain.ranges is None:
             spreads[:] = domain.features_bound / (1.5 * math.sqrt(n_features))
+        offsets = np.zeros(n_features)
+        shares = np.zeros(n_features)
+        zeros = np.zeros(n_features)
+        columns = np.arange(n_features)
         book = domain.codebook or Codebook()
+        sets = book.covariate_levels
         declared = domain.center if isinstance(domain.center, Mapping) else {}
         named = () if domain.codebook is None or domain.columns is None else domain.columns
         for index, name in enumerate(named):
             column, level = book.origin(name)
             if level is None:
                 continue
-            sets = book.covariate_levels
             expected = MISSING
             if column in sets:
                 columns[index] = n_features + list(sets).index(column)
                 # levels that are not declared are one more
-                expected = 1.0 / (len(sets[column]) + (not book.is_complete(column)))
+                undeclared = 0 if book.is_complete(column) else 1
+                expected = 1.0 / (len(sets[column]) + undeclared)
             share = min(max(declared.get(name, expected), 0.01), 0.99)
-            spreads[index], shares[index] = math.sqrt(share * (1.0 - share)), share
+            spreads[index] = math.sqrt(share * (1.0 - share))
+            shares[index] = share
             zeros[index] = declared.get(name, 0.0)
             offsets[index] = share - zeros[index]
         complete = []
-        for number, (column, levels) in enumerate(book.covariate_levels.items(), n_features):
-            if book.is_complete(column) and np.sum(columns == number) == len(levels) > 1:
+        for number, (column, levels) in enumerate(sets.items(), n_features):
+            all_are_covariates = np.sum(columns == number) == len(levels)
+            if book.is_complete(column) and all_are_covariates and len(levels) > 1:
                 complete.append(number)
         return cls(
             spreads=tuple(spreads.tolist()),
@@ -111,9 +125,7 @@ class CovariateLaw:
 
     @property
     def correlations(self) -> Array:
-        """Correlations (k, k) that follow from shares of ones of at most one in all levels of a
-        column.
-        """
+        """Correlations (k, k): of levels of one column, of which one at most is on."""
         same = np.equal.outer(self.columns, self.columns)
         share = np.array(self.shares)
         share = np.minimum(share / np.maximum(same @ share, 1.0), 1.0 - 1e-9)
@@ -123,40 +135,64 @@ class CovariateLaw:
         return matrix
 
     def beyond(self, slopes: Array, low: float, high: float) -> float:
-        """The share of this law with log odds below ``low`` or above ``high``, of centered
-        covariates.
+        """The share of this law whose log odds lie outside of an interval.
 
-        Of the switches of one column one at most is on; their spreads say the scale of each.
-        Columns are convolved, from some thousand atoms on in a grid.
+        Covariates are centered. Of the switches of one column one at most is on; their spreads say
+        the scale of each. Numbers make a normal part of the log odds, and columns of switches make
+        atoms.
+
+        Parameters
+        ----------
+        slopes
+            Those of the log odds (k,).
+        low
+            Lower end of the interval.
+        high
+            Upper end of the interval.
         """
-        effects, share, columns = (
-            slopes * self.spreads,
-            np.array(self.shares),
-            np.array(self.columns),
-        )
-        size = max(math.sqrt(float(np.sum(np.square(effects[share == 0.0])))), 1e-300)
+        effects = slopes * self.spreads
+        share = np.array(self.shares)
+        numbers = effects[share == 0.0]
+        deviation = max(math.sqrt(float(np.sum(np.square(numbers)))), 1e-300)
         effects /= np.where(share, np.sqrt(share * (1.0 - share)), 1.0)
+        atoms, mass = self._atoms(effects)
+        below = special.ndtr((low - atoms) / deviation)
+        above = special.ndtr((atoms - high) / deviation)
+        return float(np.sum(mass * (below + above)))
+
+    def _atoms(self, effects: Array) -> tuple[Array, Array]:
+        """Centered sums of what switches add to log odds, and their probabilities.
+
+        Columns are convolved, from some thousand atoms on in a grid.
+
+        Parameters
+        ----------
+        effects
+            What every covariate (k,) adds where it is 1.
+        """
+        share = np.array(self.shares)
+        columns = np.array(self.columns)
         sums: Array = np.zeros(1)
         mass: Array = np.ones(1)
         for column in dict.fromkeys(columns[share > 0.0].tolist()):
             own = (columns == column) & (share > 0.0)
             rates = share[own] / max(float(np.sum(share[own])), 1.0)
-            atoms = np.append(effects[own], 0.0) - float(np.sum(rates * effects[own]))
-            sums = np.add.outer(sums, atoms).ravel()
-            mass = np.outer(mass, np.append(rates, max(1.0 - float(np.sum(rates)), 0.0))).ravel()
+            none_is_on = max(1.0 - float(np.sum(rates)), 0.0)
+            mean = float(np.sum(rates * effects[own]))
+            sums = np.add.outer(sums, np.append(effects[own], 0.0) - mean).ravel()
+            mass = np.outer(mass, np.append(rates, none_is_on)).ravel()
             if len(sums) > 4096:
                 step = max(float(np.ptp(sums)) / 1024.0, 1e-300)
                 grid, place = np.unique(np.rint(sums / step), return_inverse=True)
-                sums, mass = grid * step, np.bincount(place, mass).astype(np.float64)
-        return float(
-            np.sum(mass * (special.ndtr((low - sums) / size) + special.ndtr((sums - high) / size)))
-        )
+                sums = grid * step
+                mass = np.bincount(place, mass).astype(np.float64)
+        return sums, mass
 
     def box(self, universe: MappedUniverse) -> tuple[Array, Array]:
-        """The least and the largest value (k,) of every scaled covariate; a switch is at least 0,
-        at most 1.
+        """The least and the largest value (k,) of every scaled covariate.
 
-        Both hold 0, which a record that does not count adds.
+        A switch is at least 0 and at most 1. Both ends hold 0, which a record that does not count
+        adds.
         """
         low, high = _box(universe)
         low = np.where(self.shares, -np.array(self.zeros), low)
@@ -165,10 +201,9 @@ class CovariateLaw:
 
     @property
     def _squared(self) -> tuple[float, float]:
-        """Scale and degrees of freedom of the chi-squared law with the moments of the squared
-        norm.
-        """
-        squares, shifts = np.square(self.spreads), np.square(self.offsets)
+        """Scale and degrees of freedom of a chi-squared law: it has the squared norm's moments."""
+        squares = np.square(self.spreads)
+        shifts = np.square(self.offsets)
         mean = float(np.sum(squares + shifts))
         variance = float(np.sum(2.0 * squares**2 + 4.0 * shifts * squares))
         return variance / (2.0 * mean), 2.0 * mean**2 / variance
@@ -186,26 +221,34 @@ class CovariateLaw:
         return inner + float(special.chdtrc(degrees, z))
 
     def within(self, bound: float) -> tuple[float, ...]:
-        """Root mean squares (k,) of what a norm ``bound`` leaves of the covariates around their
-        means.
-        """
+        """Root mean squares (k,) of what a norm ``bound`` leaves of the centered covariates."""
         part = bound * math.sqrt(self.mean_square(1.0, bound)) / math.hypot(*self.spreads)
         return tuple(part * spread for spread in self.spreads)
 
     def factor(self, share: float, bound: float) -> float:
-        """The factor of squared norms at which :meth:`mean_square` is ``share``, from a thousandth
-        to 30.
-        """
-        return bracketed(lambda factor: self.mean_square(factor, bound) >= share, 30.0, 1e-3)
+        """The factor of squared norms at which :meth:`mean_square` is ``share``: .001 to 30."""
+
+        def reaches(factor: float) -> bool:
+            return self.mean_square(factor, bound) >= share
+
+        return bracketed(reaches, 30.0, 1e-3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
-    The records of later steps are then shrunk radially to this ``norm``. Both are maps of single
-    records at what was released (Theorem 10), into a space that is public whatever the mean is.
-    Where it is not ``subtracted``, it is released alone.
+    The records of later steps are then shrunk radially. Both are maps of single records at what was
+    released (Theorem 10), into a space that is public whatever the mean is.
+
+    Parameters
+    ----------
+    law
+        What is guessed of the covariates.
+    norm
+        Bound on the norm of the covariates of later steps.
+    subtracted
+        False to release the mean alone.
     """
 
     name: str = "mean"
@@ -231,18 +274,21 @@ class CovariateMean(IntegerSums):
         return universe.within(space)
 
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
-        """By the box of the covariates and their norm, whichever is smaller; sums must fit into 64
-        bits.
+        """The noise of the sums, by the box of the covariates or their norm.
+
+        The smaller one counts. Raises CalibrationError where sums do not fit into 64 bits.
         """
         low, high = self.law.box(universe)
         if not UNIT * universe.n_samples * float(np.max(np.maximum(-low, high))) <= 2.0**62:
             text = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
             raise CalibrationError(f"{text}: their sums are beyond 64-bit integers: declare ranges")
-        k, norm = universe.n_features, 2.0 * universe.space.features_bound
-        pure = Noise(self.noise).on_numbers is Noise.GAMMA
-        box = float(np.sum(high - low) if pure else np.linalg.norm(high - low))
-        reach = min(box, norm * math.sqrt(k) if pure else norm)
-        return _rounded(reach * (1.0 + 1e-9), k, budget, self.noise)
+        k = universe.n_features
+        norm = 2.0 * universe.space.features_bound
+        if Noise(self.noise).on_numbers is Noise.GAMMA:
+            movement = min(float(np.sum(high - low)), norm * math.sqrt(k))
+        else:
+            movement = min(float(np.linalg.norm(high - low)), norm)
+        return _rounded(movement * (1.0 + 1e-9), k, budget, self.noise)
 
     @property
     def predicted_error(self) -> float:
@@ -255,9 +301,7 @@ class CovariateMean(IntegerSums):
         return totals(records, partial(_sums, of=np.asarray, low=low, high=high))
 
     def mean(self, released: Mapping[str, Array]) -> Array:
-        """The mean (k,) of the scaled covariates, in their box and ball: a function of what was
-        released.
-        """
+        """The released mean (k,) of the scaled covariates, in their box and ball."""
         low, high = self.law.box(self.universe)
         mean = np.clip(self.noisy_mean(released), low, high)
         return clip_norm(mean, self.universe.space.features_bound)
@@ -268,16 +312,21 @@ class CovariateMean(IntegerSums):
         return np.asarray(sums / _mass(self.universe, released))
 
     def around(self, released: Mapping[str, Array]) -> CovariateLaw:
-        """The law of covariates around the released mean: switches spread by their share of
-        ones.
+        """The law of covariates around the released mean.
+
+        Switches spread by their share of ones. What is left of the offsets is noise.
         """
-        law, noise = self.law, math.sqrt(self.predicted_error)
-        middle = np.array(law.zeros) + self.mean(released)
-        share = np.where(law.shares, np.clip(middle, min(noise, 0.5), max(1.0 - noise, 0.5)), 0.0)
+        law = self.law
+        noise = math.sqrt(self.predicted_error)
+        ones = np.array(law.zeros) + self.mean(released)
+        ones = np.clip(ones, min(noise, 0.5), max(1.0 - noise, 0.5))
+        share = np.where(law.shares, ones, 0.0)
         spreads = np.where(law.shares, np.sqrt(share * (1.0 - share)), law.spreads)
-        offsets = (noise,) * len(spreads)
         return replace(
-            law, spreads=tuple(spreads.tolist()), offsets=offsets, shares=tuple(share.tolist())
+            law,
+            spreads=tuple(spreads.tolist()),
+            offsets=(noise,) * len(spreads),
+            shares=tuple(share.tolist()),
         )
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
@@ -289,14 +338,14 @@ class CovariateMean(IntegerSums):
 
 @dataclass(frozen=True, kw_only=True)
 class ArmMeans(CovariateMean):
-    """The number of records of every arm and the sums of their covariates, from which their mean
-    follows.
+    """The number of records of every arm and the sums of their covariates.
 
-    Covariates are scaled to z in [-1, 1], a switch to -1 or 1. A record adds ``(c, c z)`` to the
-    block of its arm, in K-ths, rounded row by row, so that no entry is larger than its whole number
-    c; what the rows of a person add has entries of at most K in all blocks together. In the norm
-    that adds up the largest entry of every block, a replacement moves the sums by at most ``2 K``,
-    for any number of arms and covariates (Theorem 30).
+    The mean of all covariates follows from them. Covariates are scaled to z in [-1, 1], a switch to
+    -1 or 1. A record adds ``(c, c z)`` to the block of its arm, in K-ths, rounded row by row, so
+    that no entry is larger than its whole number c; what the rows of a person add has entries of at
+    most K in all blocks together. In the norm that adds up the largest entry of every block, a
+    replacement moves the sums by at most ``2 K``, for any number of arms and covariates (Theorem
+    30).
     """
 
     @property
@@ -313,9 +362,7 @@ class ArmMeans(CovariateMean):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of one mean of a scaled covariate, on average over the
-        covariates.
-        """
+        """Mean square of the noise of one mean of a scaled covariate, over all of these."""
         n_arms = self.universe.space.n_arms
         size = self.universe.mass * self.universe.n_samples
         half_widths = self._scaling()[1]
@@ -396,10 +443,11 @@ class ArmMeans(CovariateMean):
         return means, masses
 
     def names(self, columns: Sequence[str], arms: Sequence[str]) -> tuple[str, ...]:
-        """What every released integer is of: the records of one of the ``arms``, and its
-        columns.
-        """
-        return tuple(f"{name} | {arm}" for arm in arms for name in ("records", *columns))
+        """What every released integer is of: the records of an arm, and its columns."""
+        names: list[str] = []
+        for arm in arms:
+            names.extend(f"{name} | {arm}" for name in ("records", *columns))
+        return tuple(names)
 
     def _scaling(self) -> tuple[Array, Array]:
         """Middle and half the width (k,) of the box of the scaled covariates."""
@@ -409,14 +457,23 @@ class ArmMeans(CovariateMean):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanSquare(IntegerSums):
-    """The mean square of the norm of the covariates over its bound, or those of ``numbers`` one by
-    one.
+    """The mean square of the norm of the covariates over its bound, or those of numbers.
 
     It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it.
-    What it says of the size of covariates against the ``law`` that was guessed, around a released
-    ``mean``, divides them, and they are shrunk to ``norm``: a map of single records at what was
-    released (Theorem 10). Without ``numbers``, the places of some covariates, all are divided by
-    one factor: they are taken to be alike.
+    What it says of the size of covariates, against what was guessed, divides them, and they are
+    shrunk: a map of single records at what was released (Theorem 10).
+
+    Parameters
+    ----------
+    law
+        What is guessed of the covariates, before any mean is released.
+    norm
+        Bound on the norm of the covariates of later steps.
+    numbers
+        Places of the covariates whose mean squares are released one by one. Without them all
+        covariates are divided by one factor: they are taken to be alike.
+    mean
+        The planned step that released the mean before; None for none.
     """
 
     name: str = "spread"
@@ -443,10 +500,13 @@ class MeanSquare(IntegerSums):
         """
         if not self.numbers:
             return in_parts(UNIT, budget, self.noise)
-        k, pure = len(self.numbers), Noise(self.noise).on_numbers is Noise.GAMMA
+        k = len(self.numbers)
         total = universe.space.features_bound**2 / float(np.min(self._cuts)) * (1.0 + 1e-9)
-        reach = min(k, 2.0 * total) if pure else math.sqrt(min(k, 2.0 * total * min(total, 1.0)))
-        return _rounded(reach, k, budget, self.noise)
+        if Noise(self.noise).on_numbers is Noise.GAMMA:
+            movement = min(k, 2.0 * total)
+        else:
+            movement = math.sqrt(min(k, 2.0 * total * min(total, 1.0)))
+        return _rounded(movement, k, budget, self.noise)
 
     @property
     def _cuts(self) -> Array:
@@ -455,14 +515,13 @@ class MeanSquare(IntegerSums):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of a mean square, as a share of the squared bound, or of its
-        cut.
-        """
+        """Mean square of the noise of a mean square, over the squared bound or its cut."""
         return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """The sum of squared norms over their bound, or of squares over their cut, in units of
-        ``1/UNIT``.
+        """The sum of squared norms over their bound, or of squares over their cut.
+
+        It is in units of ``1/UNIT``.
         """
         of = partial(_squared_norm, bound=self.universe.space.features_bound)
         if self.numbers:
@@ -470,43 +529,66 @@ class MeanSquare(IntegerSums):
         return totals(records, partial(_sums, of=of))
 
     def size(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, Array, Array]:
-        """Sizes that follow for covariates: their law, mean squares, and what each (k,) is
-        multiplied by.
+        """Sizes that follow for covariates: their law, mean squares, and what multiplies each.
 
-        The law around a released mean; the mean square (1,) as a share of the squared bound, at
-        least what its noise may be. Those of ``numbers`` are shares (m,) of their cuts.
+        Parameters
+        ----------
+        released
+            Numbers by the names of the steps.
+
+        Returns
+        -------
+        tuple
+            The law around a released mean; the mean square (1,) as a share of the squared bound, at
+            least what its noise may be, or those of ``numbers`` as shares (m,) of their cuts; and
+            the factors (k,) of the covariates.
         """
-        law, outer = self.law, self.universe.space.features_bound
+        law = self.law
         if self.mean is not None:
             law = self.mean.around(released)
+        if self.numbers:
+            return self._size_of_numbers(law, released)
+        outer = self.universe.space.features_bound
         part = (self.hands(self.universe).space.features_bound / outer) ** 2
         n = _mass(self.universe, released)
-        scales: Array = np.ones(len(law.spreads))
-        if self.numbers:
-            own = list(self.numbers)
-            shares = np.asarray(released[self.name], dtype=np.float64) / UNIT / n
-            shares -= np.square(law.offsets)[own] / self._cuts
-            noise, likely = math.sqrt(self.predicted_error), shares.copy()
-            # those that may be noise are taken to be alike: the mean of m of them is known better
-            if (few := shares < 2.0 * noise).any():
-                likely[few] = max(float(np.mean(shares[few])), noise / math.sqrt(np.sum(few)))
-            shares, likely = np.clip(shares, noise, 1.0), np.minimum(likely, 1.0)
-            scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(likely, released))
-            # rarer levels than guessed leave room in the ball, which all share
-            room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
-            outside = self.universe if self.mean is None else self.mean.universe
-            if (
-                outside.space.scale is None
-            ):  # a declared norm is that of records: none leave it half empty
-                room *= math.sqrt(max(9.0 * float(np.mean(likely)), 1.0))
-            spreads, offsets = (tuple(room * v for v in own) for own in (law.spreads, law.offsets))
-            return replace(law, spreads=spreads, offsets=offsets), shares, room * scales
         least = self.calibration.scale * self.calibration.unit / n
         share = min(max(float(released[self.name][0]) / UNIT / n, 2.0 * least, 0.02 * part), 1.0)
         upper = law.factor(min(share + math.sqrt(self.predicted_error), 0.999), outer)
+        scales: Array = np.ones(len(law.spreads))
         if part < 1.0 or upper < 0.8:  # no record reaches farther than the bound
             scales *= math.sqrt(max(1.0 / upper, part))
         return law, np.array([share]), scales
+
+    def _size_of_numbers(
+        self, law: CovariateLaw, released: Mapping[str, Array]
+    ) -> tuple[CovariateLaw, Array, Array]:
+        """The same where mean squares of numbers were released one by one."""
+        own = list(self.numbers)
+        n = _mass(self.universe, released)
+        noise = math.sqrt(self.predicted_error)
+        shares = np.asarray(released[self.name], dtype=np.float64) / UNIT / n
+        shares -= np.square(law.offsets)[own] / self._cuts
+        # those that may be noise are taken to be alike: the mean of m of them is known better
+        likely = shares.copy()
+        few = shares < 2.0 * noise
+        if few.any():
+            likely[few] = max(float(np.mean(shares[few])), noise / math.sqrt(np.sum(few)))
+        shares = np.clip(shares, noise, 1.0)
+        likely = np.minimum(likely, 1.0)
+        scales: Array = np.ones(len(law.spreads))
+        scales[own] = np.array(law.spreads)[own] / np.sqrt(self._variances(likely, released))
+        # rarer levels than guessed leave room in the ball, which all share
+        room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
+        outside = self.universe if self.mean is None else self.mean.universe
+        if outside.space.scale is None:
+            # a declared norm is that of the records, which do not leave it half empty
+            room *= math.sqrt(max(9.0 * float(np.mean(likely)), 1.0))
+        widened = replace(
+            law,
+            spreads=tuple(room * spread for spread in law.spreads),
+            offsets=tuple(room * offset for offset in law.offsets),
+        )
+        return widened, shares, room * scales
 
     def _variances(self, shares: Array, released: Mapping[str, Array]) -> Array:
         """Variances of the numbers (m,), of whose squares the cut ones have these means.
@@ -519,35 +601,35 @@ class MeanSquare(IntegerSums):
         if self.mean is None or self.mean.universe.space.scale is None:
             return variances
         own = list(self.numbers)
-        low, high = (ends[own] for ends in self.law.box(self.mean.universe))
+        low, high = self.law.box(self.mean.universe)
         mean = self.mean.mean(released)[own]
-        above, below = high - mean, mean - low
-        coin = below * np.minimum(above**2 / self._cuts, 1.0) + above * np.minimum(
-            below**2 / self._cuts, 1.0
-        )
-        return np.where(
-            shares >= 0.5 * coin / (high - low), np.maximum(variances, above * below), variances
-        )
+        above = high[own] - mean
+        below = mean - low[own]
+        cut_above = np.minimum(above**2 / self._cuts, 1.0)
+        cut_below = np.minimum(below**2 / self._cuts, 1.0)
+        coin = below * cut_above + above * cut_below
+        is_coin = shares >= 0.5 * coin / (high[own] - low[own])
+        return np.where(is_coin, np.maximum(variances, above * below), variances)
 
     def relative_error(self, released: Mapping[str, Array]) -> Array:
-        """Standard deviation of the noise of the mean square of every covariate (k,), as a share of
-        that.
-        """
-        error, errors = math.sqrt(self.predicted_error), np.zeros(len(self.law.spreads))
-        errors[list(self.numbers) or slice(None)] = error / self.size(released)[1]
+        """Noise of the mean square of every covariate (k,): its deviation as a share of that."""
+        _, shares, _ = self.size(released)
+        errors = np.zeros(len(self.law.spreads))
+        places = list(self.numbers) or slice(None)
+        errors[places] = math.sqrt(self.predicted_error) / shares
         return errors
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
-        """Root mean squares (k,) of the covariates that are handed on: a function of what was
-        released.
-        """
-        (law, shares, scales), outer = self.size(released), self.universe.space
+        """Root mean squares (k,) of the covariates that are handed on."""
+        law, shares, scales = self.size(released)
+        outer = self.universe.space.features_bound
         bound = self.hands(self.universe).space.features_bound
         if self.numbers:
             return np.array(law.within(bound))
-        square, scale = float(shares[0]), float(scales[0])
-        if scale != 1.0 or bound < outer.features_bound:
-            squares = law.factor(square, outer.features_bound)
+        square = float(shares[0])
+        scale = float(scales[0])
+        if scale != 1.0 or bound < outer:
+            squares = law.factor(square, outer)
             square = law.mean_square(squares * scale**2, bound)
         if self.mean is not None:
             noise = math.hypot(*law.offsets) * scale / bound
@@ -567,7 +649,8 @@ class MeanSquare(IntegerSums):
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records, scaled and shrunk into the ball of the later universe."""
-        (_, _, scale), later = self.size(released), self.hands(self.universe)
+        _, _, scale = self.size(released)
+        later = self.hands(self.universe)
         if np.all(scale == 1.0) and later.space == self.universe.space:
             return records
         of = partial(_scaled, scale=scale, bound=later.space.features_bound)
@@ -576,12 +659,20 @@ class MeanSquare(IntegerSums):
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceSquare(IntegerSums):
-    """The mean square of the covariates along the released difference of two arms, in released
-    spreads.
+    """The mean square of the covariates along the released difference of two arms.
 
-    It says how far covariates are from independent along that difference: of independent ones it is
-    1. Each square is cut, so that one record moves the sum by at most ``SQUARE_CUT``; the direction
-    was released before (Theorem 10).
+    It is in released spreads, and says how far covariates are from independent along that
+    difference: of independent ones it is 1. Each square is cut, so that one record moves the sum by
+    at most ``SQUARE_CUT``; the direction was released before (Theorem 10).
+
+    Parameters
+    ----------
+    law
+        What is guessed of the covariates.
+    mean
+        The planned step that releases the means by arm.
+    spread
+        The planned step that releases mean squares; None for none.
     """
 
     name: str = "along"
@@ -590,8 +681,7 @@ class DifferenceSquare(IntegerSums):
     spread: MeanSquare | None = None
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Any]) -> Self:
-        mean, spread = earlier["mean"], earlier.get("spread")
-        step = replace(self, mean=mean, spread=spread)
+        step = replace(self, mean=earlier["mean"], spread=earlier.get("spread"))
         return super(DifferenceSquare, step).plan(universe, budget, earlier)
 
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
@@ -613,29 +703,30 @@ class DifferenceSquare(IntegerSums):
         return float(released[self.name][0]) / UNIT / _mass(self.universe, released)
 
     def _slopes(self, released: Mapping[str, Array]) -> Array:
-        """What covariates (k,), as they are handed on, are multiplied by: a function of what was
-        released.
-        """
+        """What covariates (k,), as they are handed on, are multiplied by."""
         assert self.mean is not None
-        difference = self.mean.difference(released)[0]
-        deviations = spreads = np.array(self.law.spreads)
+        difference, _ = self.mean.difference(released)
+        deviations = np.array(self.law.spreads)
+        spreads = deviations
         if self.spread is not None:
-            deviations, spreads = self.spread.deviations(released), self.spread.spreads(released)
+            deviations = self.spread.deviations(released)
+            spreads = self.spread.spreads(released)
         direction = difference / deviations
         length = float(np.linalg.norm(direction))
         if not 0.0 < length < math.inf:
-            direction, length = np.ones(len(direction)), math.sqrt(len(direction))
+            direction = np.ones(len(direction))
+            length = math.sqrt(len(direction))
         return np.asarray(direction / (length * spreads))
 
 
-def _rounded(reach: float, k: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
-    """Noise of k sums that one replacement moves this far together; every entry is rounded to an
-    integer.
+def _rounded(movement: float, k: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
+    """Noise of k sums that one replacement moves this far together, before it is rounded.
+
+    Every entry of a record is rounded to an integer: that of a difference moves by at most 1.
     """
     law = Noise(noise).on_numbers
-    return in_parts(
-        math.ceil(UNIT * reach) + (k if law is Noise.GAMMA else math.isqrt(k) + 1), budget, law
-    )
+    by_rounding = k if law is Noise.GAMMA else math.isqrt(k) + 1
+    return in_parts(math.ceil(UNIT * movement) + by_rounding, budget, law)
 
 
 def _box(universe: MappedUniverse) -> tuple[Array, Array]:
@@ -649,14 +740,14 @@ def _box(universe: MappedUniverse) -> tuple[Array, Array]:
 def _sums(
     block: Records, of: Callable[[Array], Array], low: ArrayLike = 0.0, high: ArrayLike = 1.0
 ) -> NDArray[np.int64]:
-    """Sums (m,) in K-ths of the numbers (n, m) that ``of`` makes of covariates, between ``low`` and
-    ``high``.
+    """Sums (m,) in K-ths of the numbers (n, m) that ``of`` makes of covariates.
 
-    A person's sum lies between 0 and one of both, whatever its many terms round to.
+    Numbers lie between ``low`` and ``high``. A person's sum lies between 0 and one of both,
+    whatever its many terms round to.
     """
     counted = block.counts[:, None] * np.clip(of(block.covariates), low, high)
-    ends = np.minimum(low, 0.0), np.maximum(high, 0.0)
-    columns = np.clip(np.array(block.by_unit(*counted.T)).T, *ends)
+    columns = np.array(block.by_unit(*counted.T)).T
+    columns = np.clip(columns, np.minimum(low, 0.0), np.maximum(high, 0.0))
     return np.asarray(np.rint(UNIT * columns).astype(np.int64).sum(axis=0))
 
 
@@ -707,12 +798,12 @@ def _moved(records: Records, later: MappedUniverse, of: Callable[[Array], Array]
 
 
 def _remade(of: Callable[[Array], Array], space: Space, block: Records) -> Records:
-    """The records of a block with other covariates (n, k), put into the box and the ball of a
-    space.
+    """The records of a block with other covariates (n, k), in the box and the ball of a space.
 
-    A few rows at a time, as several tables of them are made on the way.
+    A few rows are made at a time, as several tables of them are made on the way.
     """
-    first, covariates = (1 if space.intercept else 0), block.covariates
+    covariates = block.covariates
+    first = 1 if space.intercept else 0
     rows = np.empty((len(covariates), first + covariates.shape[1]))
     rows[:, :first] = space.intercept
     for begin in range(0, len(rows), VIEW):
