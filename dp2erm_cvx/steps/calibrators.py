@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, predicted_error
 from dp2erm_cvx.calibration.numbers import calibrate_output
@@ -16,10 +18,18 @@ from dp2erm_cvx.privacy import Budget
 
 @dataclass(frozen=True, repr=False)
 class Calibrator:
-    """A calibration that a release declares by its ``name``.
+    """A calibration that a release declares by its name.
 
-    ``laws`` are the noise it has; ``family`` says whose stability bounds it consumes, ``splits``
-    whether the share of epsilon that pays for the noise may be declared.
+    Parameters
+    ----------
+    name
+        What a release calls it.
+    laws
+        The noise that it has.
+    family
+        Whose stability bounds it consumes.
+    splits
+        Whether the share of epsilon that pays for the noise may be declared.
     """
 
     name: str
@@ -44,9 +54,7 @@ class Calibrator:
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> tuple[Calibration, str]:
         """The calibration and in one line why it was taken. Raises as :meth:`calibrate`."""
-        if (
-            self.name == "auto"
-        ):  # the smallest predicted error among the sharp ones, whatever its noise
+        if self.name == "auto":
             return _least(objective, budget)
         why = f"calibration = {self.name!r} was declared"
         if self.name in ("renyi", "output"):
@@ -62,30 +70,43 @@ class Calibrator:
 
 
 def _least(objective: Objective, budget: Budget) -> tuple[Calibration, str]:
-    """The valid sharp calibration of the least predicted error, in any law, and in one line why it
-    is taken.
+    """The valid sharp calibration of the least predicted error, and in one line why it is taken.
 
-    From public quantities only. Raises CalibrationError with every reason where nothing is valid.
+    Its noise may have any law. It is chosen from public quantities only.
+
+    Raises
+    ------
+    CalibrationError
+        With every reason, where nothing is valid.
     """
-    loss, valid, refused = objective.loss, list[tuple[float, Calibration]](), list[str]()
-    for known in CALIBRATORS:
-        # where nothing declares a box there is nothing to refuse
-        laws = [law for law in known.laws if law is not Noise.BOX or loss.box is not None]
-        for noise in laws if known.family is BoundFamily.SHARP else ():
-            try:
-                calibration = known.calibrate(objective, budget, noise)
-            except CalibrationError as error:
-                name = known.name if len(known.laws) == 1 else f"{known.name}-{noise}"
-                refused.append(f"{objective.weights}, {name}: {error}")
-            else:
-                valid.append((predicted_error(calibration, loss, objective.n_samples), calibration))
+    valid: list[tuple[float, Calibration]] = []
+    refused: list[str] = []
+    for known, noise in _sharp_laws(objective):
+        try:
+            calibration = known.calibrate(objective, budget, noise)
+        except CalibrationError as error:
+            name = known.name if len(known.laws) == 1 else f"{known.name}-{noise}"
+            refused.append(f"{objective.weights}, {name}: {error}")
+            continue
+        error_size = predicted_error(calibration, objective.loss, objective.n_samples)
+        valid.append((error_size, calibration))
     if not valid:
         raise CalibrationError(f"no calibration is valid: {'; '.join(refused)}")
-    size, best = min(valid, key=lambda pair: pair[0])
+    size, best = min(valid, key=itemgetter(0))
     reason = (
         f"{best.theorem} with V = {best.V:.4g} ({objective.weights}): predicted error {size:.3g}"
     )
     return best, f"{reason}, the smallest of {len(valid)} valid calibrations"
+
+
+def _sharp_laws(objective: Objective) -> Iterator[tuple[Calibrator, Noise]]:
+    """The sharp calibrations, each with its laws of noise; box noise where a box is declared."""
+    for known in CALIBRATORS:
+        if known.family is not BoundFamily.SHARP:
+            continue
+        for noise in known.laws:
+            if noise is not Noise.BOX or objective.loss.box is not None:
+                yield known, noise
 
 
 def _sharp(
@@ -101,21 +122,19 @@ def _sharp(
     in_a_ball = saturation is not None and math.isfinite(saturation.ball) and calibration.noise.pure
     if saturation is None or (split is not None and not in_a_ball):
         return calibration
+    gamma = calibration.gamma if in_a_ball else None
     try:
-        other = calibrate_saturating(
-            objective, budget, noise, calibration.gamma if in_a_ball else None
-        )
+        other = calibrate_saturating(objective, budget, noise, gamma)
     except CalibrationError:
         return calibration  # no noise of Theorem 19 at so small a gamma
     # in a ball both have one gamma
-    return min(
-        calibration,
-        other,
-        key=lambda law: predicted_error(law, objective.loss, objective.n_samples),
-    )
+    size = predicted_error(calibration, objective.loss, objective.n_samples)
+    other_size = predicted_error(other, objective.loss, objective.n_samples)
+    return other if other_size < size else calibration
 
 
-_ALL, _SPHERES = tuple(Noise), (Noise.GAMMA, Noise.GAUSSIAN)
+_ALL = tuple(Noise)
+_SPHERES = (Noise.GAMMA, Noise.GAUSSIAN)
 #: Every calibration that is a theorem of its own.
 CALIBRATORS = (
     Calibrator("sharp", _ALL, splits=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Self
@@ -20,7 +20,6 @@ from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.noise import Source, perturb_integers, random_source
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.step import Step
 
@@ -35,9 +34,10 @@ _STEPS = 8
 #: Counts do not refute a scale whose sum of squares is larger than the least by so many variances
 #: of a count.
 _REFUTED = 3.0
-#: This share of pairs of a normal outcome lies more than so many standard deviations of the outcome
-#: apart.
-_FAR_SHARE, _FAR = 0.1, 1.6449 * math.sqrt(2.0)
+#: This share of pairs of a normal outcome lies ``_FAR`` standard deviations of it apart, or more.
+_FAR_SHARE = 0.1
+#: The 95 % quantile of a standard normal variable, times the root of 2.
+_FAR = 1.6449 * math.sqrt(2.0)
 #: Standard deviations by which noisy counts of far pairs have to exceed that share.
 _SURE = 2.0
 
@@ -59,9 +59,7 @@ class OutcomeScale(Step):
 
     @property
     def edges(self) -> Array:
-        """Least differences (CLASSES - 1,) of all classes but the first, in units of the
-        outcome.
-        """
+        """Least differences (CLASSES - 1,) of all classes but the first, in outcomes."""
         widest = 2.0 * self.universe.space.outcome_bound
         return np.ldexp(widest, np.arange(1 - CLASSES, 0))
 
@@ -77,12 +75,8 @@ class OutcomeScale(Step):
         return float(self.calibration.variance / pairs**2)
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """A replacement takes a pair out of one class and puts it into another: it moves two counts
-        by 1.
-        """
-        noise = calibrate_integers(2, budget, Noise.GAMMA)
-        bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
-        return replace(self, universe=universe, calibration=noise, bound=bound)
+        """Noise for two counts that move by 1: a replacement takes a pair to another class."""
+        return self.planned(universe, calibrate_integers(2, budget, Noise.GAMMA))
 
     def run(
         self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
@@ -96,8 +90,9 @@ class OutcomeScale(Step):
         return StepResult(np.array(noisy, dtype=np.int64))
 
     def drawn_pairs(self, source: Source) -> NDArray[np.int64]:
-        """Pairs (m, 2) of different seats, drawn uniformly: every order of the seats has the same
-        law.
+        """Pairs (m, 2) of different seats, drawn uniformly.
+
+        Every order of the seats has the same law.
         """
         seats = source.sample(range(self.universe.n_samples), self.n_seats)
         return np.array(seats, dtype=np.int64).reshape(-1, 2)
@@ -113,29 +108,27 @@ class OutcomeScale(Step):
         return np.bincount(places, minlength=CLASSES)
 
     def scale(self, released: Array) -> float:
-        """The standard deviation of the outcome that follows from released counts (CLASSES,), in
-        its units.
+        """The standard deviation of the outcome, from released counts (CLASSES,).
 
-        Of normal outcomes of scale s the differences of pairs are normal of scale sqrt(2) s. The
-        largest s is taken that the counts do not refute, but for ties: they say nothing of it.
-        Where a tenth of all pairs lies farther apart than that says, s is what normal outcomes
-        would need. It is at most half the outcome bound, which is also what counts say that are
-        noise alone.
+        It is in units of the outcome. Of normal outcomes of scale s the differences of pairs are
+        normal of scale sqrt(2) s. The largest s is taken that the counts do not refute, but for
+        ties: they say nothing of it. Where a tenth of all pairs lies farther apart than that says,
+        s is what normal outcomes would need. It is at most half the outcome bound, which is also
+        what counts say that are noise alone.
         """
         counts = np.asarray(released, dtype=np.float64)
         bound = self.universe.space.outcome_bound
         variance = float(self.calibration.variance)
         pairs = self.n_seats // 2
-        tried = 0.5 * bound * 2.0 ** (-np.arange(_STEPS * (CLASSES - 3) + 1) / _STEPS)
+        halvings = np.arange(_STEPS * (CLASSES - 3) + 1)
+        tried = 0.5 * bound * 2.0 ** (-halvings / _STEPS)
         missed = _missed(counts, self.edges, tried, pairs)
         allowed = missed <= np.min(missed) + _REFUTED * variance
         likely = float(tried[np.argmax(allowed)])
         return min(max(likely, self._of_far_pairs(counts)), 0.5 * bound)
 
     def _of_far_pairs(self, counts: Array) -> float:
-        """The least scale of normal outcomes of which a tenth of pairs lies so far apart; 0 for
-        none.
-        """
+        """The least scale of normal outcomes of which so many pairs lie as far apart; else 0."""
         noise = math.sqrt(float(self.calibration.variance))
         many = _FAR_SHARE * (self.n_seats // 2)
         least = 0.0
@@ -154,27 +147,37 @@ def class_names(edges: Array) -> tuple[str, ...]:
 
 
 def _missed(counts: Array, edges: Array, scales: Array, pairs: int) -> Array:
-    """Sums of squares (s,) of the counts of all classes but the first, less what normal outcomes
-    have there.
+    """How far counts lie off those of normal outcomes: sums of squares (s,) at every scale.
 
-    How many of the ``pairs`` differ at all is fitted as well.
+    The first class does not count. How many of the pairs differ at all is fitted as well.
+
+    Parameters
+    ----------
+    counts
+        Released numbers of pairs (CLASSES,).
+    edges
+        Least differences (CLASSES - 1,) of all classes but the first.
+    scales
+        Standard deviations (s,) that are tried.
+    pairs
+        Number of all pairs.
     """
     ends = np.append(edges, np.inf)
     below = 2.0 * special.ndtr(ends / (math.sqrt(2.0) * scales[:, None])) - 1.0
     shares = np.diff(below, axis=1)
     found = counts[1:]
-    fitted = np.clip(shares @ found / np.sum(shares**2, axis=1), 0.0, float(pairs))
-    return np.asarray(np.sum((found - fitted[:, None] * shares) ** 2, axis=1))
+    differing = shares @ found / np.sum(shares**2, axis=1)
+    differing = np.clip(differing, 0.0, float(pairs))
+    off = found - differing[:, None] * shares
+    return np.asarray(np.sum(off**2, axis=1))
 
 
 def _outcomes(records: Records, seats: NDArray[np.int64]) -> tuple[NDArray[np.bool_], Array]:
-    """Of increasing ``seats`` (m,), whether their units count, and their outcomes (m,), 0 of all
-    others.
-    """
+    """Whether the units of increasing ``seats`` (m,) count, and their outcomes (m,), else 0."""
     if records.space.units is None:
         found = records.blocks.map(partial(_of_rows, seats=seats), range(records.n_rows))
-        speaks, outcomes = (np.concatenate(part) for part in zip(*found, strict=True))
-        return speaks, outcomes
+        counted, outcomes = zip(*found, strict=True)
+        return np.concatenate(counted), np.concatenate(outcomes)
     sums = np.sum(records.by_units(partial(_of_persons, seats=seats)), axis=0)
     speaks = sums[0] > 0.0
     return speaks, np.divide(sums[1], sums[0], where=speaks, out=np.zeros(len(seats)))
@@ -183,14 +186,13 @@ def _outcomes(records: Records, seats: NDArray[np.int64]) -> tuple[NDArray[np.bo
 def _of_rows(
     block: Records, numbers: range, seats: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Array]:
-    here = seats[np.searchsorted(seats, numbers.start) : np.searchsorted(seats, numbers.stop)]
-    rows = here - numbers.start
+    first = np.searchsorted(seats, numbers.start)
+    after = np.searchsorted(seats, numbers.stop)
+    rows = seats[first:after] - numbers.start
     return block.counts[rows] > 0.0, block.y[rows]
 
 
 def _of_persons(block: Records, seats: NDArray[np.int64]) -> Array:
-    """Sums (2, m) over the records of persons: what they count, and the same times their
-    outcomes.
-    """
+    """Sums (2, m) over the records of persons: what they count, and that times their outcomes."""
     counts, totals = block.by_unit(block.counts, block.counts * block.y)
     return np.stack([counts[seats], totals[seats]])

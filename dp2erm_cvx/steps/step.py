@@ -6,7 +6,7 @@ import abc
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from dp2erm_cvx.noise import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.solve import Solution
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import OutcomeRows
 from dp2erm_cvx.steps.weights import WeightsPlan
@@ -189,6 +190,14 @@ class Step(abc.ABC):
 
         Raises CalibrationError where no theorem covers what is declared.
         """
+
+    def planned(self, universe: MappedUniverse, noise: Any) -> Self:
+        """The step with this noise on numbers, to which a record adds as much as it counts itself.
+
+        Its bound is that of weights 1, or of public factors of at most 1.
+        """
+        bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
+        return replace(self, universe=universe, calibration=noise, bound=bound)
 
     @abc.abstractmethod
     def run(

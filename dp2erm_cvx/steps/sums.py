@@ -1,6 +1,4 @@
-"""Where nothing is solved: exact integers with noise, and the ranges of columns that nobody
-declared.
-"""
+"""Steps that solve nothing: exact integers with noise, and ranges that nobody declared."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -32,29 +31,26 @@ from dp2erm_cvx.noise import (
     random_source,
 )
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Step
 
 
 def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:
-    """Noise of sums to which a record adds whole numbers, not negative, of at most K together, in
-    K-ths.
+    """Noise of sums to which a record adds whole numbers of K-ths, K of them at most together.
 
-    A replacement takes such a vector v away and adds another one, v': ``||v|| + ||v'|| <= 2K`` in
-    the l1 norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in the l2 norm, as no entry is
-    negative.
+    No number is negative. A replacement takes such a vector v away and adds another one, v':
+    ``||v|| + ||v'|| <= 2K`` in the l1 norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in
+    the l2 norm, as no entry is negative.
     """
-    return in_parts(
-        2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1, budget, noise
-    )
+    movement = 2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1
+    return in_parts(movement, budget, noise)
 
 
 def in_parts(shift: int, budget: Budget, noise: Noise | str, block: int = 1) -> IntegerNoise:
     """Noise of integers that count K-ths, which a replacement moves by at most ``shift`` together.
 
-    In blocks of ``block`` integers each, of which the largest movements are added up.
+    They come in blocks of ``block`` integers each, of which the largest movements are added up.
     """
     return replace(calibrate_integers(shift, budget, noise, block), unit=1.0 / UNIT)
 
@@ -73,33 +69,24 @@ class IntegerSums(Step):
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """With a delta by Gaussian or by Laplace noise, whichever is predicted to err less."""
-        laws = dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA])
-        noises = (replace(self, noise=law).calibrate(universe, budget) for law in laws)
-        return min(
-            (self.planned(universe, noise) for noise in noises),
-            key=lambda plan: plan.predicted_error,
-        )
-
-    def planned(self, universe: MappedUniverse, noise: IntegerNoise) -> Self:
-        """The step with this noise; the bound is that of weights 1, or of what every record counts
-        itself.
-        """
-        bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
-        return replace(self, universe=universe, calibration=noise, bound=bound)
+        plans = []
+        for law in dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA]):
+            noise = replace(self, noise=law).calibrate(universe, budget)
+            plans.append(self.planned(universe, noise))
+        return min(plans, key=attrgetter("predicted_error"))
 
     def run(
         self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
     ) -> StepResult:
         """Release the integers with their noise, in int64."""
         assert self.integers is not None
-        sums, seed = self.exact_sums(inputs.records, released), execution.label(self.name)
+        sums = self.exact_sums(inputs.records, released)
+        seed = execution.label(self.name)
         noisy = perturb_integers(sums, self.integers, exact=self.counted, seed=seed)
         return StepResult(np.array(noisy, dtype=np.int64))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
-        """The records that later steps are given, at all that is ``released`` by then: mostly the
-        same.
-        """
+        """The records that later steps are given, at what is released by then: mostly the same."""
         return records
 
     def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
@@ -125,11 +112,11 @@ class IntegerSums(Step):
 
 @dataclass(frozen=True)
 class TreatmentRate(IntegerSums):
-    """The number of treated records: one replacement moves it by 1. Of more than two arms, those of
-    each.
+    """The number of treated records, which one replacement moves by 1.
 
-    Where records may count less than 1, what the treated and the untreated count is added up, in
-    K-ths, in every group: a record adds to the sum of one arm and one group.
+    Of more than two arms it is the number of records of each. Where records may count less than 1,
+    what the treated and the untreated count is added up, in K-ths, in every group: a record adds to
+    the sum of one arm and one group.
     """
 
     name: str = "rate"
@@ -154,21 +141,33 @@ class TreatmentRate(IntegerSums):
     def stated(
         self, released: Array, domain: Domain
     ) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        """Table of what was released, by the labels of a ``domain``: of what, the names, and the
-        numbers.
+        """Table of what was released, by the labels of a domain.
+
+        Parameters
+        ----------
+        released
+            What the step released.
+        domain
+            Its labels of arms and groups.
+
+        Returns
+        -------
+        tuple
+            What the numbers are of, their names, and the numbers.
         """
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
         numbers = tuple(float(total) / UNIT for total in released)
-        names = domain.arms if len(domain.arms) > 2 else ("treated", "untreated")
-        if domain.groups and (book := domain.codebook) is not None:
-            levels = [level or "missing" for level in domain.groups]
-            names = tuple(f"{arm} | {book.group}={level}" for arm in names for level in levels)
-        return (
-            "records" if not domain.uneven else "sampling weights over their bound",
-            names,
-            numbers,
-        )
+        arms = domain.arms if len(domain.arms) > 2 else ("treated", "untreated")
+        book = domain.codebook
+        names = list(arms)
+        if domain.groups and book is not None:
+            names = []
+            for arm in arms:
+                for level in domain.groups:
+                    names.append(f"{arm} | {book.group}={level or 'missing'}")
+        of = "sampling weights over their bound" if domain.uneven else "records"
+        return of, tuple(names), numbers
 
 
 @dataclass(frozen=True)
@@ -190,10 +189,8 @@ class SideCounts(IntegerSums):
 
     def shares(self, released: Mapping[str, Array]) -> Array:
         """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
-        sums = (
-            np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0)
-            * self.calibration.unit
-        )
+        counts = np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0)
+        sums = counts * self.calibration.unit
         return np.asarray(sums.reshape(2, 2) / self.universe.n_samples)
 
 
@@ -207,8 +204,9 @@ SIDES = tuple(
 
 
 def totals(records: Records, function: Callable[[Records], Any]) -> list[int]:
-    """Sums over all records of the integers that ``function`` makes of views with all rows of every
-    unit.
+    """Sums over all records of the integers that ``function`` makes of a view.
+
+    A view has all rows of every unit.
     """
     return [int(total) for total in np.sum(records.by_units(function), axis=0).ravel()]
 
@@ -219,31 +217,35 @@ def released_mass(released: Array, n_arms: int = 2) -> float:
 
 
 def _sums_by_side(block: Records, rule: Array) -> list[int]:
-    side = Rows.POOLED.predict(rule, block.covariates, 0.0) > 0.0
-    cells = [(side == treats) & (block.a == arm) for treats in (False, True) for arm in (0, 1)]
-    return _in_cells(block, [block.counts * inside for inside in cells])
+    treats = Rows.POOLED.predict(rule, block.covariates, 0.0) > 0.0
+    columns = []
+    for side in (~treats, treats):
+        for arm in (0, 1):
+            columns.append(block.counts * (side & (block.a == arm)))
+    return _in_cells(block, columns)
 
 
 def _sums_by_arm(block: Records) -> list[int]:
-    """Records that are treated; in K-ths, by arm and then by group, where some may count less than
-    1.
+    """The number of treated records; where some may count less than 1, sums of all arms.
+
+    These are in K-ths, by arm and then by group.
     """
     if not block.space.weighted:
         return [int(block.a.sum())]
-    groups, n_arms = block.group_counts.T, block.space.n_arms
+    n_arms = block.space.n_arms
     order = (1, 0) if n_arms == 2 else range(n_arms)
-    return [
-        total
-        for arm in order
-        for total in _in_cells(block, [own * (block.a == arm) for own in groups])
-    ]
+    sums = []
+    for arm in order:
+        columns = [own * (block.a == arm) for own in block.group_counts.T]
+        sums.extend(_in_cells(block, columns))
+    return sums
 
 
 def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
-    """Sums in K-ths of ``columns`` (n,), what records add to disjoint cells: a unit at most K to
-    all of them.
+    """Sums in K-ths of ``columns`` (n,), what records add to disjoint cells.
 
-    What a unit adds to a cell is rounded down, as it may add to several.
+    A unit adds at most K to all of them. What it adds to a cell is rounded down where it may have
+    several records.
     """
     nearest = np.rint if block.unit is None else np.floor
     return [int(nearest(UNIT * total).astype(np.int64).sum()) for total in block.by_unit(*columns)]
@@ -257,8 +259,13 @@ Counts = tuple[NDArray[np.int64], ...]
 class ColumnRanges(Step):
     """Two quantiles of every column whose range ``public`` does not declare (Theorem 10).
 
-    Of each of them a private choice on a public grid; ranges follow by a public rule. A person
+    Each of them is a private choice on a public grid; ranges follow by a public rule. A person
     stands for one record: its values share that, in whole parts of K.
+
+    Parameters
+    ----------
+    public
+        What is declared of the columns: their ranges, or bounds within which these are.
     """
 
     name: str = "ranges"
@@ -267,15 +274,15 @@ class ColumnRanges(Step):
     @property
     def grids(self) -> list[Array | None]:
         """The candidates of every column; None where its range is public."""
-        return [
-            None if isinstance(known, tuple) else candidates(known) for known in self.public.known
-        ]
+        grids: list[Array | None] = []
+        for known in self.public.known:
+            grids.append(None if isinstance(known, tuple) else candidates(known))
+        return grids
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         sizes = [None if grid is None else len(grid) for grid in self.grids]
         noise = calibrate_ranges(universe.n_samples, sizes, budget, 1 + len(self.public.others))
-        bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
-        return replace(self, universe=universe, calibration=noise, bound=bound)
+        return self.planned(universe, noise)
 
     @property
     def counted(self) -> bool:
@@ -287,16 +294,15 @@ class ColumnRanges(Step):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the error of a rank, as a share of the records, by the noise of one
-        candidate.
-        """
+        """Mean square of the error of a rank by the noise of one candidate, over n squared."""
         return float((self.calibration.scale / self.universe.n_samples) ** 2)
 
     def run(
         self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
     ) -> StepResult:
-        """Release two candidates (c, 2) of every column, the outcome last; public ranges as
-        declared.
+        """Release two candidates (c, 2) of every column, the outcome last.
+
+        Public ranges are released as they are declared.
         """
         grids = self.grids
         count: Callable[[Dataset], list[Counts]] = partial(_counts, grids=grids)
@@ -304,20 +310,22 @@ class ColumnRanges(Step):
         if book is not None and book.unit is not None:
             count = partial(_counts_of_persons, unit=replace(book.unit, count=1), grids=grids)
         blocks = inputs.dataset.by_units(count)
-        chosen = [
-            self.public.known[place]
-            if grid is None
-            else self._chosen(place, grid, [block[place] for block in blocks], execution)
-            for place, grid in enumerate(grids)
-        ]
+        chosen: list[Any] = []
+        for place, grid in enumerate(grids):
+            if grid is None:
+                chosen.append(self.public.known[place])
+            else:
+                own = [block[place] for block in blocks]
+                chosen.append(self._chosen(place, grid, own, execution))
         return StepResult(np.array(chosen))
 
     def _chosen(
         self, place: int, grid: Array, blocks: Sequence[Counts], execution: Execution
     ) -> tuple[float, float]:
         """The private choices of both quantiles of a column."""
-        noise, n = self.calibration, self.universe.n_samples
-        middle = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)[place]
+        noise = self.calibration
+        n = self.universe.n_samples
+        middles = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)
         parts = 1 if self.universe.space.units is None else UNIT
         level = noise.levels[place]
         assert level is not None
@@ -325,20 +333,24 @@ class ColumnRanges(Step):
         ends = []
         for above, rank in ((False, inward), (True, n - inward)):
             counts = np.sum([block[above] for block in blocks], axis=0)
-            counts = _filled(counts, grid, middle, above, parts * n)
+            counts = _filled(counts, grid, middles[place], above, parts * n)
             seed = execution.label(f"{self.name} {place} {above}")
             source = None if seed is None else random_source(seed)
             choose = private_choice(parts * noise.sensitivity, noise.each, source)
-            ends.append(float(grid[choose(quantile_scores(counts, parts * rank))]))
+            chosen = choose(quantile_scores(counts, parts * rank))
+            ends.append(float(grid[chosen]))
         return ends[0], ends[1]
 
     def ranges(self, released: Array) -> list[Pair]:
         """The range of every column, from what was released: public arithmetic."""
-        factors, known = self.calibration.factors, self.public.known
-        return [
-            own if isinstance(own, tuple) else widened(float(low), float(high), factor, own)
-            for (low, high), factor, own in zip(released, factors, known, strict=True)
-        ]
+        ranges = []
+        columns = zip(released, self.calibration.factors, self.public.known, strict=True)
+        for (low, high), factor, known in columns:
+            if isinstance(known, tuple):
+                ranges.append(known)
+            else:
+                ranges.append(widened(float(low), float(high), factor, known))
+        return ranges
 
 
 def _placed(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
@@ -352,16 +364,23 @@ def _counts(
     count: Callable[..., NDArray[np.int64]] = _placed,
 ) -> list[Counts]:
     """Values at every column's candidates, rounded down and up; nothing where a range is public."""
-    return [
-        () if grid is None else tuple(count(values, grid, above) for above in (False, True))
-        for values, grid in zip((*data.X.T, data.y), grids, strict=True)
-    ]
+    counts: list[Counts] = []
+    for values, grid in zip((*data.X.T, data.y), grids, strict=True):
+        if grid is None:
+            counts.append(())
+        else:
+            counts.append((count(values, grid, False), count(values, grid, True)))
+    return counts
 
 
 def _counts_of_persons(data: Dataset, unit: Unit, grids: Sequence[Array | None]) -> list[Counts]:
     """Counts in parts of a person, at most K each: by the rows that count."""
-    counted = np.ones(len(data.a)) if data.sampling is None else np.asarray(data.sampling)
-    present = (counted if counted.ndim == 1 else np.sum(counted, axis=1)) > 0.0
+    counted = np.ones(len(data.a))
+    if data.sampling is not None:
+        counted = np.asarray(data.sampling)
+    if counted.ndim > 1:  # a row counts in every group that it is of
+        counted = np.sum(counted, axis=1)
+    present = counted > 0.0
     shares, person = unit.shared(present.astype(np.float64), data.person)
 
     def counts(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
@@ -376,21 +395,26 @@ def _counts_of_persons(data: Dataset, unit: Unit, grids: Sequence[Array | None])
 def _filled(counts: NDArray[np.int64], grid: Array, middle: float, above: bool, total: int) -> Any:
     """The counts with what is left of persons at the middle: they add up to the ``total``."""
     place = quantile_places(np.array([middle]), grid, above=above)[0]
-    return counts + (total - counts.sum()) * (np.arange(len(grid)) == place)
+    left = total - counts.sum()
+    return counts + left * (np.arange(len(grid)) == place)
 
 
 def widened(low: float, high: float, factor: float, known: Known) -> tuple[float, float]:
-    """The range from two released numbers, by a public rule: at least as wide, and inside of wide
-    bounds.
+    """The range from two released numbers, by a public rule.
 
-    Where low is not below high, as for a constant column, it reaches as far from the middle as the
-    middle is from 0, and at least by 1.
+    It is at least as wide, and inside of declared wide bounds. Where low is not below high, as for
+    a constant column, it reaches as far from the middle as the middle is from 0, and at least by 1.
     """
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    middle = 0.5 * (low + high)
+    half = 0.5 * (high - low)
     if half <= 0.0:
         half = max(1.0, abs(middle), -half)
-    low, high = middle - factor * half, middle + factor * half
+    least = middle - factor * half
+    largest = middle + factor * half
     if not isinstance(known, Within):
-        return low, high
-    inside = max(low, known.low), min(high, known.high)
-    return inside if inside[0] < inside[1] else (known.low, known.high)
+        return least, largest
+    least = max(least, known.low)
+    largest = min(largest, known.high)
+    if least < largest:
+        return least, largest
+    return known.low, known.high
