@@ -1,5 +1,6 @@
-"""Ratios of two private means, by inverting tests of every ratio (Fieller 1954), and risks of both
-arms.
+"""Ratios of two private means, and risks of both arms.
+
+An interval of a ratio inverts tests of every ratio (Fieller 1954).
 """
 
 from __future__ import annotations
@@ -7,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import bracketed, sum_tail
@@ -15,22 +15,28 @@ from dp2erm_cvx.calibration.sums import SHARE_BITS, GridSums, SumLaw
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval, misses
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, combined
 
-#: What tests and bounds of moments are rounded up by.
-_ROUND_UP, _MOMENT_UP = 1.0 + 1e-9, 1.0 + 1e-12
+#: What tests are rounded up by.
+_ROUND_UP = 1.0 + 1e-9
+#: What bounds of moments are rounded up by.
+_MOMENT_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
 class Fieller:
     """Released means A and D whose ratio of population means is rho: ``A - rho D`` has mean 0.
 
-    Attributes
+    Parameters
     ----------
-    numerator, denominator
-        A and D.
+    numerator
+        A.
+    denominator
+        D.
     noise
         Law of the two independent noises.
-    scales, roundings
-        Of the noise of A and D; what each may be moved by beyond its continuous law.
+    scales
+        Of the noise of A and of D.
+    roundings
+        What A and D may be moved by beyond the continuous law of their noise.
     deviation
         Convex in rho: at least the standard deviation of the sampling error of ``A - rho D``.
     slope
@@ -52,12 +58,12 @@ class Fieller:
     shared: tuple[tuple[float, float], ...] = ()
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """The least and the largest rho that no test rejects, each test missing by ``tail`` either
-        way.
+        """The least and the largest rho that no test rejects.
 
-        A test on the left rejects where ``A - rho D`` exceeds a quantile that is convex in rho
-        (page "Private effects"). Where the denominator is significant it rejects far out, hence
-        everywhere from the end on. Else both ends are infinite.
+        Each test misses by ``tail`` either way. A test on the left rejects where ``A - rho D``
+        exceeds a quantile that is convex in rho (page "Private effects"). Where the denominator is
+        significant it rejects far out, hence everywhere from the end on. Else both ends are
+        infinite.
         """
         if not self._rejected(self.denominator, self.slope, 0.0, 1.0, tail):
             return -math.inf, math.inf
@@ -65,6 +71,8 @@ class Fieller:
         return self._end(middle, -1.0, tail), self._end(middle, 1.0, tail)
 
     def _end(self, middle: float, side: float, tail: float) -> float:
+        """Where tests begin to reject beyond ``middle``, on the right (1.0) or left (-1.0)."""
+
         def rejects(rho: float) -> bool:
             gap = side * (rho * self.denominator - self.numerator)
             return self._rejected(gap, self.deviation(rho), 1.0, rho, tail)
@@ -82,38 +90,57 @@ class Fieller:
     def _rejected(
         self, gap: float, deviation: float, first: float, rho: float, tail: float
     ) -> bool:
+        """Whether a test rejects that the population mean of ``first A - rho D`` is 0.
+
+        Parameters
+        ----------
+        gap
+            How far the released combination lies off 0.
+        deviation
+            Standard deviation of its sampling error.
+        first
+            1, or 0 for D alone.
+        rho
+            The ratio that is tested.
+        tail
+            Probability to reject although the mean is 0, either way.
+        """
         second = abs(rho)
-        left = gap - first * self.roundings[0] - second * self.roundings[1]
-        if not left > 0.0:
+        beyond_rounding = gap - first * self.roundings[0] - second * self.roundings[1]
+        if not beyond_rounding > 0.0:
             return False
         both = (abs(first * one - rho * other) for one, other in self.shared)
-        scales = first * self.scales[0], second * self.scales[1], *both
+        scales = (first * self.scales[0], second * self.scales[1], *both)
         bias = first * self.biases[0] + second * self.biases[1]
-        ends = (
-            sum_tail(self.noise, one, deviation * _ROUND_UP, *scales)
-            for one in (left - bias, left + bias)
-        )
-        return 0.5 * sum(ends) < tail
+        rounded_up = deviation * _ROUND_UP
+        near = sum_tail(self.noise, beyond_rounding - bias, rounded_up, *scales)
+        far = sum_tail(self.noise, beyond_rounding + bias, rounded_up, *scales)
+        return 0.5 * (near + far) < tail
 
 
 def quadratic_norm(
     first: float, second: float, cross: tuple[float, float]
 ) -> Callable[[float, float], float]:
-    """``(u, v) -> sqrt(u^2 E x^2 + v^2 E y^2 + 2 u v E x y)`` at the worst moments within their
-    bounds.
+    """``(u, v) -> sqrt(u^2 E x^2 + v^2 E y^2 + 2 u v E x y)`` at the worst moments.
 
-    ``first`` and ``second`` are upper bounds of ``E x^2`` and ``E y^2``, ``cross`` bounds of ``E x
-    y`` from below and above. They are clipped by the inequality of Cauchy and Schwarz, so that this
-    is the larger of two norms of (u, v).
+    Parameters
+    ----------
+    first
+        Upper bound of ``E x^2``.
+    second
+        Upper bound of ``E y^2``.
+    cross
+        Bounds of ``E x y`` from below and above. They are clipped by the inequality of Cauchy and
+        Schwarz, so that the result is the larger of two norms of (u, v).
     """
     most = math.sqrt(first * second)
-    low, high = (min(max(value, -most), most) for value in cross)
+    low = min(max(cross[0], -most), most)
+    high = min(max(cross[1], -most), most)
 
     def norm(u: float, v: float) -> float:
         product = 2.0 * u * v
-        return math.sqrt(
-            max(u * u * first + v * v * second + max(product * low, product * high), 0.0)
-        )
+        worst = max(product * low, product * high)
+        return math.sqrt(max(u * u * first + v * v * second + worst, 0.0))
 
     return norm
 
@@ -126,37 +153,56 @@ def part_interval(
     widening: float = 1.0,
     error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
-    """The effect in a part of the population from the ``released`` integers and public numbers
-    alone.
+    """The effect in a part of the population, from released and public numbers alone.
 
-    That is the treated, or where either treatment is likely. ``center`` is the public c_0 whose
-    multiple ``c_0 h`` was taken off the score, h what a record counts. Where the size of that part
-    is within its noise the interval is infinite. ``widening`` is what the score was divided by,
-    ``error`` what the interval allows for beside noise and sampling. Raises DeclarationError unless
-    ``1/2 <= level < 1``.
+    That part is the treated, or those for whom either treatment is likely.
+
+    Parameters
+    ----------
+    noise
+        What was calibrated.
+    released
+        The released integers.
+    center
+        The public c_0 whose multiple ``c_0 h`` was taken off the score, h what a record counts.
+    level
+        Coverage of the interval.
+    widening
+        What the score was divided by.
+    error
+        What the interval allows for beside noise and sampling.
+
+    Returns
+    -------
+    ScoreInterval
+        Infinite where the size of the part is within its noise.
+
+    Raises
+    ------
+    DeclarationError
+        Unless ``1/2 <= level < 1``.
     """
     share, tail = misses(level)
-    test, largest, n = (
-        part_test(noise, released, share),
-        0.5 if noise.law.counts else 1.0,
-        noise.n_samples,
-    )
-    size, of = min(max(test.denominator, 0.0), largest) / widening, test.deviation
+    test = part_test(noise, released, share)
+    n = noise.n_samples
+    largest = 0.5 if noise.law.counts else 1.0
+    size = min(max(test.denominator, 0.0), largest) / widening
+    by_sampling = test.deviation
 
-    def allowed(deviation: Callable[[float], float], more: float, **changes: Any) -> Fieller:
-        return replace(
-            test, deviation=lambda psi: math.hypot(deviation(psi), size * more), **changes
-        )
+    def with_error(more: float) -> Callable[[float], float]:
+        """The deviation of sampling, and a further one of the effect."""
+        return lambda psi: math.hypot(by_sampling(psi), size * more)
 
-    whole = allowed(of, math.hypot(error.noise, error.sampling), biases=(size * error.bias, 0.0))
+    def error_alone(psi: float) -> float:
+        return math.hypot(0.0, size * error.noise)
+
+    of_regressions = math.hypot(error.noise, error.sampling)
+    whole = replace(test, deviation=with_error(of_regressions), biases=(size * error.bias, 0.0))
     low, high = whole.ends(tail)
     estimate = test.numerator / min(max(test.denominator, 1.0 / n), largest)
-    alone = (
-        allowed(lambda _: 0.0, error.noise, slope=0.0),
-        allowed(of, error.sampling, scales=(0.0, 0.0), shared=()),
-    )
-    noise_half, sampling_half = (
-        0.5 * (end - start) for start, end in (one.ends(tail) for one in alone)
+    noise_alone = replace(test, deviation=error_alone, slope=0.0)
+    sampling_alone = replace(
+        test, deviation=with_error(error.sampling), scales=(0.0, 0.0), shared=()
     )
     return ScoreInterval(
         estimate=center + widening * estimate,
@@ -164,57 +210,126 @@ def part_interval(
         low=center + widening * min(low, estimate),
         high=center + widening * max(high, estimate),
         level=float(level),
-        standard_deviation=widening * math.sqrt(n) * of(estimate),
-        noise_half_width=widening * noise_half,
-        sampling_half_width=widening * sampling_half,
+        standard_deviation=widening * math.sqrt(n) * by_sampling(estimate),
+        noise_half_width=widening * _half_width(noise_alone, tail),
+        sampling_half_width=widening * _half_width(sampling_alone, tail),
         bias=error.bias,
     )
 
 
-def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
-    """The ratio of the means of phi and h, with the spread of ``phi - psi h`` but with probability
-    ``share``.
+def _half_width(test: Fieller, tail: float) -> float:
+    """Half the length of the interval of a ratio."""
+    start, end = test.ends(tail)
+    return 0.5 * (end - start)
 
-    Where either treatment is likely that is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h
-    <= 1/2``. Of both arms phi is their difference, which is ``phi h``. Where records are whole
-    ``phi h = phi / 2`` and ``h^2 = h / 2``, so that its square is ``E phi^2 - psi E phi + psi^2 E h
-    / 2``. Among the treated h is 0 or 1, and the mean of ``phi h`` half of two sums.
+
+def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+    """The ratio of the means of phi and h, with the spread of ``phi - psi h``.
+
+    Parameters
+    ----------
+    noise
+        What was calibrated.
+    released
+        The released integers.
+    share
+        Probability that sampling varies by more than is stated.
+    """
+    if noise.law.counts and not noise.law.whole:
+        return _overlap_test(noise, released, share)
+    return _whole_test(noise, released, share)
+
+
+def _overlap_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+    """The test where h is a share: of either treatment being likely, or by sampling weights.
+
+    The standard deviation of ``phi - psi h`` is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as
+    ``h <= 1/2``. Two events miss: the noise of either second moment.
+    """
+    score, size, square, *_ = noise.means(released)
+    half = 0.5 * share
+    most = math.sqrt(min(max(square + noise.margin(half, 2), 0.0), noise.bound**2))
+    spread = math.sqrt(0.5 * min(max(size + noise.margin(half, 1), 0.0), 0.5))
+    root = math.sqrt(noise.n_samples)
+
+    def deviation(psi: float) -> float:
+        return (most + abs(psi) * spread) * _MOMENT_UP / root
+
+    # a share that is no whole number is rounded to its grid
+    grid = math.ldexp(0.5, -SHARE_BITS)
+    return Fieller(
+        numerator=score,
+        denominator=size,
+        noise=noise.noise,
+        scales=(noise.scales[0], noise.scales[1]),
+        roundings=(
+            0.5 * noise.step + noise.coupling * noise.units[0],
+            grid + noise.coupling * noise.units[1],
+        ),
+        deviation=deviation,
+        slope=spread / root,
+    )
+
+
+def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+    """The test where records count or do not.
+
+    The variance of ``phi - psi h`` follows from the means of ``phi^2``, ``phi h`` and ``h^2``. Of
+    both arms phi is their difference, which is ``phi h``. Where records are whole ``phi h = phi /
+    2`` and ``h^2 = h / 2``. Among the treated h is 0 or 1, and the mean of ``phi h`` is half of two
+    sums. Three events miss: the noise of both second moments, and that of the mean of ``phi h`` in
+    both directions.
     """
     score, size, square, *more = noise.means(released)
-    law, place, half, units = noise.law, 1, 0.5 * noise.step, noise.units[:2]
-    largest, cross = 1.0, 0.5 * score
-    places, shared = tuple[int, ...]((0,)), tuple[tuple[float, float], ...]()
-    if law.of_arms:  # the noise of either arm is that of the difference
-        cross, size, place, half = score - size, more[2], 5, noise.step
-        score, places, shared = cross, (0, 1), ((noise.scales[1], 0.0),)
-        units = units[0] + units[1], noise.units[5]
+    law = noise.law
+    place = 1
+    largest = 1.0
+    rounding = 0.5 * noise.step
+    unit = noise.units[0]
+    shared: tuple[tuple[float, float], ...] = ()
+    cross_places: tuple[int, ...] = (0,)
+    cross_part = 0.5
+    if law.of_arms:
+        # the noise of either arm is that of the difference
+        score = score - size
+        size = more[2]
+        place = 5
+        rounding = noise.step
+        unit = noise.units[0] + noise.units[1]
+        shared = ((noise.scales[1], 0.0),)
+        cross = score
+        cross_places = (0, 1)
+        cross_part = 1.0
     elif law is SumLaw.TREATED:
-        cross, places = 0.5 * (score + more[0]), (0, 3)
+        cross = 0.5 * (score + more[0])
+        cross_places = (0, 3)
     else:
         largest = 0.5
-    root, grid = math.sqrt(noise.n_samples), 0.0
-    if law.counts and not law.whole:
-        most = math.sqrt(min(max(square + noise.margin(0.5 * share, 2), 0.0), noise.bound**2))
-        spread = math.sqrt(0.5 * min(max(size + noise.margin(0.5 * share, place), 0.0), 0.5))
-        deviation, slope = (
-            (lambda psi: (most + abs(psi) * spread) * _MOMENT_UP / root),
-            spread / root,
-        )
-        grid = math.ldexp(
-            0.5, -SHARE_BITS
-        )  # a share that is no whole number is rounded to its grid
-    # three events miss: the noise of both second moments, and that of ``cross`` in both directions
-    else:
-        third = share / 3.0
-        most = max(square + noise.margin(third, 2), 0.0)
-        most = min(most, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
-        rate = largest * min(max(size + noise.margin(third, place), 0.0), largest)
-        aside = (1.0 if law.of_arms else 0.5) * noise.margin(0.5 * third, *places)
-        norm = quadratic_norm(most, rate, (cross - aside, cross + aside))
-        deviation, slope = (lambda psi: norm(1.0, -psi) / root), norm(0.0, 1.0) / root
-    roundings = half + noise.coupling * units[0], grid + noise.coupling * units[1]
-    scales = noise.scales[0], noise.scales[place]
-    return Fieller(score, size, noise.noise, scales, roundings, deviation, slope, shared=shared)
+        cross = 0.5 * score
+    third = share / 3.0
+    most = max(square + noise.margin(third, 2), 0.0)
+    most = min(most, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
+    rate = largest * min(max(size + noise.margin(third, place), 0.0), largest)
+    aside = cross_part * noise.margin(0.5 * third, *cross_places)
+    norm = quadratic_norm(most, rate, (cross - aside, cross + aside))
+    root = math.sqrt(noise.n_samples)
+
+    def deviation(psi: float) -> float:
+        return norm(1.0, -psi) / root
+
+    return Fieller(
+        numerator=score,
+        denominator=size,
+        noise=noise.noise,
+        scales=(noise.scales[0], noise.scales[place]),
+        roundings=(
+            rounding + noise.coupling * unit,
+            noise.coupling * noise.units[place],
+        ),
+        deviation=deviation,
+        slope=norm(0.0, 1.0) / root,
+        shared=shared,
+    )
 
 
 @dataclass(frozen=True)
@@ -246,10 +361,12 @@ class ArmRisks:
     @property
     def risks(self) -> tuple[float, float]:
         """Released means, treated first; they may lie beyond 0 and 1."""
-        first, second, *_ = (
-            self.widening * mean / self.size for mean in self.noise.means(self.released)
+        treated, untreated, *_ = self.noise.means(self.released)
+        size = self.size
+        return (
+            self.centers[0] + self.widening * treated / size,
+            self.centers[1] + self.widening * untreated / size,
         )
-        return self.centers[0] + first, self.centers[1] + second
 
     @property
     def size(self) -> float:
@@ -263,104 +380,145 @@ class ArmRisks:
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        error, share = combined(*self.errors), misses(level)[0]
+        share, _ = misses(level)
+        error = combined(*self.errors)
         if self.noise.law is SumLaw.COUNTED_ARMS:
-            apart = self.centers[0] - self.centers[1]
-            return part_interval(self.noise, self.released, apart, level, self.widening, error)
-        deviation, (scales, roundings) = self._norm(share)(1.0, 0.0), self._noises
-        parts = deviation / math.sqrt(self.noise.n_samples), scales, sum(roundings)
-        return linear_interval(self.noise, level, self.risks[0] - self.risks[1], parts, error)
+            center_difference = self.centers[0] - self.centers[1]
+            return part_interval(
+                self.noise, self.released, center_difference, level, self.widening, error
+            )
+        deviation = self._norm(share)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
+        scales, roundings = self._noises
+        treated, untreated = self.risks
+        parts = (deviation, scales, sum(roundings))
+        return linear_interval(self.noise, level, treated - untreated, parts, error)
 
     def ratio(self, level: float = 0.95) -> ScoreInterval | None:
-        """The risk ratio, treated over untreated; None where the untreated risk is within its
-        error.
+        """The risk ratio, treated over untreated.
 
-        Raises DeclarationError unless ``1/2 <= level < 1``.
+        It is None where the untreated risk is within its error. Raises DeclarationError unless
+        ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        ends, (risk_1, risk_0) = self._ends(share, tail, complement=False), self._inside
+        ends = self._ends(share, tail, complement=False)
+        risk_1, risk_0 = self._inside
         return _stated(risk_1 / risk_0, ends, level)
 
     def odds_ratio(self, level: float = 0.95) -> ScoreInterval | None:
-        """The odds ratio: the ratio of risks over the ratio of their complements, half of the
-        misses each.
+        """The odds ratio: the ratio of risks over the ratio of their complements.
 
-        None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level
-        < 1``.
+        Either ratio has half of the misses. The odds ratio is None where a denominator is within
+        its error. Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        ends, odds = (self._ends(share, 0.5 * tail, complement=which) for which in (False, True))
-        if ends is None or odds is None or odds[0] <= 0.0:
+        risks = self._ends(share, 0.5 * tail, complement=False)
+        complements = self._ends(share, 0.5 * tail, complement=True)
+        if risks is None or complements is None or complements[0] <= 0.0:
             return None
         risk_1, risk_0 = self._inside
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
-        return _stated(estimate, (ends[0] / odds[1], ends[1] / odds[0]), level)
+        return _stated(estimate, (risks[0] / complements[1], risks[1] / complements[0]), level)
 
     @property
     def _noises(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Scales of the noise of either risk; half a step of the grid, and what noise may be off
-        its law.
+        """Scales of the noise of either risk, and what rounding adds to either.
+
+        Rounding is half a step of the grid, and what noise may be off its continuous law.
         """
-        W, half = self.widening, 0.5 * self.noise.step
-        scales, units = self.noise.scales[:2], self.noise.units[:2]
-        return tuple(W * one for one in scales), tuple(
-            W * (half + self.noise.coupling * one) for one in units
+        half = 0.5 * self.noise.step
+        scales = tuple(self.widening * scale for scale in self.noise.scales[:2])
+        roundings = tuple(
+            self.widening * (half + self.noise.coupling * unit) for unit in self.noise.units[:2]
         )
+        return scales, roundings
 
     @property
     def _inside(self) -> tuple[float, float]:
         """The risks, at least half a record from 0 and 1."""
         least = 0.5 / self.noise.n_samples
-        first, second = (min(max(risk, least), 1.0 - least) for risk in self.risks)
-        return first, second
+        treated, untreated = self.risks
+        return min(max(treated, least), 1.0 - least), min(max(untreated, least), 1.0 - least)
 
     def _norm(self, share: float) -> Callable[[float, float], float]:
-        """Standard deviation at most of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``, but with
-        ``share``.
+        """Standard deviation at most of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``.
 
-        Five events miss, a fifth of it each: the noise of either second moment, of either mean and
-        of the product, the last three in both directions.
+        It is larger with the probability ``share``. Five events miss, a fifth of it each: the noise
+        of either second moment, of either mean and of the product, the last three in both
+        directions.
         """
-        noise, fifth = self.noise, 0.2 * share
-        first, second, *moments, product = noise.means(self.released)
-        apart, both = abs(first - second), abs(first + second)
-        aside, above = noise.margin(0.5 * fifth, 0, 1), noise.margin(fifth, 2)
+        noise = self.noise
+        fifth = 0.2 * share
+        treated, untreated, *moments, product = noise.means(self.released)
+        difference = treated - untreated
+        total = treated + untreated
+        mean_margin = noise.margin(0.5 * fifth, 0, 1)
+        moment_margin = noise.margin(fifth, 2)
         largest = (noise.bound + noise.other_bound) ** 2
         variances = []
-        for mean, moment in zip((apart, both), moments, strict=True):
-            variance = moment + above - max(mean - aside, 0.0) ** 2
+        for mean, moment in zip((abs(difference), abs(total)), moments, strict=True):
+            variance = moment + moment_margin - max(mean - mean_margin, 0.0) ** 2
             variances.append(min(max(variance, 0.0), largest) * _MOMENT_UP)
-        middle = product - (first - second) * (first + second)
-        off = noise.margin(0.5 * fifth, 4) + aside * (apart + both + aside)
-        norm = quadratic_norm(variances[0], variances[1], (middle - off, middle + off))
-        return lambda u, v: self.widening * norm(u, v)
+        covariance = product - difference * total
+        by_means = mean_margin * (abs(difference) + abs(total) + mean_margin)
+        off = noise.margin(0.5 * fifth, 4) + by_means
+        norm = quadratic_norm(variances[0], variances[1], (covariance - off, covariance + off))
+
+        def widened(u: float, v: float) -> float:
+            return self.widening * norm(u, v)
+
+        return widened
 
     def _counted_norm(
         self, share: float, sign: float, first: float, second: float
     ) -> Callable[[float, float], float]:
-        """The root of the mean square of ``u A + v B``, but with ``share``: that of a mean which is
-        0.
+        """The root of the mean square of ``u A + v B``, of a mean which is 0.
 
-        A and B are difference and sum of ``sign phi_a + c_a h``, c_a the ``first`` and the
-        ``second`` center. Six events miss: those of ``_norm``, and the noise of the mean of h.
+        It is larger with the probability ``share``. Six events miss: those of ``_norm``, and the
+        noise of the mean of h.
+
+        Parameters
+        ----------
+        share
+            Probability to miss.
+        sign
+            A and B are difference and sum of ``sign phi_a + c_a h``.
+        first
+            c_1, the center of the treated.
+        second
+            c_0, the center of the untreated.
         """
-        noise, sixth, W = self.noise, share / 6.0, self.widening
+        noise = self.noise
+        sixth = share / 6.0
+        W = self.widening
         treated, untreated, *moments, product, size = noise.means(self.released)
-        aside, off = noise.margin(0.5 * sixth, 0, 1), noise.margin(0.5 * sixth, 4)
-        above, more = noise.margin(sixth, 2), noise.margin(0.5 * sixth, 5)
-        apart, both = sign * (treated - untreated), sign * (treated + untreated)
-        d, s, reach = first - second, first + second, W * (noise.bound + noise.other_bound)
-        squares = []
-        for square, mean, c in ((moments[0], apart, d), (moments[1], both, s)):
-            most = (
-                W * W * (square + above)
-                + 2.0 * W * (c * mean + abs(c) * aside)
-                + c * c * (size + more)
-            )
-            squares.append(min(max(most, 0.0), (reach + abs(c)) ** 2) * _MOMENT_UP)
-        middle = W * W * product + W * (d * both + s * apart) + d * s * size
-        off = W * W * off + W * (abs(d) + abs(s)) * aside + abs(d * s) * more
-        return quadratic_norm(squares[0], squares[1], (middle - off, middle + off))
+        mean_margin = noise.margin(0.5 * sixth, 0, 1)
+        product_margin = noise.margin(0.5 * sixth, 4)
+        moment_margin = noise.margin(sixth, 2)
+        size_margin = noise.margin(0.5 * sixth, 5)
+        difference = sign * (treated - untreated)
+        total = sign * (treated + untreated)
+        center_difference = first - second
+        center_total = first + second
+        largest_score = W * (noise.bound + noise.other_bound)
+
+        def square(moment: float, mean: float, center: float) -> float:
+            """At least the mean square of A or of B."""
+            of_scores = W * W * (moment + moment_margin)
+            of_both = 2.0 * W * (center * mean + abs(center) * mean_margin)
+            of_centers = center * center * (size + size_margin)
+            largest = (largest_score + abs(center)) ** 2
+            return min(max(of_scores + of_both + of_centers, 0.0), largest) * _MOMENT_UP
+
+        centers = abs(center_difference) + abs(center_total)
+        both_centers = center_difference * center_total
+        crossed = center_difference * total + center_total * difference
+        middle = W * W * product + W * crossed + both_centers * size
+        off = W * W * product_margin + W * centers * mean_margin + abs(both_centers) * size_margin
+        return quadratic_norm(
+            square(moments[0], difference, center_difference),
+            square(moments[1], total, center_total),
+            (middle - off, middle + off),
+        )
 
     def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float] | None:
         """Interval of the ratio of the risks, or of their complements; no ratio is negative.
@@ -368,32 +526,49 @@ class ArmRisks:
         None where the untreated one is not significantly above 0: no ratio is then rejected far
         out.
         """
-        size, root = self.size, math.sqrt(self.noise.n_samples)
-        treated, untreated = (size * math.hypot(one.noise, one.sampling) for one in self.errors)
-        risk_1, risk_0 = (size * (1.0 - risk if complement else risk) for risk in self.risks)
+        size = self.size
+        root = math.sqrt(self.noise.n_samples)
+        risk_1, risk_0 = self.risks
+        center_1, center_0 = self.centers
+        sign = 1.0
+        if complement:
+            risk_1 = 1.0 - risk_1
+            risk_0 = 1.0 - risk_0
+            center_1 = 1.0 - center_1
+            center_0 = 1.0 - center_0
+            sign = -1.0
+        error_1, error_0 = self.errors
+        of_regression_1 = size * math.hypot(error_1.noise, error_1.sampling)
+        of_regression_0 = size * math.hypot(error_0.noise, error_0.sampling)
         scales, roundings = self._noises
         shared: tuple[tuple[float, float], ...] = ()
         if self.noise.law is SumLaw.ARMS:
             norm = self._norm(share)
         else:
-            middles = [1.0 - center if complement else center for center in self.centers]
-            scale, unit = self.noise.scales[5], self.noise.coupling * self.noise.units[5]
-            norm = self._counted_norm(share, -1.0 if complement else 1.0, *middles)
-            roundings = roundings[0] + abs(middles[0]) * unit, roundings[1] + abs(middles[1]) * unit
-            shared = ((middles[0] * scale, middles[1] * scale),)
-        # phi_1 - rho phi_0 = (1 + rho)/2 (phi_1 - phi_0) + (1 - rho)/2 (phi_1 + phi_0)
+            norm = self._counted_norm(share, sign, center_1, center_0)
+            unit = self.noise.coupling * self.noise.units[5]
+            roundings = (
+                roundings[0] + abs(center_1) * unit,
+                roundings[1] + abs(center_0) * unit,
+            )
+            scale = self.noise.scales[5]
+            shared = ((center_1 * scale, center_0 * scale),)
+
+        def deviation(rho: float) -> float:
+            # phi_1 - rho phi_0 = (1 + rho)/2 (phi_1 - phi_0) + (1 - rho)/2 (phi_1 + phi_0)
+            of_scores = norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root
+            return math.hypot(of_scores, of_regression_1, rho * of_regression_0)
+
         test = Fieller(
-            risk_1,
-            risk_0,
-            self.noise.noise,
-            (scales[0], scales[1]),
-            (roundings[0], roundings[1]),
-            lambda rho: math.hypot(
-                norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root, treated, rho * untreated
-            ),
-            math.hypot(norm(0.5, -0.5) / root, untreated),
-            (size * self.errors[0].bias, size * self.errors[1].bias),
-            shared,
+            numerator=size * risk_1,
+            denominator=size * risk_0,
+            noise=self.noise.noise,
+            scales=(scales[0], scales[1]),
+            roundings=(roundings[0], roundings[1]),
+            deviation=deviation,
+            slope=math.hypot(norm(0.5, -0.5) / root, of_regression_0),
+            biases=(size * error_1.bias, size * error_0.bias),
+            shared=shared,
         )
         low, high = test.ends(tail)
         if not math.isfinite(high):
