@@ -32,10 +32,24 @@ Laws = tuple[SumLaw, SumLaw, SumLaw]
 
 
 class Parts(NamedTuple):
-    """m_0, m_1, e (n,), c_0, who was treated (n,), and clipped residuals r (n,): what scores are
-    made of.
+    """What scores of n records are made of.
 
-    ``effect`` (n,) is what a released rule estimates, where there is one.
+    Parameters
+    ----------
+    m_0
+        Predicted outcomes (n,) of the untreated.
+    m_1
+        Predicted outcomes (n,) of the treated.
+    center
+        c_0.
+    e
+        Probabilities of treatment (n,), clipped.
+    treated
+        Who was treated (n,).
+    residual
+        Clipped residuals r (n,).
+    effect
+        What a released rule estimates (n,); None without a rule.
     """
 
     m_0: Array
@@ -125,9 +139,7 @@ class EffectScore(IntegerSums):
         return self.laws[2 if self.sampled else int(self.missing)]
 
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> GridSums:
-        """The noise of the sums, by the bounds of the score alone, whatever the nuisances turn out
-        to be.
-        """
+        """The noise of the sums, by the bounds of the score alone, whatever the nuisances are."""
         bound = self.part * self.score_bound if self.law.counts else self.score_bound
         other = self.other_bound if self.law.of_arms else None
         return calibrate_sums(
@@ -137,9 +149,8 @@ class EffectScore(IntegerSums):
     @property
     def theorem(self) -> str:
         number = "26" if self.calibration.law is SumLaw.DISJOINT else "12"
-        return (
-            f"Theorem {number} ({self.calibration.noise.mechanism} noise, second moment included)"
-        )
+        mechanism = self.calibration.noise.mechanism
+        return f"Theorem {number} ({mechanism} noise, second moment included)"
 
     @property
     def predicted_error(self) -> float:
@@ -152,14 +163,16 @@ class EffectScore(IntegerSums):
         return replace(self, nuisances=self.nuisances.planned(earlier))
 
     def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
-        """Sums of ``u phi`` and of ``u h``, u a sampling weight over its bound and h what a record
-        counts by.
+        """Sums of ``u phi`` and of ``u h``.
 
-        Both are halved where h may be 1. Raises DeclarationError where the noise is for another n.
+        u is a sampling weight over its bound, and h what a record counts by. Both sums are halved
+        where h may be 1. Raises DeclarationError where the noise is for another n.
         """
-        if (n := records.n_samples) != self.calibration.n_samples:
+        n = records.n_samples
+        if n != self.calibration.n_samples:
             raise DeclarationError(f"{n} records: the noise is for {self.calibration.n_samples}")
-        parts = records.by_units(partial(self.at(records, released).block_sums, released=released))
+        score = self.at(records, released)
+        parts = records.by_units(partial(score.block_sums, released=released))
         return tuple(sum(column) for column in zip(*parts, strict=True))
 
     def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
@@ -171,9 +184,7 @@ class EffectScore(IntegerSums):
         return tuple(self.calibration.totals(*columns))
 
     def at(self, where: MappedUniverse | Records, released: Released) -> Self:
-        """The score, with what follows from ``released`` and from the universe of records worked
-        out.
-        """
+        """The score, with what follows from ``released`` and the universe of records worked out."""
         nuisances = self.nuisances.worked_out(released, where.n_samples)
         score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
@@ -185,18 +196,19 @@ class EffectScore(IntegerSums):
         return self
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        """Columns that records of these ``counts`` (n,) add: scores, and what beside them counts.
-        Private.
+        """Columns that records of these ``counts`` (n,) add. Private.
+
+        They are scores, and what counts beside these.
         """
         factors = self.part * counts if self.law.counts else counts
         score = factors * self.score(parts) / self.widening
-        return (score,) if self.law is SumLaw.SCORE else (score, factors * self.mass(parts))
+        if self.law is SumLaw.SCORE:
+            return (score,)
+        return score, factors * self.mass(parts)
 
     @classmethod
     def wanted(cls, rate: float) -> float:
-        """The share that the slopes of the treated should have in common ones, at this rate of
-        treatment.
-        """
+        """The share that slopes of the treated should have in common ones, at a treated share."""
         return 1.0 - rate
 
     @property
@@ -209,7 +221,8 @@ class EffectScore(IntegerSums):
         """The score (n,) less its center, row by row. Private."""
 
     def mass(self, parts: Parts) -> Array:
-        """Weight of every record (n,), beside its sampling weight, in the effect's population.
+        """Weight of every record (n,) in the effect's population, beside its sampling weight.
+
         Private.
         """
         return np.ones(len(parts.treated))
@@ -217,22 +230,22 @@ class EffectScore(IntegerSums):
     def _center(self, n_features: int, space: Space, released: Released) -> float:
         if self.center is not None:
             return self.center
-        predicted = self.nuisances.at(np.zeros((1, n_features)), released)[:2]
-        m_0, m_1 = (cleaned(outcome, space.outcome_bound) for outcome in predicted)
-        return float((m_1 - m_0)[0])
+        m_0, m_1, _, _ = self.nuisances.at(np.zeros((1, n_features)), released)
+        difference = cleaned(m_1, space.outcome_bound) - cleaned(m_0, space.outcome_bound)
+        return float(difference[0])
 
     def capped(self, propensity: Array) -> Array:
         """A propensity (n,) between 1/F and 1 - 1/F."""
         return cleaned(propensity - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
     def clipped(self, predicted: Array, weighted: Array) -> Array:
-        """The sum (n,) of a prediction and a weighted residual, within the widened B: whole for an
-        event.
+        """The sum (n,) of a prediction and a weighted residual, within the widened B.
+
+        Of an event the sum is clipped as a whole: its residuals are longer on one side, and what a
+        noisy prediction leaves no room for would be a bias.
         """
         bound = self.widening * self.score_bound
         inner = cleaned(predicted, bound)
-        # residuals of an event are longer on one side: what a noisy prediction leaves no room for
-        # is a bias
         if self.whole or self.nuisances.two_values is not None:
             return cleaned(inner + weighted, bound)
         return inner + cleaned(weighted, bound - np.abs(inner))
@@ -241,12 +254,22 @@ class EffectScore(IntegerSums):
         """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the
         subtraction.
         """
-        x, space = records.covariates, records.space
-        center = self._center(x.shape[1], space, released)
-        (*outcomes, e, effect), treated = self.nuisances.at(x, released), records.a == 1
-        m_0, m_1 = (cleaned(outcome, space.outcome_bound) for outcome in outcomes)
+        x = records.covariates
+        space = records.space
+        m_0, m_1, e, effect = self.nuisances.at(x, released)
+        m_0 = cleaned(m_0, space.outcome_bound)
+        m_1 = cleaned(m_1, space.outcome_bound)
+        treated = records.a == 1
         residual = cleaned(records.y - np.where(treated, m_1, m_0), self.residual_bound)
-        return Parts(m_0, m_1, center, self.capped(e), treated, residual, effect)
+        return Parts(
+            m_0=m_0,
+            m_1=m_1,
+            center=self._center(x.shape[1], space, released),
+            e=self.capped(e),
+            treated=treated,
+            residual=residual,
+            effect=effect,
+        )
 
 
 @dataclass(frozen=True)
@@ -262,9 +285,8 @@ class AverageScore(EffectScore):
     def scaled(self, rate: float, space: Space) -> Self:
         """B in proportion to the larger inverse of the rate, and F at least four times that."""
         inverse = 1.0 / min(rate, 1.0 - rate)
-        return replace(
-            self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse)
-        )
+        widening = min(0.5 * inverse, self.widest)
+        return replace(self, widening=widening, cap=max(self.cap, 4.0 * inverse))
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -273,8 +295,12 @@ class AverageScore(EffectScore):
 
 @dataclass(frozen=True)
 class GroupScore(AverageScore):
-    """The score in each of several groups, by its own rate: ``members``, once these are
-    released.
+    """The score in each of several groups, by its own rate.
+
+    Parameters
+    ----------
+    members
+        The score of every group, once the rates are released.
     """
 
     laws: ClassVar[Laws] = (SumLaw.WHOLE_GROUPS, SumLaw.WHOLE_GROUPS, SumLaw.GROUPS)
@@ -284,54 +310,60 @@ class GroupScore(AverageScore):
     members: tuple[AverageScore, ...] = ()
 
     def at(self, where: MappedUniverse | Records, released: Released) -> Self:
-        score, n_groups = super().at(where, released), where.space.n_groups
-        nuisances, rates = score.nuisances, list[float | None]([None] * n_groups)
+        score = super().at(where, released)
+        n_groups = where.space.n_groups
+        rates: list[float | None] = [None] * n_groups
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
             rates = [treated_share(column, where.n_samples) for column in sums.T]
-        clips = (
-            self.cap,
-            self.residual_bound,
-            self.score_bound,
-            score.center,
-            True,
-        )  # counted as in surveys
+        common = AverageScore(
+            nuisances=score.nuisances,
+            cap=self.cap,
+            residual_bound=self.residual_bound,
+            score_bound=self.score_bound,
+            center=score.center,
+            sampled=True,  # records count as in surveys
+            widest=self.widest,
+            calibration=self.calibration,
+        )
         members = []
         for rate in rates:
-            own = AverageScore(nuisances, *clips, widest=self.widest, calibration=self.calibration)
+            member = common
             if rate is not None:
-                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(
-                    rate, where.space
-                )
-            members.append(own)
+                own_rate = replace(score.nuisances, rate=rate)
+                member = replace(common, nuisances=own_rate).scaled(rate, where.space)
+            members.append(member)
         return replace(score, members=tuple(members))
 
     def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
         """The sums of every group by itself, in turn."""
-        sums: tuple[int, ...] = ()
-        for own, counts in zip(self.members, block.group_counts.T, strict=True):
+        sums: list[int] = []
+        for member, counts in zip(self.members, block.group_counts.T, strict=True):
             inside = counts > 0.0
-            unit = None if block.unit is None else block.unit[inside]
-            part = (
+            of_group = Records(
                 block.X[inside],
                 block.a[inside],
                 block.y[inside],
                 block.space,
                 counts[inside],
-                unit,
+                None if block.unit is None else block.unit[inside],
             )
-            sums += own.block_sums(Records(*part), released)
-        return sums
+            sums.extend(member.block_sums(of_group, released))
+        return tuple(sums)
 
 
 @dataclass(frozen=True)
 class ArmScores(EffectScore):
-    """``1{A = a} r / e_a`` of K > 2 arms: with the mean of the regressions, their mean outcomes
-    (Theorem 26).
+    """``1{A = a} r / e_a`` of K > 2 arms, for their mean outcomes (Theorem 26).
 
-    A record adds to the sums of its own arm alone, of a B of its own for every arm, the
-    ``widenings`` (K,) of the common one. Beside them stands what all records count. A person adds
-    the means of its records, each of them clipped: sizes of all arms add up to no more than B.
+    The mean of the regressions is added to it. A record adds to the sums of its own arm alone.
+    Beside them stands what all records count. A person adds the means of its records, each of them
+    clipped: sizes of all arms add up to no more than B.
+
+    Parameters
+    ----------
+    widenings
+        What the B of every arm (K,) is in that in common, once the shares are released.
     """
 
     estimand: ClassVar[str] = "ate"
@@ -363,26 +395,22 @@ class ArmScores(EffectScore):
 
     def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
         """Sum and squares of every arm in turn, then what the records count."""
-        score, counts, noise = (
-            self.score(self.parts(block, released)),
-            block.counts,
-            self.calibration,
-        )
-        arms = (
-            np.where(block.a == arm, counts * cleaned(score / widening, noise.bound), 0.0)
-            for arm, widening in enumerate(self.widenings)
-        )
-        return tuple(noise.totals(*block.by_unit(*arms, counts)))
+        score = self.score(self.parts(block, released))
+        noise = self.calibration
+        columns = []
+        for arm, widening in enumerate(self.widenings):
+            clipped = block.counts * cleaned(score / widening, noise.bound)
+            columns.append(np.where(block.a == arm, clipped, 0.0))
+        return tuple(noise.totals(*block.by_unit(*columns, block.counts)))
 
 
 @dataclass(frozen=True)
 class TreatedScore(EffectScore):
-    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the
-    treated.
+    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``: for the effect among the treated.
 
-    Its mean is released with the number of treated, and their ratio is the effect. But for the
-    clips m_1 cancels, which is there so that the residual of a treated record does not hold the
-    effect.
+    o are the odds e/(1 - e). Its mean is released with the number of treated, and their ratio is
+    the effect. But for the clips m_1 cancels, which is there so that the residual of a treated
+    record does not hold the effect.
     """
 
     estimand: ClassVar[str] = "att"
@@ -398,17 +426,17 @@ class TreatedScore(EffectScore):
         return 0.0
 
     def capped(self, propensity: Array) -> Array:
-        """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever
-        treated.
+        """A propensity (n,) of at most 1 - 1/F.
+
+        Small odds take weight from those who are hardly ever treated.
         """
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
     def scaled(self, rate: float, space: Space) -> Self:
         """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
         odds = rate / (1.0 - rate)
-        return replace(
-            self, widening=max(min(odds, self.widest), 1.0), cap=max(self.cap, 2.0 * (1.0 + odds))
-        )
+        widening = max(min(odds, self.widest), 1.0)
+        return replace(self, widening=widening, cap=max(self.cap, 2.0 * (1.0 + odds)))
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -421,11 +449,11 @@ class TreatedScore(EffectScore):
 
 @dataclass(frozen=True)
 class OverlapScore(EffectScore):
-    """``h (m_1 - m_0 - c_0) + s f r``, ``h = min(e, 1 - e)``, with matching factors ``f = h / P(A =
-    a | x)``.
+    """``h (m_1 - m_0 - c_0) + s f r``, with ``h = min(e, 1 - e)``.
 
-    For the effect in the population where either treatment is likely: no factor exceeds 1 (Theorem
-    13), and the mean is released with that of h, whose ratio is the effect.
+    f are the matching factors ``h / P(A = a | x)``. It is for the effect in the population where
+    either treatment is likely: no factor exceeds 1 (Theorem 13), and the mean is released with that
+    of h, whose ratio is the effect.
     """
 
     estimand: ClassVar[str] = "overlap"
@@ -453,9 +481,7 @@ class OverlapScore(EffectScore):
 
 @dataclass(frozen=True)
 class RiskScores(EffectScore):
-    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds
-    ratio.
-    """
+    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference and their ratios."""
 
     estimand: ClassVar[str] = "risks"
     laws: ClassVar[Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)
@@ -466,12 +492,14 @@ class RiskScores(EffectScore):
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         score_1, score_0 = self._arms(parts)
-        sums = (
+        columns: list[Array] = [
             counts * score_1 / self.widening,
             counts * score_0 / self.widening,
             counts * parts.treated,
-        )
-        return (*sums, counts) if self.missing else sums
+        ]
+        if self.missing:
+            columns.append(counts)
+        return tuple(columns)
 
     def scaled(self, rate: float, space: Space) -> Self:
         """B as far as scores of an event reach; no factor of a constant propensity is capped."""
@@ -506,11 +534,15 @@ class ValueScore(AverageScore):
 
     def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         score = super().at(where, released)
-        if (sides := score.nuisances.by_side) is None or score.nuisances.two_values is None:
+        by_side = score.nuisances.by_side
+        if by_side is None or score.nuisances.two_values is None:
             return score  # residuals about as long on either side are cut without a bias
-        return score.scaled(min(*sides, *(1.0 - rate for rate in sides)), where.space)
+        untreated_side, treated_side = by_side
+        rarest = min(untreated_side, treated_side, 1.0 - untreated_side, 1.0 - treated_side)
+        return score.scaled(rarest, where.space)
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         assert parts.effect is not None
-        treats, score = parts.effect > 0, counts * self.score(parts) / self.widening
+        treats = parts.effect > 0
+        score = counts * self.score(parts) / self.widening
         return np.where(treats, score, 0.0), np.where(treats, 0.0, -score)
