@@ -1,6 +1,4 @@
-"""The perturbed minimizer of a weighted program: theta, regressions of mapped records, a
-propensity.
-"""
+"""The perturbed minimizer of a weighted program: theta, a regression, or a propensity."""
 
 from __future__ import annotations
 
@@ -28,6 +26,7 @@ from dp2erm_cvx.data.blocks import Beside
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.noise import Draw
 from dp2erm_cvx.paper import BoundFamily
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
@@ -57,12 +56,14 @@ class Fit(Step):
         own factor.
     map
         What every record goes through first (Theorem 10), None for nothing.
-    calibrator, split
-        How the noise is calibrated, and the share of epsilon that pays for it; None: chosen in
-        public.
-    tolerance, family
-        The relative error of the weights at a coefficient that V counts, and whose bounds on V are
-        taken.
+    calibrator
+        How the noise is calibrated.
+    split
+        The share of epsilon that pays for the noise; None: chosen in public.
+    tolerance
+        The relative error of the weights at a coefficient that V counts.
+    family
+        Whose bounds on V are taken.
     either
         Whether gamma noise, at the declared ``split``, takes the place of Gaussian noise, at its
         own, where it is predicted to err less.
@@ -98,9 +99,8 @@ class Fit(Step):
 
     @property
     def counted(self) -> bool:
-        return (
-            self.precision is not None
-        )  # which a curvature too small for floating point leaves out
+        # a curvature too small for floating point leaves the precision out
+        return self.precision is not None
 
     def uncountable(self, universe: MappedUniverse) -> str | None:
         """The paper's calibrations, and a program that does not say what it is certified to."""
@@ -112,57 +112,73 @@ class Fit(Step):
         return None
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """Calibrate the noise on the mapped records, whatever the earlier steps release (Theorem
-        10).
+        """Calibrate the noise on the mapped records, whatever the earlier steps release.
+
+        Theorem 10 is about such steps.
         """
         where = universe if self.map is None else self.map.universe(universe)
         if not self.either or Noise(self.noise).pure:
             return self._planned(where, budget, self.noise, earlier)
-        laws = ((self.noise, None), (Noise.GAMMA, self.split))  # delta is no reason for more noise
-        plans = [
-            replace(self, split=split)._planned(where, budget, law, earlier) for law, split in laws
-        ]
-        return min(plans, key=lambda plan: plan.predicted_error)
+        # delta is no reason for more noise
+        impure = replace(self, split=None)._planned(where, budget, self.noise, earlier)
+        pure = self._planned(where, budget, Noise.GAMMA, earlier)
+        return pure if pure.predicted_error < impure.predicted_error else impure
 
     def _planned(
         self, where: MappedUniverse, budget: Budget, law: Noise | str, earlier: Mapping[str, Step]
     ) -> Self:
-        program, n, space = self.program.at(where), where.n_samples, where.space
-        weights, loss = self._weights(where, earlier), program.loss_constants(where)
+        """The step, calibrated on mapped records with noise of this law."""
+        program = self.program.at(where)
+        weights = self._weights(where, earlier)
+        loss = program.loss_constants(where)
         if self.first is None and self._factored(where):
             loss = loss.factored()
         left, hidden = reserve(budget, self.numerical_share)
-        objective = Objective(weights.bound, loss, n, space.relation, program.name)
-        if self.map is not None:
-            objective = replace(objective, blocks=self.map.blocks)
-        if isinstance(program, SecondStage):
-            weighting = "weights 1" if self.first is None else self.first.name
-            sets = type(program.feasible(space)).__name__
-            restriction = None  # why it has no form without its set
-            try:
-                program.unconstrained()
-            except CalibrationError as error:
-                restriction = str(error)
-            objective = replace(
-                objective, weights=weighting, theta_set=sets, restriction=restriction
-            )
-        calibration, reason = self._calibration(objective, left, law, space.covariate_bound)
+        objective = self._objective(program, weights, loss, where)
+        calibration, reason = self._calibration(objective, left, law, where.space.covariate_bound)
         if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
         if self.map is not None:
             reason = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
-        why = None if self.coefficient is not None else reason
-        known: Any = {"loss": loss, "weights": weights, "bound": weights.bound, "reason": why}
-        fit = replace(self, program=program, universe=where, **known)
+        fit = replace(
+            self,
+            program=program,
+            universe=where,
+            loss=loss,
+            weights=weights,
+            bound=weights.bound,
+            reason=None if self.coefficient is not None else reason,
+        )
         fit = fit.perturbed_by(calibration, hidden)
         if not isinstance(program, PrivateFirstStage):
             return fit
-        norm = coefficient_bound(
-            calibration, loss, n, None if fit.precision is None else fit.precision.grid
+        grid = None if fit.precision is None else fit.precision.grid
+        norm = coefficient_bound(calibration, loss, where.n_samples, grid)
+        at_coefficient = WeightsPlan.of(program, where, self.tolerance, self.family, norm)
+        return replace(fit, weights=at_coefficient)
+
+    def _objective(
+        self,
+        program: SecondStage | PrivateFirstStage,
+        weights: WeightsPlan,
+        loss: LossConstants,
+        where: MappedUniverse,
+    ) -> Objective:
+        """What is public of the objective that is perturbed."""
+        objective = Objective(
+            weights.bound, loss, where.n_samples, where.space.relation, program.name
         )
-        weights = WeightsPlan.of(program, where, self.tolerance, self.family, norm)
-        return replace(fit, weights=weights)
+        if self.map is not None:
+            objective = replace(objective, blocks=self.map.blocks)
+        if not isinstance(program, SecondStage):
+            return objective
+        return replace(
+            objective,
+            weights="weights 1" if self.first is None else self.first.name,
+            theta_set=type(program.feasible(where.space)).__name__,
+            restriction=_restriction(program),
+        )
 
     def _calibration(
         self, objective: Objective, budget: Budget, law: Noise | str, row_bound: float
@@ -187,18 +203,20 @@ class Fit(Step):
         if self.loss is None or not isinstance(self.calibration, MarginCalibration):
             return self
         less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        return self.perturbed_by(
-            less, None if self.precision is None else self.precision.grid.epsilon
-        )
+        hidden = None if self.precision is None else self.precision.grid.epsilon
+        return self.perturbed_by(less, hidden)
 
     def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
         """A step with other noise, certified and covered anew by ``hidden`` of epsilon."""
-        program, public = self.program, (0.0, 0.0)
+        program = self.program
         if isinstance(program, SecondStage) and calibration.perturbed is not Perturbed.OBJECTIVE:
             program = program.unconstrained()
+        gamma = 0.0
+        longest_noise = 0.0
         if calibration.perturbed is not Perturbed.OUTPUT:
-            public = (calibration.gamma, noise_bound(calibration))
-        radius = program.certified_radius(self.universe, *public)
+            gamma = calibration.gamma
+            longest_noise = noise_bound(calibration)
+        radius = program.certified_radius(self.universe, gamma, longest_noise)
         precision = None  # exact arithmetic is assumed
         if hidden is not None and radius is not None:
             precision = Precision.covering(
@@ -216,23 +234,21 @@ class Fit(Step):
 
     @property
     def loss_law(self) -> LossLaw | None:
-        """Law of Theorem 16 for a loss that saturates, where no weights are planned from its
-        noise.
+        """Law of Theorem 16 for a loss that saturates.
+
+        There is none where weights are planned from its noise.
         """
         return None if self.map is None else _saturating_law(self.calibration)
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        first = (
-            () if self.coefficient is not None or self.weights is None else (self.weights.program,)
-        )
-        return (*(program for program in first if program is not None), self.program)
+        if self.coefficient is not None or self.weights is None or self.weights.program is None:
+            return (self.program,)
+        return (self.weights.program, self.program)
 
     @property
     def certified_by_design(self) -> bool:
-        """True if certified on every dataset: the step, or all weights that are read at its
-        coefficient.
-        """
+        """True if the step is certified on every dataset, or all weights at its coefficient."""
         if self.coefficient is not None and self.map is not None:
             return self.radius is not None
         return self.weights.known and (self.coefficient is not None or self.radius is not None)
@@ -258,9 +274,7 @@ class Fit(Step):
     def mapped(
         self, records: Records, released: Mapping[str, Array]
     ) -> tuple[Records, Beside | None]:
-        """The records that the program is solved on, and the factors (n,) of a second stage on
-        them.
-        """
+        """The records that the program is solved on, and the factors (n,) of a second stage."""
         if self.map is None:
             return records, None
         where = self.map.at(released, records.n_samples)
@@ -287,8 +301,9 @@ class Fit(Step):
     def run(
         self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
     ) -> StepResult:
-        """Release the minimizer (p,): noise is a linear term of the objective, or added to the
-        minimizer.
+        """Release the minimizer (p,).
+
+        Noise is a linear term of the objective, or added to the minimizer.
         """
         weights: Beside | None
         if self.weighted:
@@ -311,26 +326,17 @@ class Fit(Step):
         return out
 
     def _solved(self, records: Records, weights: Beside | None, execution: Execution) -> StepResult:
-        """Noise is added to the solution (Theorem 8), or a linear term of the objective (1, 2, 7
-        and 9).
+        """The minimizer with its noise, before it is projected.
+
+        Noise is added to the solution (Theorem 8), or a linear term of the objective (Theorems 1,
+        2, 7 and 9).
         """
         if self.perturbed is Perturbed.OUTPUT:
-            solution = released_minimizer(self.instance(records, weights), execution, self.radius)
-            if self.precision is None:
-                theta = solution.value + sample(self.calibration, None, execution.seed).value
-            else:
-                theta = self.precision.on_grid(solution.value, execution.seed)
-            return StepResult(
-                theta, solution.certified, _by_gap(solution), solution, theta - solution.value
-            )
+            return self._perturbed_output(self.instance(records, weights), execution)
         drawn = sample(self.calibration, self.precision, execution.seed)
         instance = self.instance(records, weights, drawn.value)
         if self.coefficient is not None and self.map is None and self.precision is None:
-            # as the exact minimizer, which weights within the tolerance of its own stand for
-            solution = released_minimizer(instance, execution, None)
-            judged, needed = to_grid(solution), not self.weights.covers_all
-            certified, by_gap = judged.certified or not needed, needed and _by_gap(judged)
-            return StepResult(solution.point, certified, by_gap, solution, drawn.value)
+            return self._exact_coefficient(instance, drawn, execution)
         # a coefficient is published itself, whatever V covers, and no weights are read here
         is_theta = self.coefficient is None
         solution = released_minimizer(instance, execution, self.radius, outputs=is_theta)
@@ -339,29 +345,75 @@ class Fit(Step):
         if self.precision is not None:
             certified = self.precision.covers(solution, drawn, instance)
             seed = execution.label("grid")
-            if (
-                isinstance(self.program, PrivateFirstStage) and seed is not None
-            ):  # as before it had a step
+            if isinstance(self.program, PrivateFirstStage) and seed is not None:
+                # the label of this draw is older than the step
                 seed = seed.replace("grid propensity", "propensity grid")
             theta = self.precision.on_grid(theta, seed)
         return StepResult(theta, certified, _by_gap(solution), solution, drawn.value)
+
+    def _perturbed_output(self, instance: Instance, execution: Execution) -> StepResult:
+        """The minimizer, to which noise is added (Theorem 8)."""
+        solution = released_minimizer(instance, execution, self.radius)
+        if self.precision is None:
+            theta = solution.value + sample(self.calibration, None, execution.seed).value
+        else:
+            theta = self.precision.on_grid(solution.value, execution.seed)
+        noise = theta - solution.value
+        return StepResult(theta, solution.certified, _by_gap(solution), solution, noise)
+
+    def _exact_coefficient(
+        self, instance: Instance, drawn: Draw, execution: Execution
+    ) -> StepResult:
+        """A coefficient as if it were the exact minimizer.
+
+        Weights within the tolerance of its own stand for that; where V covers all weights none have
+        to be certified.
+        """
+        solution = released_minimizer(instance, execution, None)
+        weights = to_grid(solution)
+        needed = not self.weights.covers_all
+        certified = weights.certified or not needed
+        by_gap = needed and _by_gap(weights)
+        return StepResult(solution.point, certified, by_gap, solution, drawn.value)
 
 
 def calibrate_multinomial(
     objective: Objective, row_bound: float, n_arms: int, budget: Budget
 ) -> Calibration:
-    """Gamma noise of Theorem 27: ``scale = sqrt(2) M V / epsilon`` and ``n gamma = 4 M^2 V /
-    epsilon``.
+    """Gamma noise of Theorem 27.
 
-    Half of that ridge for two arms. All of epsilon pays for noise: the curvature vanishes at full
-    slope. Raises CalibrationError where the bound does not cover what is declared.
+    Its scale is ``sqrt(2) M V / epsilon``, and ``n gamma = 4 M^2 V / epsilon``, half of that for
+    two arms. All of epsilon pays for noise: the curvature vanishes at full slope.
+
+    Parameters
+    ----------
+    objective
+        What is public of the objective.
+    row_bound
+        M, bound on the norm of a row.
+    n_arms
+        Number of arms.
+    budget
+        What may be spent.
+
+    Raises
+    ------
+    CalibrationError
+        Where the bound does not cover what is declared.
     """
-    epsilon, V = budget.epsilon, objective.bound.V
+    epsilon = budget.epsilon
+    V = objective.bound.V
     times = 2.0 if n_arms == 2 else 4.0
     gamma = times * row_bound**2 / objective.n_samples * (V / epsilon) * (1.0 + 4e-12)
     sensitivity = math.sqrt(2.0) * row_bound * V
-    facts = {"sensitivity": sensitivity, "theorem": "Theorem 27 (multinomial)"}
-    return objective.calibrated(Noise.GAMMA, budget, sensitivity / epsilon, gamma, **facts)
+    return objective.calibrated(
+        Noise.GAMMA,
+        budget,
+        sensitivity / epsilon,
+        gamma,
+        sensitivity=sensitivity,
+        theorem="Theorem 27 (multinomial)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,9 +430,8 @@ class ArmPropensity(Fit):
     def _calibration(
         self, objective: Objective, budget: Budget, law: Noise | str, row_bound: float
     ) -> tuple[Calibration, str]:
-        return calibrate_multinomial(
-            objective, row_bound, self.program.n_arms, budget
-        ), "Theorem 27"
+        calibration = calibrate_multinomial(objective, row_bound, self.program.n_arms, budget)
+        return calibration, "Theorem 27"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -388,18 +439,21 @@ class ArmPropensity(Fit):
         return weights if self.precision is not None else (*weights, EXACT_ARITHMETIC)
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of the released numbers: contrast j is of the first j arms, less the one after
-        them.
+        """Names of the released numbers.
+
+        Contrast j is of the first j arms, less the one after them.
         """
-        rows = Rows.POOLED.names(columns)
-        return tuple(
-            f"{name} | contrast {j + 1}" for j in range(self.program.n_arms - 1) for name in rows
-        )
+        names: list[str] = []
+        for contrast in range(1, self.program.n_arms):
+            for name in Rows.POOLED.names(columns):
+                names.append(f"{name} | contrast {contrast}")
+        return tuple(names)
 
 
 def enters_no_outcome(step: Step) -> bool:
-    """True if a step is a function of covariates, treatments and weights alone, which questions may
-    share.
+    """True if a step is a function of covariates, treatments and weights alone.
+
+    Questions may share such a step.
     """
     if isinstance(step, Fit):
         return step.coefficient is not None
@@ -407,37 +461,44 @@ def enters_no_outcome(step: Step) -> bool:
 
 
 def _by_gap(solution: Solution) -> bool:
-    """True if a duality gap alone certifies the solution, which no public number bounds on every
-    dataset.
+    """True if a duality gap alone certifies the solution.
+
+    No public number bounds it on every dataset.
     """
     return solution.certificate.basis == "duality gap"
+
+
+def _restriction(program: SecondStage) -> str | None:
+    """Why a program has no form without its set; None where it has one."""
+    try:
+        program.unconstrained()
+    except CalibrationError as error:
+        return str(error)
+    return None
 
 
 def coefficient_bound(
     calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
 ) -> float:
-    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for
-    either noise.
+    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)``.
 
-    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is
-    added to it.
+    That holds for either noise. The noise b moves the minimizer by at most ``||b|| / (n (mu +
+    gamma))``; that on the grid is added to it.
     """
     if loss.theta_bound is None:
         return math.inf
     curvature = n_samples * (loss.strong_convexity + calibration.gamma)
     norm = loss.theta_bound + noise_bound(calibration) / curvature
     if grid is not None:
-        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid
-        # apart
+        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), but for a step of
+        # the grid each
         p = grid.n_parameters
         norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
     return norm
 
 
 def _saturating_law(calibration: object) -> LossLaw | None:
-    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for
-    others.
-    """
+    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope."""
     if not isinstance(calibration, MarginCalibration) or calibration.jacobian > 0.0:
         return None
     return LossLaw(calibration.sensitivity / calibration.scale, calibration.curvature)

@@ -1,5 +1,6 @@
-"""Record maps: one record and what was released make one record of another public space (Theorem
-10).
+"""Record maps: one record and what was released make one record of another public space.
+
+Theorem 10 is about them.
 """
 
 from __future__ import annotations
@@ -37,25 +38,31 @@ RAREST = 50.0
 
 
 def treated_share(released: Array, n_samples: int) -> float:
-    """The treated share from a released rate: of the records, or of both sums of weights; 1/2 of
-    nothing.
+    """The treated share from a released rate, between 1/RAREST and 1 less that.
 
-    Sums of the treated of all groups stand before those of the untreated. The share is clipped to
-    ``[1/RAREST, 1 - 1/RAREST]``, so that what divides by it is bounded.
+    So what divides by it is bounded.
+
+    Parameters
+    ----------
+    released
+        The number of treated records; or sums of weights, those of the treated of all groups before
+        those of the untreated.
+    n_samples
+        The number of records.
     """
     if len(released) == 1:
         share = float(released[0]) / n_samples
     else:
-        treated, untreated = (
-            max(float(np.sum(part)), 0.0) for part in np.reshape(released, (2, -1))
-        )
-        share = treated / (treated + untreated) if treated + untreated > 0.0 else 0.5
+        sums = np.reshape(released, (2, -1))
+        treated = max(float(np.sum(sums[0])), 0.0)
+        untreated = max(float(np.sum(sums[1])), 0.0)
+        total = treated + untreated
+        share = treated / total if total > 0.0 else 0.5
     return min(max(share, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
 
 
 class Rows(enum.StrEnum):
-    """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm
-    a.
+    """Rows of a linear outcome regression in the covariates x (k,) and the arm a.
 
     ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``ARMS``: each arm on its own,
     ((1-a)(1, x), a (1, x)). ``POOLED``: no arms, (1, x). The arms, of any number, are numbered from
@@ -75,24 +82,31 @@ class Rows(enum.StrEnum):
         if self is Rows.POOLED:
             parts = [np.ones((len(x), 1)), x]
         elif self is Rows.ARMS:
-            parts = [part for arm in arms for part in (arm, arm * x)]
+            parts = []
+            for arm in arms:
+                parts.extend((arm, arm * x))
         else:
             parts = [*arms, x]
         return np.ascontiguousarray(np.hstack(parts))
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
-        """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it
-        stands.
+        """``<row, theta>`` (n,), row by row.
+
+        A matrix product may round a row by where it stands.
         """
-        k, number = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))
-        number = number if n_arms > 2 else (number == 1.0).astype(np.float64)
-        coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
+        k = x.shape[1]
+        number = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))
+        if n_arms <= 2:
+            number = (number == 1.0).astype(np.float64)
+        coefficient = np.asarray(theta, dtype=np.float64)
+        predicted = np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
             for arm in range(n_arms):
                 origin = self.of(np.zeros((1, k)), arm, n_arms)
+                intercept = (origin @ coefficient)[0]
                 slopes = (self.of(np.eye(k), arm, n_arms) - origin) @ coefficient
                 rows = np.flatnonzero(number == arm)
-                predicted[rows] = np.sum(x[rows] * slopes, axis=1) + (origin @ coefficient)[0]
+                predicted[rows] = np.sum(x[rows] * slopes, axis=1) + intercept
         return predicted
 
     def names(
@@ -102,9 +116,12 @@ class Rows(enum.StrEnum):
         if self is Rows.COMMON:
             return (*arms, *columns)
         own = ("intercept", *columns)
-        if self is Rows.ARMS:
-            return tuple(f"{name} | {arm}" for arm in arms for name in own)
-        return own
+        if self is not Rows.ARMS:
+            return own
+        names: list[str] = []
+        for arm in arms:
+            names.extend(f"{name} | {arm}" for name in own)
+        return tuple(names)
 
     def constants(self, n_features: int, n_arms: int = 2) -> NDArray[np.bool_]:
         """Where the rows (p,) hold no covariate: True for an intercept."""
@@ -113,8 +130,7 @@ class Rows(enum.StrEnum):
         return np.asarray(np.any(rows, axis=0))
 
     def widths(self, bounds: tuple[float, ...] | None, n_arms: int = 2) -> tuple[float, ...] | None:
-        """Bounds on the size of every entry of a row (p,), from those on the covariates (k,), if
-        any.
+        """Bounds on the size of every entry of a row (p,), from those on the covariates (k,).
 
         Every entry is a constant or a multiple of one covariate, so that it is largest at their
         bounds.
@@ -132,10 +148,19 @@ class Rows(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Term:
-    """One linear regression: its rows, and the step that released its coefficient, or a public one.
+    """One linear regression.
 
-    The coefficients of covariates count ``stretch`` times, which undoes a known shrinkage: (k,), or
-    one for every arm of ``n_arms``.
+    Parameters
+    ----------
+    rows
+        Its rows.
+    source
+        The step that released its coefficient, or a public one (p,).
+    stretch
+        What the coefficients of covariates count, which undoes a known shrinkage: (k,), or as many
+        for every arm.
+    n_arms
+        Number of arms.
     """
 
     rows: Rows
@@ -149,9 +174,8 @@ class Term:
 
     def coefficient(self, n_features: int, released: Mapping[str, Array]) -> Array:
         """The coefficient (p,) that predicts: its own array."""
-        theta = np.array(
-            released[self.source] if isinstance(self.source, str) else self.source, dtype=float
-        )
+        source = released[self.source] if isinstance(self.source, str) else self.source
+        theta = np.array(source, dtype=float)
         if self.stretch is not None:
             slopes = ~self.rows.constants(n_features, self.n_arms)
             theta[slopes] *= np.resize(self.stretch, int(slopes.sum()))
@@ -178,24 +202,31 @@ class Arms(enum.StrEnum):
     MATCHED = "matched"
 
     def weights(self, rate: Any, noise_ratio: float = 0.0) -> tuple[Any, Any]:
-        """Weights of an untreated and a treated record in slopes, in [0, 1], at one rate or at many
-        (n,).
+        """Weights of an untreated and a treated record in slopes, in [0, 1].
+
+        Parameters
+        ----------
+        rate
+            The rate of treatment, or many of them (n,).
+        noise_ratio
+            r, the noise of a slope over the spread of effects.
         """
         if self is Arms.MATCHED:
             other = 1.0 - rate
             untreated = rate * np.minimum(rate / np.maximum(other, 0.5), 1.0)
-            return untreated, other * np.minimum(other / np.maximum(rate, 0.5), 1.0)
+            treated = other * np.minimum(other / np.maximum(rate, 0.5), 1.0)
+            return untreated, treated
         if self is Arms.CONTROLS:
             return 1.0, 0.0
         if self is Arms.ALIKE:
             return 1.0, 1.0
-        least, noise_ratio = (
-            min(rate, 1.0 - rate),
-            min(noise_ratio, 1.0),
-        )  # from .36 on all count alike
-        larger = ((noise_ratio**2 + least**2) / (least * (1.0 - least)) - least) / (1.0 - least)
-        larger = min(max(larger, (least / (1.0 - least)) ** 2), 1.0)
-        return (larger, 1.0) if rate <= 0.5 else (1.0, larger)
+        smaller_arm = min(rate, 1.0 - rate)
+        larger_arm = 1.0 - smaller_arm
+        ratio = min(noise_ratio, 1.0)  # from .36 on all count alike
+        mean_count = (ratio**2 + smaller_arm**2) / (smaller_arm * larger_arm)
+        weight = (mean_count - smaller_arm) / larger_arm
+        weight = min(max(weight, (smaller_arm / larger_arm) ** 2), 1.0)
+        return (weight, 1.0) if rate <= 0.5 else (1.0, weight)
 
 
 @dataclass(frozen=True)
@@ -206,14 +237,26 @@ class OutcomeRows:
     is private on the mapped records, with bounds fixed before anything was released, is private
     here (Theorem 10).
 
-    Rows are ``rows`` of covariates that are multiplied by the public ``scale``. The norm bound of
-    the rows follows it, and noise and shrinkage weigh on intercepts and slopes in the proportion
-    that it declares. The predictions of the regression ``after`` which it comes, if any, are
-    subtracted from the outcome before the residual is clipped.
-
-    Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step
-    that released it; that of their own where ``log_odds`` is a released propensity on (1, x). All
-    those of ``n_arms`` > 2 arms count alike.
+    Parameters
+    ----------
+    rows
+        The rows of the regression.
+    after
+        The regression after which it comes, whose predictions are subtracted from the outcome
+        before the residual is clipped; None for none.
+    scale
+        Public factor of the covariates. The norm bound of the rows follows it, and noise and
+        shrinkage weigh on intercepts and slopes in the proportion that it declares.
+    arms
+        What records of either arm count. All those of more than two arms count alike.
+    rate
+        The rate of treatment that this follows: a number, or the step that released it.
+    log_odds
+        A released propensity on (1, x), which takes the place of the rate; None for none.
+    noise_ratio
+        The noise of a slope over the spread of effects, for balanced arms.
+    n_arms
+        Number of arms.
     """
 
     rows: Rows
@@ -242,8 +285,9 @@ class OutcomeRows:
         return replace(self, rate=treated_share(released[self.rate], n_samples))
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released``
-        alone.
+        """Weight of every mapped record (n,), in [0, 1].
+
+        It is a function of the record itself and of what was released alone.
         """
         if not self.factored:
             return records.counts
@@ -257,10 +301,10 @@ class OutcomeRows:
     def universe(self, universe: MappedUniverse) -> MappedUniverse:
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""
         space = universe.space
-        widths = space.widths(universe.n_features)
-        if widths is not None:
-            widths = tuple(self.scale * width for width in widths)
-        largest = self.rows.widths(widths, self.n_arms)
+        bounds = space.widths(universe.n_features)
+        if bounds is not None:
+            bounds = tuple(self.scale * bound for bound in bounds)
+        largest = self.rows.widths(bounds, self.n_arms)
         mapped = replace(
             space,
             covariate_bound=self.rows.norm(self.scale * space.features_bound),
@@ -276,22 +320,18 @@ class OutcomeRows:
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records, each of its own and of ``released`` alone."""
-        where = self.universe(
-            MappedUniverse(records.space, max(records.n_samples, 2), records.n_features)
-        )
-        outcomes, made = (
-            partial(self.outcomes, released=released),
-            partial(self._made, space=where.space),
-        )
+        n_samples = max(records.n_samples, 2)
+        where = self.universe(MappedUniverse(records.space, n_samples, records.n_features))
+        made = partial(self._made, space=where.space)
+        outcomes = partial(self.outcomes, released=released)
         return records.mapped(made, outcomes, where.space, where.n_columns)
 
     def _made(self, records: Records, space: Space) -> Records:
-        x, a = records.covariates, records.a
+        x = records.covariates
+        a = records.a
+        rows = self.rows.of(x, a, self.n_arms)
+        slopes = ~self.rows.constants(x.shape[1], self.n_arms)
         # in place: a scaled copy of all covariates would be one more table in memory
-        rows, slopes = (
-            self.rows.of(x, a, self.n_arms),
-            ~self.rows.constants(x.shape[1], self.n_arms),
-        )
         np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
             np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
@@ -337,11 +377,11 @@ class WithConstant(OutcomeRows):
 
 
 class Balance(enum.StrEnum):
-    """How much a record of arm a counts, by ``P = P(A = a | x)``, so that both arms have the same
-    mass.
+    """How much a record of arm a counts, so that both arms have the same mass.
 
-    ``MATCHING``: min(P, 1 - P)/P, of all such factors in [0, 1] those of the largest mass.
-    ``OVERLAP``: 1 - P. ``INVERSE``: min(1/P, F)/F with a cap F, less than both and noisier.
+    It follows from ``P = P(A = a | x)``. ``MATCHING``: min(P, 1 - P)/P, of all such factors in [0,
+    1] those of the largest mass. ``OVERLAP``: 1 - P. ``INVERSE``: min(1/P, F)/F with a cap F, less
+    than both and noisier.
     """
 
     MATCHING = "matching"
@@ -393,12 +433,16 @@ class Factors:
 
 @dataclass(frozen=True)
 class RuleRows(OutcomeRows):
-    """Records that a rule is fitted to: the outcome less a center, and ``balance`` for what each
-    counts.
+    """Records that a rule is fitted to, with the outcome less a center.
 
-    With a ``response_bound`` B inverse propensities are on the response in place of the loss:
-    ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss
-    whatever the law of the outcome.
+    Parameters
+    ----------
+    balance
+        What each record counts; None: 1.
+    response_bound
+        B, with which inverse propensities are on the response in place of the loss: ``clip_B((2a -
+        1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss whatever the
+        law of the outcome. None for factors of the loss.
     """
 
     balance: Factors | None = None

@@ -251,7 +251,9 @@ class EffectScore(IntegerSums):
         return inner + cleaned(weighted, bound - np.abs(inner))
 
     def parts(self, records: Records, released: Released) -> Parts:
-        """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the
+        """What scores are made of.
+
+        m_0 and m_1 are at most the outcome bound in size; the residual is clipped after the
         subtraction.
         """
         x = records.covariates
