@@ -1,6 +1,4 @@
-"""What a step is run with, and what comes of it: records, how they are solved, and released
-numbers.
-"""
+"""What a step is run with, and what comes of it."""
 
 from __future__ import annotations
 
@@ -20,8 +18,14 @@ from dp2erm_cvx.solve import Solution, Solver
 class Execution:
     """How a plan is run: public, and none of it chosen after seeing the records.
 
-    ``tolerance`` is the relative radius that weights are certified to, which V counts. ``seed`` is
-    for tests and experiments only: what was run with one is not private.
+    Parameters
+    ----------
+    solver
+        What solves the programs.
+    tolerance
+        The relative radius that weights are certified to, which V counts.
+    seed
+        For tests and experiments only: what was run with one is not private.
     """
 
     solver: str | Solver
@@ -29,8 +33,9 @@ class Execution:
     seed: int | str | None = None
 
     def label(self, name: str) -> str | None:
-        """The seed of one draw of the run: no two draws may share their bits. None for fresh
-        entropy.
+        """The seed of one draw of the run; None for fresh entropy.
+
+        No two draws may share their bits.
         """
         return None if self.seed is None else f"{name} {self.seed}"
 
@@ -39,9 +44,16 @@ class Execution:
 class Inputs:
     """Records and weights that the data holder hands to a step: nothing of them is released.
 
-    ``weights`` of a first stage with a stability theorem are private, and enter the steps that use
-    them through V. Those at a released coefficient are a function of each record and one
-    normalization. None before the first step that uses them.
+    Parameters
+    ----------
+    dataset
+        The dataset as it was given.
+    records
+        Its records, as the steps before this one mapped them.
+    weights
+        Those of a first stage with a stability theorem are private, and enter the steps that use
+        them through V. Those at a released coefficient are a function of each record and one
+        normalization. None before the first step that uses them.
     """
 
     dataset: Dataset | BlockedDataset
@@ -51,11 +63,20 @@ class Inputs:
 
 @dataclass(frozen=True, repr=False)
 class StepResult:
-    """Numbers (p,) that a step released, and what must stay with the data holder.
+    """What a step released, and what must stay with the data holder.
 
-    ``certified`` says that what the theorem speaks of is within its public tolerance, ``by_gap``
-    that this rests on a duality gap alone. ``noise`` (p,) and ``solution``, the minimizer before it
-    is released, are private.
+    Parameters
+    ----------
+    released
+        Released numbers (p,).
+    certified
+        Whether what the theorem speaks of is within its public tolerance.
+    by_gap
+        Whether this rests on a duality gap alone.
+    solution
+        The minimizer before it is released. Private.
+    noise
+        The noise (p,). Private.
     """
 
     released: NDArray[Any]

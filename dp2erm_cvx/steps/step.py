@@ -38,9 +38,14 @@ _ROUND_UP = 1.0 + 1e-9
 class Precision:
     """Public bound on the numerical error of one perturbed solve, and the noise that hides it.
 
-    ``sampling_error`` is asked of the noise sampler; ``tolerance`` bounds ``||theta_hat -
-    theta||_2``, the error of the noise included. ``grid`` covers the tolerance at its own epsilon
-    on either side.
+    Parameters
+    ----------
+    sampling_error
+        What is asked of the noise sampler.
+    tolerance
+        Bound on ``||theta_hat - theta||_2``, the error of the noise included.
+    grid
+        Noise that covers the tolerance, at its own epsilon on either side.
     """
 
     sampling_error: float
@@ -56,13 +61,31 @@ class Precision:
         radius: float,
         hidden: float,
     ) -> Precision:
-        """Precision that covers the arithmetic of a release certified to ``radius`` by ``hidden``
-        of epsilon.
+        """Precision that covers the arithmetic of a release.
 
         The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most
-        ``||b - b'||`` over that. Raises CalibrationError.
+        ``||b - b'||`` over that.
+
+        Parameters
+        ----------
+        calibration
+            The noise of the release.
+        loss
+            Constants of the loss.
+        n_samples
+            Number of records.
+        radius
+            What the minimizer is certified to.
+        hidden
+            Part of epsilon that pays for it.
+
+        Raises
+        ------
+        CalibrationError
+            Where the error is out of floating-point range.
         """
-        error = sampled = 0.0
+        error = 0.0
+        sampled = 0.0
         output = calibration.perturbed is Perturbed.OUTPUT
         if not output:
             error = SAMPLING_ERROR * calibration.unit
@@ -86,11 +109,10 @@ class Precision:
         return solution.certified and distance <= self.tolerance
 
     def on_grid(self, values: Array, seed: int | str | None) -> Array:
-        """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts
-        as 0.
+        """``values`` (p,) on the grid with discrete Laplace noise.
 
-        A solver that failed may leave anything; its release is conditional, and still has to be
-        made.
+        What is no finite number counts as 0. A solver that failed may leave anything; its release
+        is conditional, and still has to be made.
         """
         finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
         return perturb_on_grid(finite, self.grid, seed=seed)
@@ -108,8 +130,9 @@ def noise_bound(calibration: Calibration) -> float:
 
 
 def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
-    """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were
-    exact.
+    """Draw the linear term, within the sampling error of the ``precision``.
+
+    Without one it is drawn as if arithmetic were exact.
     """
     if precision is None:
         return Draw(draw(calibration, seed=seed), 0.0)
@@ -159,16 +182,23 @@ class Step(abc.ABC):
     numerical_share
         Of its budget, covers the arithmetic of a minimizer; noise on numbers is then drawn without
         floating point. None where exact arithmetic is assumed.
-    universe, bound
-        Of the records that it computes on; how far their weights move between neighbors. All that
-        follows is public, and filled in by :meth:`plan`.
-    calibration, loss
-        Its noise, and the constants that this used; None where the step minimizes nothing.
-    precision, radius
-        What covers the arithmetic, None where it is exact; what a minimizer is certified to on
-        every dataset, None where that is not known.
-    weights, reason
-        Those that it computes at, and why this calibration was taken, where there was a choice.
+    universe
+        Of the records that it computes on. This and all that follows is public, and filled in by
+        :meth:`plan`.
+    calibration
+        Its noise.
+    bound
+        How far the weights of records move between neighbors.
+    precision
+        What covers the arithmetic; None where it is exact.
+    loss
+        The constants that the calibration used; None where the step minimizes nothing.
+    radius
+        What a minimizer is certified to on every dataset; None where that is not known.
+    weights
+        Those that it computes at.
+    reason
+        Why this calibration was taken, where there was a choice.
     """
 
     name: str
@@ -210,9 +240,7 @@ class Step(abc.ABC):
         """
 
     def knowing(self, earlier: Mapping[str, Step]) -> Self:
-        """The step, once all ``earlier`` steps that its predictions rest on are planned: mostly the
-        same.
-        """
+        """The step, once all steps that its predictions rest on are planned: mostly the same."""
         return self
 
     def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
@@ -227,9 +255,7 @@ class Step(abc.ABC):
     @property
     @abc.abstractmethod
     def predicted_error(self) -> float:
-        """Predicted excess of its objective by noise and gamma, or the mean square of a number's
-        noise.
-        """
+        """Predicted excess of its objective, or the mean square of the noise of a number."""
 
     @property
     def weighted(self) -> bool:
@@ -237,8 +263,9 @@ class Step(abc.ABC):
         return False
 
     def hands(self, universe: MappedUniverse) -> MappedUniverse:
-        """The public universe of the records that it hands on, whatever it releases (Theorem
-        10).
+        """The public universe of the records that it hands on, whatever it releases.
+
+        Theorem 10 is about such steps.
         """
         return universe
 
@@ -249,12 +276,15 @@ class Step(abc.ABC):
     @property
     def guarantee(self) -> Budget:
         """Budget that the step spends, its arithmetic included."""
-        calibration, delta = self.calibration, self.calibration.delta
+        epsilon = self.calibration.epsilon
+        delta = self.calibration.delta
         if self.precision is None or self.perturbed is Perturbed.OUTPUT:
-            return Budget(calibration.epsilon, delta)
+            return Budget(epsilon, delta)
         # twice the epsilon of the grid that covers its arithmetic
         hidden = self.precision.grid.epsilon
-        return Budget(calibration.epsilon + 2 * hidden, delta * math.exp(hidden) if delta else 0.0)
+        if delta > 0.0:
+            delta = delta * math.exp(hidden)
+        return Budget(epsilon + 2 * hidden, delta)
 
     @property
     def perturbed(self) -> Perturbed:
@@ -281,29 +311,36 @@ class Step(abc.ABC):
 
     @property
     def noise_law(self) -> dict[str, Any]:
-        """The law of its noise as releases state it: in units of what it is added to, n times a
-        gradient.
+        """The law of its noise as releases state it.
+
+        It is in units of what the noise is added to, of an objective n times a gradient.
         """
-        noise, unit = self.calibration, 1.0
-        names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
+        noise = self.calibration
         if not isinstance(noise, IntegerNoise | RangeNoise):
+            names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
             return {name: getattr(noise, name) for name in names}
-        if isinstance(noise, IntegerNoise):
-            unit = noise.units[0] if isinstance(noise, GridSums) else noise.unit
-        sizes = {"scale": unit * noise.scale, "sensitivity": unit * noise.sensitivity}
-        return {"noise": noise.noise, "gamma": 0.0, **sizes}
+        unit = 1.0
+        if isinstance(noise, GridSums):
+            unit = noise.units[0]
+        elif isinstance(noise, IntegerNoise):
+            unit = noise.unit
+        return {
+            "noise": noise.noise,
+            "gamma": 0.0,
+            "scale": unit * noise.scale,
+            "sensitivity": unit * noise.sensitivity,
+        }
 
     @property
     def regression(self) -> OutcomeRows | None:
-        """The map of the records that it regresses an outcome on, None where it is no such
-        regression.
-        """
+        """The map of the records that it regresses an outcome on; None for other steps."""
         return None
 
     @property
     def loss_law(self) -> LossLaw | None:
-        """Law of its privacy loss, where it may share one delta with others; None where no theorem
-        says.
+        """Law of its privacy loss, where it may share one delta with others.
+
+        None where no theorem says what it is.
         """
         return None
 
@@ -313,16 +350,15 @@ class Step(abc.ABC):
 
     @property
     def proven(self) -> bool:
-        """True if a theorem certifies both the bound and the noise; the paper's literal baselines
-        are not.
+        """True if a theorem certifies both the bound and the noise.
+
+        The paper's literal baselines are not certified.
         """
         return self.bound.private and getattr(self.calibration, "private", True)
 
     @property
     def counted(self) -> bool:
-        """True if the guarantee covers floating-point arithmetic, where the step has any to
-        count.
-        """
+        """True if the guarantee covers the floating-point arithmetic of the step, if any."""
         return self.numerical_share is not None
 
     @property
@@ -341,9 +377,11 @@ class Step(abc.ABC):
 
     def stated_programs(self) -> tuple[Program, ...]:
         """Those of its :attr:`programs` of which a bound that their author states is used."""
-        return tuple(
-            one for one in self.programs if self.bounded(one).uses_stated_bound(self.universe)
-        )
+        stated = []
+        for program in self.programs:
+            if self.bounded(program).uses_stated_bound(self.universe):
+                stated.append(program)
+        return tuple(stated)
 
     @property
     def certified_by_design(self) -> bool:
@@ -352,12 +390,11 @@ class Step(abc.ABC):
 
 
 def reserve(budget: Budget, share: float | None) -> tuple[Budget, float | None]:
-    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise; all of it
-    at None.
+    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise.
 
-    An (epsilon_1, delta_1) mechanism released within the tolerance is
-    ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private. Raises
-    DeclarationError unless ``share`` is between 0 and 1.
+    Without a ``share`` all of it is left. An (epsilon_1, delta_1) mechanism released within the
+    tolerance is ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private.
+    Raises DeclarationError unless ``share`` is between 0 and 1.
     """
     if share is None:
         return budget, None

@@ -114,9 +114,9 @@ def _weights_at_rate(
     made = at_rate(program, rate).at(universe)
     n = universe.n_samples
     # what a plan does not rest on, no released rate makes a release rest on
-    middle = (
-        made if rate == MIDDLE_RATE else weights_at_rate(program, universe, MIDDLE_RATE).program
-    )
+    middle = made
+    if rate != MIDDLE_RATE:
+        middle = weights_at_rate(program, universe, MIDDLE_RATE).program
     trusted = middle.uses_stated_bound(universe)
     stability = made.stability(universe) if trusted else made.derived_bound(universe)
     radius = None
@@ -215,8 +215,8 @@ class ReleasedLines:
         values = self.nuisances.two_values
         if values is None:
             return 1.0, 1.0
-        untreated, treated = (float(line[0]) for line in self.nuisances.levels(released))
-        return values.steepness(untreated), values.steepness(treated)
+        untreated, treated = self.nuisances.levels(released)
+        return values.steepness(float(untreated[0])), values.steepness(float(treated[0]))
 
     def intercepts(self, released: Released) -> tuple[float, float]:
         """b_0 and b_1, in units of the outcome, less its center."""
@@ -226,11 +226,10 @@ class ReleasedLines:
         return float(untreated[0]), float(treated[0])
 
     def common(self, x: Array, released: Released) -> Array:
-        """What covariates add to the mean outcome of either arm: ``g(x) = sum_a pi_a (m_a(x) -
-        m_a(0))``.
+        """What covariates add to the mean outcome of either arm.
 
-        A line where the outcome has more than two values; those of two follow the mean outcomes
-        that the line stands for, record by record.
+        It is ``g(x) = sum_a pi_a (m_a(x) - m_a(0))``: a line where the outcome has more than two
+        values; those of two follow the mean outcomes that the line stands for, record by record.
 
         Parameters
         ----------
@@ -250,10 +249,10 @@ class ReleasedLines:
         return np.asarray((1.0 - self.rate) * untreated + self.rate * treated)
 
     def ratios(self, records: Records, released: Released) -> Array:
-        """Residuals over their bound, in [-1, 1] (n,): 0 where they are no number or a record does
-        not count.
+        """Residuals over their bound, in [-1, 1] (n,).
 
-        Each is made of its own record alone. Private.
+        They are 0 where they are no number or a record does not count. Each is made of its own
+        record alone. Private.
         """
         origin_0, origin_1 = self.intercepts(released)
         with np.errstate(all="ignore"):
@@ -289,17 +288,22 @@ class ResidualSquares(IntegerSums):
     def exact_sums(self, records: Records, released: Released) -> Sequence[int]:
         """The sum, in parts of :data:`UNIT`."""
         lines = self.lines.at(released, records.n_samples)
-        share = _squared_bases(lines.rate)
-        square = np.square(lines.ratios(records, released)) * np.where(
-            records.a == 1, share[1], share[0]
-        )
-        return [int(np.rint(UNIT * np.minimum(square, 1.0)).astype(np.int64).sum())]
+        of_controls, of_treated = _squared_bases(lines.rate)
+        bases = np.where(records.a == 1, of_treated, of_controls)
+        squares = np.square(lines.ratios(records, released)) * bases
+        return [int(np.rint(UNIT * np.minimum(squares, 1.0)).astype(np.int64).sum())]
 
     def mean_square(self, released: Released, more: float = 0.0) -> float:
-        """The mean of squared residuals, each arm counted by half, from the released sum and
-        ``more`` of it.
+        """The mean of squared residuals, each arm counted by half.
 
-        In squared units of the outcome, at most r_0 squared.
+        It is in squared units of the outcome, and at most r_0 squared.
+
+        Parameters
+        ----------
+        released
+            Numbers by the names of the steps.
+        more
+            What is added to the released sum.
         """
         lines = self.lines.at(released, self.universe.n_samples)
         unit: float = self.calibration.unit
@@ -307,8 +311,7 @@ class ResidualSquares(IntegerSums):
         return min(max(total / self._counted(lines.rate), 0.0), 1.0) * lines.bound**2
 
     def expected(self, mean_square: float, rate: float) -> Array:
-        """The sum (1,) that is released where residuals have this mean square and noise is left
-        out.
+        """The sum (1,) that is released at a mean square of residuals, without noise.
 
         Parameters
         ----------
@@ -334,13 +337,13 @@ def _squared_bases(rate: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedSum(IntegerSums):
-    """``I = sum_i s_i W_i k_i``: whole weights of a scheme times whole residuals, with Laplace
-    noise.
+    """``I = sum_i s_i W_i k_i``: whole weights of a scheme times whole residuals.
 
-    ``s = 1`` for the treated and -1 for controls, ``W_i = 2^q w_i`` with ``sum W = n 2^q`` exactly,
-    and ``|k_i| <= K`` the residual over r_0 in K-ths. One replacement moves I by at most ``K
-    ceil(2^q V')`` (Theorem 28). V' follows from the released rate; K is the largest number for
-    which that is at most one public number, so that the noise is planned before any rate is known.
+    Its noise is Laplace noise. ``s = 1`` for the treated and -1 for controls, ``W_i = 2^q w_i``
+    with ``sum W = n 2^q`` exactly, and ``|k_i| <= K`` the residual over r_0 in K-ths. One
+    replacement moves I by at most ``K ceil(2^q V')`` (Theorem 28). V' follows from the released
+    rate; K is the largest number for which that is at most one public number, so that the noise is
+    planned before any rate is known.
 
     Parameters
     ----------
@@ -358,8 +361,9 @@ class WeightedSum(IntegerSums):
     finest: int = 0
 
     def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """The step, calibrated. Raises as :func:`weights_at_rate` does, at
-        :data:`PLANNED_RATES`.
+        """The step, calibrated.
+
+        It raises as :func:`weights_at_rate` does, at :data:`PLANNED_RATES`.
         """
         refuse_other_weights(self.program, universe)
         known = []
@@ -410,15 +414,15 @@ class WeightedSum(IntegerSums):
         return min(self.finest, sensitivity // known.in_steps)
 
     def value(self, known: WeightsAtRate) -> float:
-        """What one unit of the released integer is worth, in units of the outcome; 0 where K is
-        0.
+        """What one unit of the released integer is worth, in units of the outcome.
+
+        It is 0 where K is 0.
         """
-        parts, n = self.parts(known), self.universe.n_samples
-        return (
-            2.0 * self.lines.bound / (parts * math.ldexp(float(n), grid_exponent(n)))
-            if parts
-            else 0.0
-        )
+        parts = self.parts(known)
+        n = self.universe.n_samples
+        if parts == 0:
+            return 0.0
+        return 2.0 * self.lines.bound / (parts * math.ldexp(float(n), grid_exponent(n)))
 
     def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         """The step with what follows from ``released`` worked out."""
@@ -442,12 +446,10 @@ class WeightedSum(IntegerSums):
         rate = treated_share(released["rate"], n)
         known = self.at_rate(rate)
         parts = self.parts(known)
-        residual = np.rint(parts * self.lines.at(released, n).ratios(records, released)).astype(
-            np.int64
-        )
-        return [
-            int(np.sum(np.where(records.a == 1, 1, -1) * whole_weights(known, records) * residual))
-        ]
+        ratios = self.lines.at(released, n).ratios(records, released)
+        residuals = np.rint(parts * ratios).astype(np.int64)
+        signs = np.where(records.a == 1, 1, -1)
+        return [int(np.sum(signs * whole_weights(known, records) * residuals))]
 
     def weights_of(self, records: Records, released: Released) -> Array:
         """The weights (n,) of the sum, for the data holder alone. Private."""
@@ -477,9 +479,7 @@ class WeightedSum(IntegerSums):
 
     @property
     def certified_by_design(self) -> bool:
-        """True where V is derived; one that an author states is taken on trust, and weights on
-        it.
-        """
+        """True where V is derived: one that an author states is taken on trust."""
         return not self.stated_programs()
 
 
@@ -497,8 +497,9 @@ def whole_weights(known: WeightsAtRate, records: Records) -> NDArray[np.int64]:
 
 
 def _computed(model: WeightsModel) -> Array:
-    """Weights (n,) within the public radius, where there is one; what a solver raises is told to
-    nobody.
+    """Weights (n,) within the public radius, where there is one.
+
+    What a solver raises is told to nobody.
     """
     even = np.ones(model.dimension)
     if model.dual is None:

@@ -1,5 +1,6 @@
-"""Weights, and solves whose certificates count: weights stay private and enter what is released
-through V.
+"""Weights, and solves whose certificates count.
+
+Weights stay private and enter what is released through V.
 """
 
 from __future__ import annotations
@@ -41,12 +42,24 @@ _EXAMPLE = 500
 
 @dataclass(frozen=True)
 class WeightsPlan:
-    """Weights of a resolved ``program``, certified to a relative ``tolerance`` that ``bound``
-    counts.
+    """Weights that a step computes at, and how far they move between neighbors.
 
-    Without a program every weight is 1. ``known`` says that a public bound covers their numerical
-    error on every dataset, or that V covers all weights. Where weights are the variable, a
-    tolerance below that public bound is raised to it if V hardly grows by that.
+    Where weights are the variable, a tolerance below the public bound on their error is raised to
+    it if V hardly grows by that.
+
+    Parameters
+    ----------
+    program
+        The resolved first stage; None where every weight is 1.
+    bound
+        V, which counts the tolerance.
+    tolerance
+        What weights are certified to, relative to n.
+    n_samples
+        n, the number of records.
+    known
+        Whether a public bound covers their numerical error on every dataset, or V covers all
+        weights.
     """
 
     program: FirstStage | None
@@ -64,11 +77,25 @@ class WeightsPlan:
         family: BoundFamily,
         coefficient_norm: float | None = None,
     ) -> WeightsPlan:
-        """The bound of computed weights; those of a private coefficient need a public bound on its
-        norm.
+        """The weights of a first stage, with the bound of what is computed.
 
-        Raises CalibrationError where no theorem covers the program, or no public example has
-        weights.
+        Parameters
+        ----------
+        program
+            The first stage.
+        universe
+            The datasets that it is solved on.
+        tolerance
+            What weights are certified to, relative to n.
+        family
+            Whose bound V is.
+        coefficient_norm
+            Public bound on the norm of a private coefficient, which its weights need.
+
+        Raises
+        ------
+        CalibrationError
+            Where no theorem covers the program, or no public example has weights.
         """
         n = universe.n_samples
         program = program.at(universe)
@@ -98,8 +125,9 @@ class WeightsPlan:
 
     @property
     def covers_all(self) -> bool:
-        """True if V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers
-        or not.
+        """True if V is at its cap 2n.
+
+        No two nonnegative vectors of sum n exceed that, whether they are minimizers or not.
         """
         return self.bound.V >= 2 * self.n_samples
 
@@ -114,8 +142,9 @@ class WeightsPlan:
         return f"weights are certified to {self.tolerance:g} relative, which V counts"
 
     def find(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> Solution:
-        """Weights (n,) on the grid where their sum is n: solved for, or read at a released
-        coefficient.
+        """Weights (n,) on the grid where their sum is n.
+
+        They are solved for, or read at a released coefficient.
         """
         assert self.program is not None
         instance = self.program.instance(inputs.records)
@@ -124,39 +153,44 @@ class WeightsPlan:
             tolerance = self.tolerance if self.tolerance else execution.tolerance
             return to_grid(released_minimizer(instance, execution, None, tolerance))
         # at a coefficient only the error of the arithmetic is left
-        model, how = instance.composite, "closed form"
+        how = "closed form"
+        model = instance.composite
         point = model.penalty.set.project(released["propensity"])
-        radius, m = model.output_radius(point, 0.0), instance.strong_convexity
-        certificate = Certificate(0.0, radius, math.inf, how, m, 0.0)
+        radius = model.output_radius(point, 0.0)
+        certificate = Certificate(0.0, radius, math.inf, how, instance.strong_convexity, 0.0)
         output = model.output(point)
-        return to_grid(
-            Solution(output, point, Status.SOLVED, certificate, execution.tolerance, how)
-        )
+        solution = Solution(output, point, Status.SOLVED, certificate, execution.tolerance, how)
+        return to_grid(solution)
 
 
 def _after_the_grid(program: FirstStage, n_samples: int, radius: float) -> float:
-    """Distance over n to the exact weights once computed ones within ``radius`` of them are on the
-    grid.
+    """Distance over n of weights on the grid to the exact ones.
 
-    The step to the grid repairs their sum. The exact weights have the sum n, so that of the
-    solution of a problem in the weights may be off by the radius; other weights are scaled to the
-    sum n first.
+    Before the step to the grid they are within ``radius`` of these. The step to the grid repairs
+    their sum. The exact weights have the sum n, so that of the solution of a problem in the weights
+    may be off by the radius; other weights are scaled to the sum n first.
     """
     repaired = radius if program.kind is Kind.WEIGHTING else 0.0
     return radius + repaired + grid_error(n_samples)
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
-    """Certified weights (n,) on the grid; not for a release, whose refusal would tell of the
-    records.
+    """Certified weights (n,) on the grid.
 
-    Raises InfeasibleError where hard constraints have no solution, SolverError where no point was
-    found, CertificateError where it is not certified.
+    They are not for a release, whose refusal would tell of the records.
+
+    Raises
+    ------
+    InfeasibleError
+        Where hard constraints have no solution.
+    SolverError
+        Where no point was found.
+    CertificateError
+        Where the point is not certified. The step to the grid may be all that a tiny tolerance does
+        not cover.
     """
     weights = to_grid(solve(instance, solver=solver, tolerance=tolerance))
-    if (
-        not weights.certified
-    ):  # the step to the grid may be all that a tiny tolerance does not cover
+    if not weights.certified:
         raise CertificateError(f"{instance.program.name}: {weights.advice()}")
     return weights
 
@@ -180,12 +214,12 @@ def to_grid(solution: Solution) -> Solution:
 def refuse_unsolvable(
     program: FirstStage, universe: MappedUniverse, solver: str | Solver = "first_certified"
 ) -> None:
-    """Raise CalibrationError where a release would not have the weights that are declared, but 1 or
-    any.
+    """Raise CalibrationError where a release would not have the weights that are declared.
 
-    By public facts alone: the cones of what is declared, the solver, and solves on public examples
-    of the universe, ordinary and degenerate. A program that is certified on one of them may still
-    have no weights on others: that is no reason to refuse, because it would tell of the records.
+    It would have 1, or any. It is judged by public facts alone: the cones of what is declared, the
+    solver, and solves on public examples of the universe, ordinary and degenerate. A program that
+    is certified on one of them may still have no weights on others: that is no reason to refuse,
+    because it would tell of the records.
     """
     if isinstance(program, PrivateFirstStage) or program.certified_error(universe) is not None:
         return  # which has weights on every dataset
@@ -226,14 +260,15 @@ def _refuse_unsolvable(program: FirstStage, universe: MappedUniverse, solver: So
 
 
 def _quickest(solver: Solver) -> Solver:
-    """Without what cannot be certified where Clarabel fails, which is the judge's own solver of a
-    gap.
+    """The solver without what cannot be certified where Clarabel fails.
+
+    Clarabel is the judge's own solver of a gap.
     """
-    if isinstance(solver, FirstCertified) and any(
-        isinstance(one, Clarabel) for one in solver.solvers
-    ):
-        return FirstCertified(tuple(one for one in solver.solvers if not isinstance(one, SCS)))
-    return solver
+    if not isinstance(solver, FirstCertified):
+        return solver
+    if not any(isinstance(one, Clarabel) for one in solver.solvers):
+        return solver
+    return FirstCertified(tuple(one for one in solver.solvers if not isinstance(one, SCS)))
 
 
 def released_minimizer(
@@ -243,13 +278,24 @@ def released_minimizer(
     tolerance: float | None = None,
     outputs: bool = True,
 ) -> Solution:
-    """The minimizer for a release, certified ``within`` a public radius, or to a relative
-    ``tolerance``.
+    """The minimizer for a release, whether it is certified or not.
 
-    Where neither is known the tolerance is that of the run, which an unlucky dataset may miss.
     Nothing that depends on the records stops it: what is not certified comes back as it is, and
-    where no solver returns a point, so does an uncertified start. Without ``outputs`` its ``point``
-    alone is computed, and no weights.
+    where no solver returns a point, so does an uncertified start.
+
+    Parameters
+    ----------
+    instance
+        The program at the records.
+    execution
+        How the plan is run.
+    within
+        A public radius to certify; None where none is known.
+    tolerance
+        A relative one. Where neither is known it is that of the run, which an unlucky dataset may
+        miss.
+    outputs
+        False to compute its ``point`` alone, and no weights.
     """
     if within is None and tolerance is None:
         tolerance = attainable(instance, execution.tolerance)
