@@ -1,22 +1,27 @@
-"""Mean outcomes of more than two arms: intervals of their sums, and what nuisances leave in
-them.
+"""Mean outcomes of more than two arms: intervals of their sums, and what nuisances leave in them.
+
+Equations (A38) to (A45) of the page "Allowances of an interval", ``docs/theory/allowances.md``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.calibration import GridSums
 from dp2erm_cvx.calibration.base import sum_quantile
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.inference.distance import deviations_of, squared_length
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval
 from dp2erm_cvx.inference.nuisances import (
     HEAVIER,
+    LEAST_CURVATURE,
     NO_ERROR,
     EffectFacts,
     NuisanceError,
@@ -34,98 +39,220 @@ from dp2erm_cvx.steps.step import Step
 #: of twice the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
 BENT = 0.2
 #: The squared distance of an arm from all that is expected before its mean is released, over the
-#: declared one squared, and the standard deviation of that expectation.
-EXPECTED, UNSURE = 0.75, 0.5
+#: declared one squared.
+EXPECTED = 0.75
+#: The standard deviation of that expectation, over the declared distance squared.
+UNSURE = 0.5
 #: Standard deviations of the squared distance that are added to it, so that half widths hold.
 ADDED = 0.5
+
+
+@dataclass(frozen=True)
+class _ArmOutcomes:
+    """Mean outcomes of all K arms by what was released, and what may move them.
+
+    All of it is in units of the outcome, and per record that counts.
+
+    Parameters
+    ----------
+    noise
+        That of the sums of the arms.
+    domain
+        Labels and units of the records.
+    n_samples
+        n, the number of records.
+    size
+        Share of n that the records count.
+    lines
+        Intercepts and slopes (K, 1 + k) of the regressions, as scores subtract them.
+    means
+        The released mean (k,) of the covariates.
+    mean_noise
+        Scale of its noise.
+    spread
+        Bound on the standard deviation of any combination of covariates.
+    residuals
+        Mean weighted residuals (K,).
+    deviations
+        Bounds on their standard deviations over the root of n (K,).
+    scales
+        Scales of their noise (K,).
+    count_noise
+        Scale of the noise of the number of records, as a share of it.
+    roundings
+        What rounding may add to them (K,).
+    errors
+        What the nuisances leave in every arm.
+    common
+        Standard deviation of what slopes in common add to any contrast.
+    """
+
+    noise: GridSums
+    domain: Domain
+    n_samples: int
+    size: float
+    lines: Array
+    means: Array
+    mean_noise: float
+    spread: float
+    residuals: Array
+    deviations: Array
+    scales: Array
+    count_noise: float
+    roundings: Array
+    errors: tuple[NuisanceError, ...]
+    common: float = 0.0
+
+    @property
+    def absolute(self) -> Array:
+        """Sizes (K,) of the mean outcomes, measured from the center of the outcome."""
+        return np.abs(self.lines[:, 0] + self.lines[:, 1:] @ self.means + self.residuals)
+
+    def interval(self, weights: Array, level: float) -> ScoreInterval:
+        """Interval of a sum of ``weights`` (K,) times the mean outcomes.
+
+        Sums of arms are of different records: their errors are uncorrelated; of persons, who may be
+        in several arms, they may not be, nor with what the mean covariate varies by. All that is
+        divided by the released size has its noise; where persons count by their numbers of records,
+        the size varies as well.
+        """
+        line = weights @ self.lines
+        sizes = np.abs(weights)
+        slopes = line[1:]
+        total = float(weights @ self.residuals + slopes @ self.means)
+        noises = (
+            *(sizes * self.scales),
+            *np.abs(slopes * self.mean_noise),
+            abs(total) * self.count_noise,
+        )
+        middle = self.domain.outcome_center * float(np.sum(weights))
+        parts = (
+            self._deviation(weights, slopes) / math.sqrt(self.n_samples),
+            [float(one) for one in noises if one > 0.0],
+            float(sizes @ self.roundings),
+        )
+        estimate = middle + float(line[0]) + total
+        return linear_interval(self.noise, level, estimate, parts, self._error(weights))
+
+    def _deviation(self, weights: Array, slopes: Array) -> float:
+        """Standard deviation of sampling, over the root of n."""
+        by_arm = np.abs(weights) * self.deviations
+        deviation = self.spread * math.hypot(*slopes)
+        deviation += float(np.linalg.norm(by_arm, None if self.domain.units is None else 1))
+        if self.domain.uneven:
+            deviation += abs(float(weights @ self.residuals)) / math.sqrt(self.size)
+        return deviation
+
+    def _error(self, weights: Array) -> NuisanceError:
+        """What the nuisances leave in the sum."""
+        noises = weights * [one.noise for one in self.errors]
+        samplings = weights * [one.sampling for one in self.errors]
+        return NuisanceError(
+            bias=float(np.abs(weights) @ [one.bias for one in self.errors]),
+            noise=math.hypot(self.common, *noises),
+            sampling=math.hypot(*samplings),
+        )
 
 
 def arm_intervals(
     facts: EffectFacts, released: Mapping[str, Array], missed: float, *, predicted: bool
 ) -> tuple[Callable[[Array, float], ScoreInterval], tuple[float, ...]]:
-    """Intervals of sums of weights (K,) times the mean outcomes, at a level; then the shares of the
-    arms.
+    """Intervals of sums of weights (K,) times the mean outcomes of the arms.
 
-    Bounds of moments miss with a tenth of the probability ``missed``. Sums of arms are of different
-    records: their errors are uncorrelated; of persons, who may be in several arms, they may not be,
-    nor with what the mean covariate varies by. All that is divided by the released size has its
-    noise; where persons count by their numbers of records, the size varies as well.
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    released
+        Numbers by the names of the steps.
+    missed
+        Bounds of moments miss with a tenth of this probability.
+    predicted
+        True to count what the nuisances leave.
+
+    Returns
+    -------
+    tuple
+        A function of weights and a level that returns an interval; the shares (K,) of the arms.
     """
-    step, universe, average = facts.score, facts.universe, facts.average
-    domain = universe.domain
-    score, noise = step.at(step.universe, released), step.calibration
+    step = facts.score
+    noise = step.calibration
+    score = step.at(step.universe, released)
     assert isinstance(score, ArmScores)
     nuisances = score.nuisances
     assert isinstance(nuisances, ArmNuisances)
+    average = facts.average
     assert average is not None
-    n, widenings = universe.n_samples, np.array(score.widenings)
-    n_arms, k = len(widenings), universe.n_features
+    domain = facts.universe.domain
+    n = facts.universe.n_samples
+    widenings = np.array(score.widenings)
+    n_arms = len(widenings)
     *sums, number = (int(one) for one in released[step.name])
-    table = np.array(
-        [noise.means((*pair, number)) for pair in np.reshape(sums, (n_arms, 2)).tolist()]
-    )
+    pairs = np.reshape(sums, (n_arms, 2)).tolist()
+    table = np.array([noise.means((*pair, number)) for pair in pairs])
     tail = 0.1 * missed / (2 * n_arms)
-    margin = noise.margin(tail, 1)
-    squares = np.clip(table[:, 1] + margin, 0.0, noise.bound**2) * widenings**2
+    squares = np.clip(table[:, 1] + noise.margin(tail, 1), 0.0, noise.bound**2) * widenings**2
     # as shares of the records that count, a share of n
     size = min(max(float(table[0, 2]), 1.0 / n), 1.0)
-    # intercepts and slopes (K, 1 + k) of the regressions of all arms, as scores subtract them
-    points, arms = np.vstack([np.zeros((1, k)), np.eye(k)]), range(n_arms)
-    lines = np.array(
-        [nuisances.outcome(points, np.full(1 + k, float(arm)), released) for arm in arms]
-    )
-    lines[:, 1:] -= lines[:, :1]
-    # no direction varies by more than all variances together, and their sum alone was released
-    spread = float(np.linalg.norm(nuisances.spreads)) / math.sqrt(size)
-    means = np.asarray(released[average.name], dtype=np.float64) / (UNIT * n * size)
     blur = float(average.calibration.scale) * average.calibration.unit / (n * size)
-    residuals, deviations = table[:, 0] * widenings / size, np.sqrt(squares / size**2)
-    scales, count = noise.scales[0] * widenings / size, noise.scales[2] / size
-    roundings = widenings * (0.5 * noise.step + noise.coupling * noise.units[0]) / size
-    errors, common = [NO_ERROR] * n_arms, 0.0
+    outcomes = _ArmOutcomes(
+        noise=noise,
+        domain=domain,
+        n_samples=n,
+        size=size,
+        lines=_lines(nuisances, released, n_arms, facts.universe.n_features),
+        means=np.asarray(released[average.name], dtype=np.float64) / (UNIT * n * size),
+        mean_noise=blur,
+        # no direction varies by more than all variances together, and their sum alone was released
+        spread=float(np.linalg.norm(nuisances.spreads)) / math.sqrt(size),
+        residuals=table[:, 0] * widenings / size,
+        deviations=np.sqrt(squares / size**2),
+        scales=noise.scales[0] * widenings / size,
+        count_noise=noise.scales[2] / size,
+        roundings=widenings * (0.5 * noise.step + noise.coupling * noise.units[0]) / size,
+        errors=(NO_ERROR,) * n_arms,
+    )
     if predicted:
-        half = 0.5 * domain.outcome_bound
         # what noise may hide of the mean square of all arms is less than that of each
         parts = widenings**2 * nuisances.shares / n_arms
         hidden = sum_quantile(noise.noise, tail, 0.0, *(noise.scales[1] * parts))
-        pooled = (
-            float(parts @ table[:, 1])
-            + hidden
-            + noise.coupling * noise.units[1] * float(np.sum(parts))
-        )
+        rounding = noise.coupling * noise.units[1] * float(np.sum(parts))
+        pooled = float(parts @ table[:, 1]) + hidden + rounding
         pooled = min(max(pooled, 0.0), float(np.mean(squares * nuisances.shares)))
-        residual = residual_deviation(math.sqrt(pooled / size), facts.residuals.bound, half)
-        # that of a record: a person's mean may vary by any part of it
-        least = 1e-9 * half if domain.units is None else facts.residuals.scale
-        errors, common = arm_errors(facts, released, max(residual, least))
-        outcomes = np.abs(lines[:, 0] + lines[:, 1:] @ means + residuals)
-        for arm in np.flatnonzero(_rare(facts, released)):
-            errors[arm] = replace(errors[arm], bias=float(outcomes[arm]) + 2.0 * half)
+        outcomes = _with_errors(facts, released, outcomes, math.sqrt(pooled / size))
+    return outcomes.interval, nuisances.shares
 
-    def interval(weights: Array, level: float) -> ScoreInterval:
-        line, sizes = weights @ lines, np.abs(weights)
-        total = float(weights @ residuals + line[1:] @ means)
-        deviation = spread * math.hypot(*line[1:])
-        deviation += float(np.linalg.norm(sizes * deviations, None if domain.units is None else 1))
-        if domain.uneven:
-            deviation += abs(float(weights @ residuals)) / math.sqrt(size)
-        noises = (*(sizes * scales), *np.abs(line[1:] * blur), abs(total) * count)
-        parts = [float(one) for one in noises if one > 0.0]
-        error = NuisanceError(
-            float(sizes @ [one.bias for one in errors]),
-            math.hypot(common, *(weights * [one.noise for one in errors])),
-            math.hypot(*(weights * [one.sampling for one in errors])),
-        )
-        middle = domain.outcome_center * float(np.sum(weights))
-        added = deviation / math.sqrt(n), parts, float(sizes @ roundings)
-        return linear_interval(noise, level, middle + float(line[0]) + total, added, error)
 
-    return interval, nuisances.shares
+def _lines(nuisances: ArmNuisances, released: Mapping[str, Array], n_arms: int, k: int) -> Array:
+    """Intercepts and slopes (K, 1 + k) of the regressions of all arms, as scores subtract them."""
+    points = np.vstack([np.zeros((1, k)), np.eye(k)])
+    lines = np.empty((n_arms, 1 + k))
+    for arm in range(n_arms):
+        lines[arm] = nuisances.outcome(points, np.full(1 + k, float(arm)), released)
+    lines[:, 1:] -= lines[:, :1]
+    return lines
+
+
+def _with_errors(
+    facts: EffectFacts, released: Mapping[str, Array], outcomes: _ArmOutcomes, clipped: float
+) -> _ArmOutcomes:
+    """The outcomes with what the nuisances leave, at residuals of this deviation once clipped."""
+    half = 0.5 * facts.universe.domain.outcome_bound
+    residual = residual_deviation(clipped, facts.residuals.bound, half)
+    # that of a record: a person's mean may vary by any part of it
+    least = 1e-9 * half if outcomes.domain.units is None else facts.residuals.scale
+    errors, common = arm_errors(facts, released, max(residual, least))
+    absolute = outcomes.absolute
+    for arm in np.flatnonzero(_rare(facts, released)):
+        # any mean outcome of an arm that is too rare
+        errors[arm] = replace(errors[arm], bias=float(absolute[arm]) + 2.0 * half)
+    return replace(outcomes, errors=tuple(errors), common=common)
 
 
 def _rare(facts: EffectFacts, released: Mapping[str, Array]) -> NDArray[np.bool_]:
-    """The arms (K,) that may be too rare; of many of them the noise of a share is counted up to
-    half.
+    """The arms (K,) that may be too rare.
+
+    Of many arms the noise of a share is counted up to half.
     """
     step = facts.rate
     if step is None:
@@ -139,68 +266,129 @@ def _rare(facts: EffectFacts, released: Mapping[str, Array]) -> NDArray[np.bool_
 def arm_errors(
     facts: EffectFacts, released: Mapping[str, Array], deviation: float
 ) -> tuple[list[NuisanceError], float]:
-    """Errors that nuisances leave in every arm's mean outcome, at residuals of this standard
-    ``deviation``.
+    """Errors that nuisances leave in every arm's mean outcome.
 
-    In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is
-    the second number that counts, the standard deviation of what their noise and sampling adds to
-    any contrast. How far every arm lies from all is as :func:`arm_distances` has it. Nothing where
-    the propensity is public.
+    In a contrast of slopes by arm both add, and noises are independent. How far every arm lies from
+    all is as :func:`arm_distances` has it. Nothing is left where the propensity is public.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    released
+        Numbers by the names of the steps.
+    deviation
+        Standard deviation of residuals, in units of the outcome.
+
+    Returns
+    -------
+    tuple
+        The errors of the arms, and the standard deviation of what noise and sampling of slopes in
+        common add to any contrast; 0 for slopes by arm.
     """
-    score, assumed = facts.score, facts.assumed
+    score = facts.score
     nuisances = score.at(score.universe, released).nuisances
-    shares, k = np.array(nuisances.shares), len(nuisances.spreads)
+    shares = np.array(nuisances.shares)
     if facts.known_propensity:
         return [NO_ERROR] * len(shares), 0.0
-    fit, term = nuisances.fit, nuisances.term
+    fit = nuisances.fit
+    by_arm = nuisances.term.rows is Rows.ARMS
+    in_common = nuisances.term.rows is Rows.COMMON
     distances = arm_distances(facts, released, shares)
-    # no two arms lie farther apart than this, if each lies as far from all as it would then
+    # equation (A38): no two arms lie farther apart, if each lies as far from all as it would then
     away = float(np.max(distances / (1.0 - shares)))
     within = max(1.0 - float(shares @ distances**2), LEAST_WITHIN)
-    declared, left, each = remaining(facts.spread, nuisances, released, deviation, within)
-    noise = np.sqrt(np.mean(each**2, axis=1))
-    theta, constant = (
-        replace(term, stretch=None).coefficient(k, released),
-        term.rows.constants(k, len(shares)),
-    )
+    curvature = np.maximum(fit.curvature(deviation, nuisances.shares), LEAST_CURVATURE)
+    constants, slopes = nuisances.coefficients(released)
+
+    shrunk, left, each_noise = remaining(facts.spread, nuisances, released, deviation, within)
     left = left + (0.0 if facts.two_values is None else BENT)
     half = 0.5 * facts.residuals.outcome_bound
-    sizes = slope_sizes(nuisances, theta[~constant].reshape(-1, k), declared, half)
-    stays = np.linalg.norm(left * sizes, axis=1)
+    slope_bias = np.linalg.norm(left * slope_sizes(nuisances, slopes, shrunk, half), axis=1)
+    slope_noise = np.sqrt(np.mean(each_noise**2, axis=1))
+    apart = _apart(facts, nuisances, distances, within)
+
     n = fit.mass * fit.n_samples
     heavier = HEAVIER / (n * within)
-    # an intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a
-    # wrong rate
-    curvature, rate = np.maximum(fit.curvature(deviation, nuisances.shares), 1e-12), facts.rate
-    off = (fit.noise / (fit.n_samples * (curvature + fit.gamma))) ** 2
-    off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
-    counted = 0.0 if rate is None else rate.calibration.variance * rate.calibration.unit**2 / n**2
-    by_rate = np.sqrt(np.minimum(off, 4.0 * half**2) * np.minimum(counted / shares**2, 0.25))
-    apart, log_noise = distances, np.zeros(len(shares))
-    propensity = facts.propensity
-    if propensity is not None:
-        apart, log_noise = _left_by(
-            propensity, shares, nuisances.spreads, fit.mass * within, distances
-        )
-    reaches = np.hypot(apart, math.sqrt(k) * log_noise)
-    varying, common = 0.0, 0.0
-    if (
-        term.rows is Rows.COMMON
-    ):  # slopes of an arm differ from those in common by what effects vary by
-        varying = assumed.heterogeneity * deviation
-        common = min(away, 2.0 * max(reaches.tolist()))
-        common *= math.hypot(float(noise[0]), deviation * math.sqrt(heavier))
-    by_arm = term.rows is Rows.ARMS
-    # the ridge on an intercept leaks into slopes along the mean of an arm
-    leaks = away**2 * np.abs(theta[constant]) * fit.gamma / within
-    leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
+    varying = 0.0
+    common = 0.0
+    if in_common:
+        # equation (A42): slopes of an arm differ from those in common by what effects vary by
+        varying = facts.assumed.heterogeneity * deviation
+        common = min(away, 2.0 * max(apart.noisy.tolist()))
+        common *= math.hypot(float(slope_noise[0]), deviation * math.sqrt(heavier))
     # of slopes in common either arm has at most half of what stays of the distance between the two
-    stayed = apart if by_arm else np.minimum(apart, 0.5 * away)
-    bias = stayed * stays + (1.0 - shares) * stayed * varying
-    bias = bias + leaks * ((1.0 - shares) * stayed / away if by_arm and away else shares)
-    moved = np.sqrt((by_arm * reaches * noise) ** 2 + (log_noise * stays) ** 2 + by_rate**2)
-    sampling = by_arm * reaches * deviation * np.sqrt(heavier / shares)
-    return [NuisanceError(*row) for row in np.c_[bias, moved, sampling].tolist()], common
+    stayed = apart.bias if by_arm else np.minimum(apart.bias, 0.5 * away)
+    # the ridge on an intercept leaks into slopes along the mean of an arm
+    leaks = away**2 * np.abs(constants) * fit.gamma / within
+    leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
+    reach_of_leaks = (1.0 - shares) * stayed / away if by_arm and away else shares
+    # equation (A43)
+    bias = stayed * slope_bias + (1.0 - shares) * stayed * varying + leaks * reach_of_leaks
+    # equation (A44)
+    by_slopes = by_arm * apart.noisy * slope_noise
+    by_log_odds = apart.log_odds_noise * slope_bias
+    by_rate = _rate_errors(facts, nuisances, constants, curvature)
+    noise = np.sqrt(by_slopes**2 + by_log_odds**2 + by_rate**2)
+    # equation (A45)
+    sampling = by_arm * apart.noisy * deviation * np.sqrt(heavier / shares)
+    rows = np.column_stack([bias, noise, sampling]).tolist()
+    return [NuisanceError(*row) for row in rows], common
+
+
+def _rate_errors(
+    facts: EffectFacts, nuisances: ArmNuisances, constants: Array, curvature: Array
+) -> Array:
+    """Errors (K,) by the noise of released shares, where an intercept is off: equation (A39).
+
+    An intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a wrong
+    rate.
+    """
+    fit = nuisances.fit
+    shares = np.array(nuisances.shares)
+    n = fit.mass * fit.n_samples
+    bound = facts.residuals.outcome_bound
+    by_noise = (fit.noise / (fit.n_samples * (curvature + fit.gamma))) ** 2
+    by_ridge = np.minimum(np.abs(constants) * fit.gamma / curvature, bound) ** 2
+    rate = facts.rate
+    counted = 0.0
+    if rate is not None:
+        counted = rate.calibration.variance * rate.calibration.unit**2 / n**2
+    squared = np.minimum(by_noise + by_ridge, bound**2)
+    return np.sqrt(squared * np.minimum(counted / shares**2, 0.25))
+
+
+class _Apart(NamedTuple):
+    """How far every arm (K,) stays from all, in standard deviations.
+
+    Parameters
+    ----------
+    bias
+        What a bias of slopes is multiplied by.
+    noisy
+        What noise and sampling of slopes are multiplied by.
+    log_odds_noise
+        Standard deviation of what the noise of a propensity adds, per standard deviation of a
+        covariate.
+    """
+
+    bias: Array
+    noisy: Array
+    log_odds_noise: Array
+
+
+def _apart(facts: EffectFacts, nuisances: ArmNuisances, distances: Array, within: float) -> _Apart:
+    """What a propensity leaves of the distances (K,) of the arms: equations (A40) and (A41)."""
+    step = facts.propensity
+    if step is None:
+        left = distances
+        log_odds_noise = np.zeros(len(distances))
+    else:
+        shares = np.array(nuisances.shares)
+        part = nuisances.fit.mass * within
+        left, log_odds_noise = _left_by(step, shares, nuisances.spreads, part, distances)
+    k = len(nuisances.spreads)
+    return _Apart(left, np.hypot(left, math.sqrt(k) * log_odds_noise), log_odds_noise)
 
 
 def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Array) -> Array:
@@ -231,12 +419,10 @@ def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Arr
         return at_most
     differences, noise = facts.mean.apart(released)
     deviations = deviations_of(facts, released)
-    distances = [
-        _expected_distance(
-            difference / deviations, of_noise / np.outer(deviations, deviations), most
-        )
-        for difference, of_noise, most in zip(differences, noise, at_most, strict=True)
-    ]
+    scales = np.outer(deviations, deviations)
+    distances = []
+    for difference, of_noise, most in zip(differences, noise, at_most, strict=True):
+        distances.append(_expected_distance(difference / deviations, of_noise / scales, most))
     return np.array(distances)
 
 
@@ -268,19 +454,18 @@ def _expected_distance(difference: Array, noise: Array, at_most: float) -> float
 def _left_by(
     step: Step, shares: Array, spreads: tuple[float, ...], within: float, distances: Array
 ) -> tuple[Array, Array]:
-    """Distance of every arm (K,) from all that a multinomial regression leaves, and its noise
-    there.
+    """Distances that a multinomial regression leaves, and its noise there: equation (A40).
 
     To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms
     at their ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is
     its row of that times ``pi_b d_b / pi_a`` at most, d the ``distances`` that there were, and at
     most its own.
     """
-    calibration, universe = step.calibration, step.universe
+    calibration = step.calibration
     square = float(np.mean(np.square(spreads)))
     W = np.diag(shares) - np.outer(shares, shares)
     inverse = np.linalg.inv(calibration.gamma * np.eye(len(shares)) + square * within * W)
     left = calibration.gamma * np.abs(inverse) @ (shares * distances) / shares
-    deviation = math.sqrt(float(calibration.variances[0]) * square) / universe.n_samples
+    deviation = math.sqrt(float(calibration.variances[0]) * square) / step.universe.n_samples
     noise = deviation * np.linalg.norm(W @ inverse, axis=1) / shares
     return np.minimum(left, distances), noise

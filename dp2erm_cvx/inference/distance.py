@@ -1,6 +1,4 @@
-"""How far both arms lie apart, from released means by arm: what alarms, and what widens an
-interval.
-"""
+"""How far arms lie apart, from released means by arm: what alarms, and what widens an interval."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ def deviations_of(facts: EffectFacts, released: Released) -> Array:
 
 
 def fourth_moment(covariance: Array) -> float:
-    """Mean fourth power of the length of the noise of one block, of which this is the covariance
-    (k, k).
+    """Mean fourth power of the length of the noise of one block, by its covariance (k, k).
 
     The noise of a block of q = 1 + k numbers is ``R U`` with U uniform in the cube, so that the
     fourth moment of R is ``(q + 3) (q + 4) / ((q + 1) (q + 2))`` times its squared second one.
@@ -95,7 +92,8 @@ def released_distance(facts: EffectFacts, released: Released) -> Distance | None
     squared, variance = squared_length(difference / deviations, blocks)
     if squared <= 0.0:
         return Distance(0.0, 0.0)
-    square, unsure = 1.0, 0.0
+    square = 1.0
+    unsure = 0.0
     if along is not None:
         square = max(along.mean_square(released), LEAST_SQUARE)
         unsure = math.sqrt(along.predicted_error) / square
@@ -180,23 +178,34 @@ def distances_from_the_rest(
 
 
 def hardly_overlap(declared: float, distance: Distance | None, rate: float) -> bool:
-    """Whether released means lie so far apart that arms of this ``rate`` of treatment hardly
-    overlap.
+    """Whether released means lie so far apart that two arms hardly overlap.
 
     Of the variance along the difference, ``rate (1 - rate)`` times its square lies between the
     arms; the rest is within them. Where released numbers do not say more than is declared, their
     lower end counts.
+
+    Parameters
+    ----------
+    declared
+        The distance that was declared, in standard deviations.
+    distance
+        What was released of it; None for nothing.
+    rate
+        Share of the treated.
     """
     if distance is None:
         return False
-    length = distance.estimate if surely_more(distance.least, declared) else distance.least
+    length = distance.least
+    if surely_more(distance.least, declared):
+        length = distance.estimate
     within = 1.0 - rate * (1.0 - rate) * length**2
     return length**2 > OVERLAP_ENDS**2 * within
 
 
 def at_released_distance(facts: EffectFacts, distance: Distance | None) -> EffectFacts:
-    """The facts with arms as far apart as was released, where that is surely more than is
-    declared.
+    """The facts with arms as far apart as was released.
+
+    They stay as they are where that is not surely more than is declared.
     """
     if distance is None or not surely_more(distance.least, facts.assumed.distance):
         return facts
