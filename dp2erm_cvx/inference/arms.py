@@ -355,7 +355,7 @@ def _rate_errors(
     if rate is not None:
         counted = rate.calibration.variance * rate.calibration.unit**2 / n**2
     squared = np.minimum(by_noise + by_ridge, bound**2)
-    return np.sqrt(squared * np.minimum(counted / shares**2, 0.25))
+    return np.asarray(np.sqrt(squared * np.minimum(counted / shares**2, 0.25)))
 
 
 class _Apart(NamedTuple):
