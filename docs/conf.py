@@ -68,6 +68,8 @@ nitpick_ignore_regex = [
         r"TypeAliasForwardRef",
     ),
     ("py:class", r"0\.5"),
+    # names and sentences in lists of what is returned, which are no types
+    ("py:class", r"[a-z_]+|.* .*"),
 ]
 
 html_theme = "furo"

@@ -51,7 +51,7 @@ class RuleStudy(Pipeline):
         Public guess of the standard deviation of the outcome, in its units; None for a third of
         its bound.
     expected
-        What is expected of the population, of :data:`~dp2erm_cvx.plan.defaults.EXPECTATIONS`.
+        What is expected of the population, of ``EXPECTATIONS``.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
