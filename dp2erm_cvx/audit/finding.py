@@ -1,6 +1,4 @@
-"""Reports of audits: a declared guarantee, and the pair of neighbors it was held against, in
-files.
-"""
+"""A declared guarantee, and the pair of neighbors that it was held against, in files."""
 
 from __future__ import annotations
 
@@ -41,11 +39,24 @@ class Declared:
     A mechanism is mu-GDP where a test of level alpha has power at most ``Phi(Phi^-1(alpha) + mu)``
     (Dong, Roth and Su 2022): no better than N(0, 1) is told from N(mu, 1).
 
-    Raises DeclarationError unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta``
-    only beside ``epsilon``.
+    Parameters
+    ----------
+    epsilon
+        The epsilon, at least 0; None where mu is given.
+    delta
+        The delta beside epsilon, in [0, 1).
+    mu
+        The mu, at least 0; None where epsilon is given.
+
+    Raises
+    ------
+    DeclarationError
+        Unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta`` only beside
+        ``epsilon``.
     """
 
-    epsilon: float | None = setting(None, at_least=0.0)  # 0 is a guarantee, too, though no budget
+    # An epsilon of 0 is a guarantee, too, though it is no budget.
+    epsilon: float | None = setting(None, at_least=0.0)
     delta: float = setting(0.0, at_least=0.0, below=1.0)
     mu: float | None = setting(None, at_least=0.0)
 
@@ -68,27 +79,33 @@ class Declared:
 
     @property
     def gaussian_mu(self) -> float:
-        """The mu of a Gaussian mechanism that keeps the guarantee and no more; delta > 0 or a mu
-        needed.
+        """The mu of a Gaussian mechanism that keeps the guarantee and no more.
+
+        It needs a mu or a delta above 0.
         """
         if self.mu is not None:
             return self.mu
-        if not self.number:  # delta at epsilon = 0 is erf(mu / sqrt(8))
+        if self.number == 0.0:
+            # delta at epsilon = 0 is erf(mu / sqrt(8))
             return float(math.sqrt(8.0) * erfinv(self.delta))
         return analytic_ratio(self.number, self.delta)
 
     def epsilon_at(self, delta: float) -> float:
         """The least epsilon at which a Gaussian mechanism has ``delta`` > 0, 1e-9 below at most."""
-        mu, top = self.gaussian_mu, 1.0
-        if mu == 0.0 or math.erf(mu / math.sqrt(8.0)) <= delta:  # its delta at epsilon = 0
+        mu = self.gaussian_mu
+        delta_at_zero = math.erf(mu / math.sqrt(8.0))
+        if mu == 0.0 or delta_at_zero <= delta:
             return 0.0
+        top = 1.0
         while analytic_delta(mu, top) > delta:
             top *= 2.0
         return bracketed(lambda epsilon: analytic_delta(mu, epsilon) > delta, 0.0, top)
 
     def __str__(self) -> str:
-        delta = "" if self.mu is not None else f", delta = {digits_of(self.delta)}"
-        return f"{self.name} = {digits_of(self.number)}{delta}"
+        text = f"{self.name} = {digits_of(self.number)}"
+        if self.mu is None:
+            text += f", delta = {digits_of(self.delta)}"
+        return text
 
 
 #: X (n, k), a (n,) and y (n,) of one dataset; where persons are units, also the person (n,) of
@@ -96,7 +113,9 @@ class Declared:
 Columns = tuple[Any, ...]
 
 _FORMAT = "dp2erm-cvx pair 1"
-_DATASETS, _COLUMNS = ("first", "second"), ("X", "a", "y", "person")
+#: Names of both datasets, and of their columns, in files.
+_DATASETS = ("first", "second")
+_COLUMNS = ("X", "a", "y", "person")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +125,10 @@ class Finding(Shown):
     Parameters
     ----------
     first, second
-        Datasets (X, a, y) that differ in at most one row: in the units of the data, or, where
-        ``mapped``, records inside of the ``domain`` as programs see them. Where persons with
-        several records are units, also the person of every row, and all rows of one person may
-        differ.
+        Datasets (X, a, y) that differ in at most one row. Where persons with several records are
+        units, also the person of every row, and all rows of one person may differ.
+    domain
+        The domain of both datasets.
     kind
         Which audit saw the pair, such as "density" or "stability".
     facts
@@ -117,6 +136,9 @@ class Finding(Shown):
         ``records`` in words.
     audit
         The audit itself; None where the pair was read from files.
+    mapped
+        True if the datasets are records inside of the domain as programs see them; they are in the
+        units of the data otherwise.
     first_stage
         The program whose weights were audited, by ``name`` and ``settings``.
     private
@@ -137,10 +159,12 @@ class Finding(Shown):
     def of(cls, kind: str, pair: Any, domain: Domain, audit: Any, **facts: Any) -> Finding:
         """A ``pair`` of kinds of records that a search ends with, its ``audit`` among the facts."""
         first, second = pair.raw(domain)
-        if (mechanism := facts.get("mechanism")) is not None:
+        mechanism = facts.get("mechanism")
+        if mechanism is not None:
             facts["mechanism"] = getattr(mechanism, "__name__", type(mechanism).__name__)
         weights = facts.pop("first_stage", {})
-        facts |= {"audit": json_types(audit), "records": in_words(first, second)}
+        facts["audit"] = json_types(audit)
+        facts["records"] = in_words(first, second)
         return cls(first, second, domain, kind, facts, audit, first_stage=weights)
 
     @property
@@ -162,48 +186,65 @@ class Finding(Shown):
     def changed(self) -> int:
         """The row that differs; the last one where none does."""
         differ = differing_rows(self.first, self.second)
-        return int(np.argmax(differ)) if differ.any() else len(differ) - 1
+        if not differ.any():
+            return len(differ) - 1
+        return int(np.argmax(differ))
 
     def raw(self) -> tuple[Columns, Columns]:
         """Both datasets in the units of the data."""
         if not self.mapped:
             return self.first, self.second
+        return self._unscaled(*self.first), self._unscaled(*self.second)
+
+    def _unscaled(self, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
+        """Mapped records in the units of the data."""
         skip = 1 if self.domain.intercept else 0
-        one, other = (
-            unscaled(self.domain, X[:, skip:], a, y) for X, a, y in (self.first, self.second)
-        )
-        return one, other
+        return unscaled(self.domain, X[:, skip:], a, y)
 
     def records(self) -> tuple[Records, Records]:
         """Both datasets as records of the domain."""
         if self.mapped:
-            first, second = (
-                Records(X, a, y, self.domain.space) for X, a, y in (self.first, self.second)
-            )
-            return first, second
+            return self._of_mapped(*self.first), self._of_mapped(*self.second)
         return self.domain.records(*self.first), self.domain.records(*self.second)
 
+    def _of_mapped(self, X: Array, a: NDArray[np.int64], y: Array) -> Records:
+        """Mapped records as records of the domain."""
+        return Records(X, a, y, self.domain.space)
+
     def save(self, path: str | Path) -> tuple[Path, Path]:
-        """Write the datasets to ``path``.npz and everything else to ``path``.json; the two
-        paths.
+        """Write the datasets to ``path``.npz and everything else to ``path``.json.
+
+        Returns
+        -------
+        arrays, facts
+            The paths of the two files.
         """
         arrays, facts = _paths_of(path)
-        columns = {
-            f"{name}_{which}": part
-            for which, end in zip(_DATASETS, (self.first, self.second), strict=True)
-            for name, part in zip(_COLUMNS, end, strict=False)
-        }
+        columns = {}
+        for which, end in zip(_DATASETS, (self.first, self.second), strict=True):
+            for name, part in zip(_COLUMNS, end, strict=False):
+                columns[f"{name}_{which}"] = part
         np.savez_compressed(arrays, **columns)
-        fields = {"format": _FORMAT, "mapped": self.mapped, "domain": self.domain.to_dict()}
-        fields |= {"first_stage": self.first_stage, "audit": self.kind, "finding": self.facts}
-        fields["private"] = self.private
+        fields = {
+            "format": _FORMAT,
+            "mapped": self.mapped,
+            "domain": self.domain.to_dict(),
+            "first_stage": self.first_stage,
+            "audit": self.kind,
+            "finding": self.facts,
+            "private": self.private,
+        }
         facts.write_text(json.dumps(fields, indent=2, default=float) + "\n", encoding="utf-8")
         return arrays, facts
 
     @classmethod
     def load(cls, path: str | Path) -> Finding:
-        """Read what :meth:`save` wrote, without the ``audit``; raises DataError for what is no such
-        pair.
+        """Read what :meth:`save` wrote, without the ``audit``.
+
+        Raises
+        ------
+        DataError
+            For files that hold no such pair.
         """
         arrays, facts = _paths_of(path)
         try:
@@ -212,24 +253,14 @@ class Finding(Shown):
                 raise DataError(
                     f"{path}: a pair in another format: save it again with this version"
                 )
-            with np.load(arrays, allow_pickle=False) as held:
-                names = _COLUMNS if "person_first" in held else _COLUMNS[:3]
-                first, second = (
-                    tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS
-                )
-            domain, kind = Domain.from_dict(fields.pop("domain")), fields.pop("audit")
+            first, second = _datasets_of(arrays)
+            domain = Domain.from_dict(fields.pop("domain"))
+            kind = fields.pop("audit")
             pair = cls(first, second, domain, kind, fields.pop("finding"), **fields)
             _check(pair)
         except DataError:
             raise
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            DeclarationError,
-        ) as wrong:
+        except _UNREADABLE as wrong:
             raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
         return pair
 
@@ -238,34 +269,54 @@ class Finding(Shown):
         return f"{self.kind}: the worst of the pairs ({counts}): {self.audit}"
 
 
+#: What reading a file that holds no pair may raise.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, DeclarationError)
+
 #: Kinds of records that are written out in words.
 _KINDS = 20
 
 
+def _datasets_of(arrays: Path) -> tuple[Columns, Columns]:
+    """Both datasets in a file of arrays."""
+    with np.load(arrays, allow_pickle=False) as held:
+        names = _COLUMNS if "person_first" in held else _COLUMNS[:3]
+        first, second = (tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS)
+    return first, second
+
+
 def in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
-    """A pair whose first record, or person, changes: what it has before and after, and the
-    others.
+    """The records of a pair whose first record, or person, changes.
+
+    First come those that it has before and after, then the others, unless these are many.
     """
-    ends = [np.column_stack(end[:3]) for end in (first, second)]
-    own = [end[3] == 0 if len(end) > 3 else np.arange(len(end[1])) == 0 for end in (first, second)]
-    rows, counts = np.unique(ends[0][~own[0]], axis=0, return_counts=True)
-    listed = [
-        (f"{name} only", 1, row)
-        for name, end, mine in zip(_DATASETS, ends, own, strict=True)
-        for row in end[mine]
-    ]
-    if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
-        listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
-    return [
-        {
-            "in": where,
-            "times": times,
-            "x": row[:-2].tolist(),
-            "a": int(row[-2]),
-            "y": float(row[-1]),
-        }
-        for where, times, row in listed
-    ]
+    listed = []
+    for name, columns in zip(_DATASETS, (first, second), strict=True):
+        records = np.column_stack(columns[:3])
+        listed += [_in_words(f"{name} only", 1, row) for row in records[_own(columns)]]
+    others = np.column_stack(first[:3])[~_own(first)]
+    rows, counts = np.unique(others, axis=0, return_counts=True)
+    # where all records differ, the arrays alone hold them
+    if len(rows) + 2 <= _KINDS:
+        for row, count in zip(rows, counts, strict=True):
+            listed.append(_in_words("both", int(count), row))
+    return listed
+
+
+def _own(columns: Columns) -> NDArray[np.bool_]:
+    """Mask (n,) of the rows of the first record, or of the first person."""
+    person = columns[3] if len(columns) > 3 else np.arange(len(columns[1]))
+    return np.asarray(person == 0, dtype=bool)
+
+
+def _in_words(where: str, times: int, row: Array) -> dict[str, Any]:
+    """One record (x, a, y) in plain JSON types: the datasets that have it, and how often."""
+    return {
+        "in": where,
+        "times": times,
+        "x": row[:-2].tolist(),
+        "a": int(row[-2]),
+        "y": float(row[-1]),
+    }
 
 
 def _paths_of(path: str | Path) -> tuple[Path, Path]:
@@ -285,11 +336,16 @@ def differing_units(first: Columns, second: Columns) -> int:
     """How many rows differ, or persons where a fourth column names them."""
     if len(first) == 3:
         return int(differing_rows(first, second).sum())
-    mine, theirs = (
-        Counter(np.column_stack(rows)[person == number].tobytes() for number in np.unique(person))
-        for *rows, person in (first, second)
-    )
+    mine = _persons(first)
+    theirs = _persons(second)
     return max((mine - theirs).total(), (theirs - mine).total())
+
+
+def _persons(columns: Columns) -> Counter[bytes]:
+    """How many persons have the same records, by the bytes of all records of one."""
+    *rows, person = columns
+    records = np.column_stack(rows)
+    return Counter(records[person == number].tobytes() for number in np.unique(person))
 
 
 def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
@@ -299,34 +355,43 @@ def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Column
 
 def _check(pair: Finding) -> None:
     """Raise ValueError where the datasets are no neighbors, or mapped records leave the domain."""
-    for X, a, y, *person in (pair.first, pair.second):
+    for columns in (pair.first, pair.second):
+        X, a, y, *person = columns
         if X.ndim != 2 or any(column.shape != X.shape[:1] for column in (a, y, *person)):
             raise ValueError("datasets of different shapes")
         arms = np.isin(a, range(len(pair.domain.arms)))
         if not (np.isfinite(X).all() and np.isfinite(y).all() and arms.all()):
             raise ValueError("records that are none")
-        domain, covariates = pair.domain, X[:, 1:] if pair.domain.intercept else X
-        if pair.mapped and not (
-            (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
-            and (
-                np.abs(covariates) <= np.array(domain.space.widths(covariates.shape[1]) or np.inf)
-            ).all()
-            and (not domain.intercept or (X[:, 0] == domain.intercept).all())
-            and (np.abs(y) <= domain.outcome_bound).all()
-            and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
-        ):
+        if pair.mapped and not _inside(pair.domain, X, a, y):
             raise ValueError("records outside of the domain")
-    (X, a, *_), (X2, a2, *_) = pair.first, pair.second
-    if len(pair.first) == 3 and X.shape != X2.shape:
-        raise ValueError("datasets of different shapes")
-    if (
-        len(pair.first) == 3
-        and pair.domain.relation is not Neighboring.REPLACE_ONE
-        and np.any(a != a2)
-    ):
-        raise ValueError("a treatment differs, which is not protected")
+    X, a, *_ = pair.first
+    X2, a2, *_ = pair.second
+    if len(pair.first) == 3:
+        if X.shape != X2.shape:
+            raise ValueError("datasets of different shapes")
+        if pair.domain.relation is not Neighboring.REPLACE_ONE and np.any(a != a2):
+            raise ValueError("a treatment differs, which is not protected")
     if differing_units(pair.first, pair.second) > 1:
         raise ValueError("more than one record or person differs")
+
+
+def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
+    """True if mapped records, as programs see them, lie in their domain."""
+    covariates = X
+    if domain.intercept:
+        if not (X[:, 0] == domain.intercept).all():
+            return False
+        covariates = X[:, 1:]
+    lengths = np.linalg.norm(covariates, axis=1)
+    widths = np.array(domain.space.widths(covariates.shape[1]) or np.inf)
+    treated = a.sum()
+    smaller_arm = min(treated, len(a) - treated)
+    return bool(
+        (lengths <= domain.features_bound).all()
+        and (np.abs(covariates) <= widths).all()
+        and (np.abs(y) <= domain.outcome_bound).all()
+        and smaller_arm >= (domain.arm_floor or 0)
+    )
 
 
 #: By kind of audit, what reads its saved facts and gives the function that audits the pair once
@@ -359,8 +424,17 @@ def replay(
     seconds
         The solver has so long for every dataset, where it is reached through CVXPY.
 
-    Raises DataError for files that hold no pair of neighbors, or that of another audit,
-    DeclarationError for another program or model than the saved one, and what the audit raises.
+    Returns
+    -------
+    audit
+        The audit of the pair, or the verdict on its weights.
+
+    Raises
+    ------
+    DataError
+        For files that hold no pair of neighbors, or that of another audit.
+    DeclarationError
+        For another program or model than the saved one. What the audit raises comes through.
     """
     pair = Finding.load(path)
     kind = "density" if isinstance(subject, PrivateEstimator) else pair.kind
@@ -368,8 +442,8 @@ def replay(
         kind = "stability"
     elif kind == "density" and not isinstance(subject, PrivateEstimator):
         raise DataError(f"{path}: the pair of a {kind} audit, which runs no mechanism")
+    how = {"solver": solver, "declared": declared, "attack": attack, "seconds": seconds}
     try:
-        how = {"solver": solver, "declared": declared, "attack": attack, "seconds": seconds}
         again = REPLAYS[kind](pair, subject, **how)
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(
