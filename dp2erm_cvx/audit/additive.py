@@ -1,5 +1,6 @@
-"""Exact losses of mechanisms that say what is random in them: rows split at random, values with
-noise.
+"""Exact losses of mechanisms that say what is random in them.
+
+Rows are split at random, and noise is added to values.
 
 Of one pair of neighbors, or of the worst that a search meets.
 """
@@ -33,8 +34,9 @@ from dp2erm_cvx.steps.sums import IntegerSums
 
 @dataclass(frozen=True)
 class Split:
-    """``n`` rows in ``count`` random groups whose sizes differ by at most one, whatever the
-    records.
+    """``n`` rows in ``count`` random groups.
+
+    The sizes of the groups differ by at most one, whatever the records.
     """
 
     n: int
@@ -149,8 +151,9 @@ class StageLoss:
 
     @property
     def loss(self) -> float:
-        """The largest log density ratio of pure noise, or mu of Gaussian noise: both are moved /
-        scale.
+        """The largest log density ratio of pure noise, or the mu of Gaussian noise.
+
+        Both are ``moved / scale``.
         """
         return self.moved / self.scale
 
@@ -181,8 +184,9 @@ class AdditiveAudit(Shown):
 
     @property
     def found(self) -> float:
-        """The epsilon of all stages together, or the largest mu of one, conditional on earlier
-        releases.
+        """The epsilon of all stages together, or the largest mu of one.
+
+        It is conditional on what earlier stages released.
 
         Those are drawn from their own noise: what only a release rarer than delta brings about
         proves nothing, and is drawn as seldom.
@@ -197,8 +201,9 @@ class AdditiveAudit(Shown):
 
     @property
     def epsilon_found(self) -> float:
-        """The epsilon of this pair, at the declared delta if there is one; nan where mu is
-        declared.
+        """The epsilon of this pair, at the declared delta if there is one.
+
+        It is nan where mu is declared.
         """
         if self.pure or not math.isfinite(self.found):
             return self.found
@@ -213,8 +218,9 @@ class AdditiveAudit(Shown):
 
     @property
     def reached(self) -> float:
-        """The largest movement over the sensitivity that the mechanism itself states, 0 where it
-        does not.
+        """The largest movement over the sensitivity that the mechanism itself states.
+
+        It is 0 where the mechanism states none.
         """
         return max(
             (stage.moved / stage.sensitivity for stage in self.losses if stage.sensitivity),
@@ -223,8 +229,9 @@ class AdditiveAudit(Shown):
 
     @property
     def beyond(self) -> bool:
-        """True if a value moved by more than the mechanism itself states: then its proof is
-        refuted.
+        """True if a value moved by more than the mechanism itself states.
+
+        Then its proof is refuted.
         """
         return not self.reached <= _ROUNDED
 
@@ -235,8 +242,9 @@ class AdditiveAudit(Shown):
 
     @property
     def uncovered(self) -> bool:
-        """True if a stage adds less noise than its own sensitivity asks for: then no proof is
-        left.
+        """True if a stage adds less noise than its own sensitivity asks for.
+
+        Then no proof is left.
         """
         return not self.stated <= self.allowed * _ROUNDED
 
@@ -330,8 +338,9 @@ def _walk(
 
 
 def _next(stages: Stages[Any], sent: Any) -> Any:
-    """The next Split or Noised of a mechanism, or the Observation of its end: an output, or an
-    exception.
+    """The next Split or Noised of a mechanism, or the Observation of its end.
+
+    A mechanism ends with an output or with an exception.
     """
     try:
         return stages.send(sent)
@@ -367,8 +376,9 @@ def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any
 
 
 def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
-    """All sums of a plan as a mechanism of known noise, of (X, a, y) or (X, a, y, person) in raw
-    units.
+    """All sums of a plan as a mechanism of known noise.
+
+    Its datasets are (X, a, y) or (X, a, y, person) in raw units.
 
     Steps that are fits are taken at what they ``released``, by name: their losses are those of
     :func:`~dp2erm_cvx.audit.audit_density`. Declared is what the calibrations of the sums promise
@@ -399,8 +409,9 @@ def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
 def search_additive(
     mechanism: Staged, universe: Universe, declared: Declared, *, search: SearchPlan | None = None
 ) -> Finding:
-    """The neighbors on which a mechanism of known noise loses most, by its exact loss and worst
-    splits.
+    """The neighbors on which a mechanism of known noise loses most.
+
+    They are found by its exact loss and the worst splits.
 
     The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0
     and 1, y (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain

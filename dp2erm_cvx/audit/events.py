@@ -1,5 +1,6 @@
-"""Events among the outputs of any mechanism: what is looked at, what is chosen, and bounds from
-counts.
+"""Events among the outputs of any mechanism, and bounds from their counts.
+
+Here stands what is looked at, and what is chosen.
 """
 
 from __future__ import annotations
@@ -193,8 +194,9 @@ def scores(
 
 
 def _scored(kind: str | None, function: Callable[..., Any], observations: Observations) -> Array:
-    """A function of all observations, or of the numbers (m, q) of one ``kind``; NaN where it has no
-    value.
+    """A function of all observations, or of the numbers (m, q) of one ``kind``.
+
+    It is NaN where it has no value.
     """
     values = np.full(len(observations), np.nan)
     mine = [k for k, one in enumerate(observations) if kind in (None, one.kind)]
@@ -286,8 +288,9 @@ def _bins(first: Array, second: Array) -> _OfNumbers:
 
 
 def _fisher(first: Array, second: Array) -> Array:
-    """``S^+ (m_1 - m_2)`` (q,) of unit length, S the spread within a dataset, of learning runs (m,
-    q).
+    """Fisher's direction ``S^+ (m_1 - m_2)`` (q,) of learning runs (m, q), of unit length.
+
+    S is the spread within a dataset.
 
     It comes from singular values, so that a direction that is nearly flat, because the same noise
     came twice along it, keeps its digits.
@@ -309,8 +312,9 @@ _SLACK = 1e-10
 
 
 def lower(hits: Array, runs: int, risk: float) -> Array:
-    """A bound below the probability, wrong with probability at most ``risk``; hits are counts of
-    ``runs``.
+    """A bound below the probability, wrong with probability at most ``risk``.
+
+    The hits are counts among ``runs``.
     """
     inner = np.maximum(hits, 1)
     bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
@@ -324,8 +328,9 @@ def upper(hits: Array, runs: int, risk: float) -> Array:
 
 
 class CountBound:
-    """Lower confidence bounds on a parameter of privacy from counts of one event in ``runs`` runs a
-    dataset.
+    """Lower confidence bounds on a parameter of privacy from counts of one event.
+
+    The event is counted in ``runs`` runs of each dataset.
 
     On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q).
     Without a delta on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the
@@ -353,8 +358,9 @@ class CountBound:
         return cls(runs, risk, declared.delta if declared.mu is None else None)
 
     def __call__(self, mine: Array, theirs: Array) -> Array:
-        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole
-        numbers.
+        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q.
+
+        Counts are whole numbers.
         """
         # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is
         # never 0
@@ -380,8 +386,9 @@ def best_events(
     *,
     values: bool = True,
 ) -> tuple[list[tuple[float, _Event]], int]:
-    """The event with the largest lower bound in the picking runs, by direction, and how many were
-    looked at.
+    """The event with the largest lower bound in the picking runs, by direction.
+
+    The second result is how many events were looked at.
 
     Of marks and repeated ``values``, and of tails of ``known`` scores. The first is for P = first
     over Q = second. Each must be counted in other runs than those that chose it.

@@ -29,8 +29,9 @@ _UNIT = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Released theta of a step and its multiplier v; ``slope`` Pi is the derivative of the prox
-    there.
+    """The released theta of a step and its multiplier v.
+
+    The ``slope`` Pi is the derivative of the prox there.
     """
 
     theta: Array
@@ -39,22 +40,25 @@ class Place:
 
     @property
     def regular(self) -> bool:
-        """True if theta alone determines v: inside Theta, off the kinks of R, where Pi is the
-        identity.
+        """True if theta alone determines v.
+
+        That is so inside Theta and off the kinks of R, where Pi is the identity.
         """
         return float(self.slope.trace()) == len(self.theta)  # 0 <= Pi <= I
 
 
 def _tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
-    """How far the log density of noise of norm ``length`` changes where the noise moves by
-    ``moved``.
+    """How far the log density of noise changes where the noise moves by ``moved``.
+
+    The noise has the norm ``length``.
     """
     return moved / scale * (1.0 if pure else (length + moved) / scale)
 
 
 class ShiftLaw:
-    """Independent noise on every block of ``center`` (m,): discrete Laplace or Gaussian where
-    ``whole``.
+    """Independent noise on every block of ``center`` (m,).
+
+    It is discrete Laplace or Gaussian noise where ``whole``.
 
     Whole numbers with Gaussian noise are rounded after it: the density is of both, a later step
     sees theta. The computed center is off by ``moved`` in the l1 norm. ``last``: no later step
@@ -85,8 +89,9 @@ class ShiftLaw:
         self.units = np.full(0 if last and self.pure else len(center), scale)
 
     def place(self, u: Array) -> Place:
-        """The output nearest to ``u``, with what rounding takes off Gaussian noise as its
-        multiplier.
+        """The output nearest to ``u``.
+
+        Its multiplier is what rounding takes off Gaussian noise.
         """
         return self._at(u if len(self.units) else self.center)
 
@@ -133,8 +138,9 @@ class ShiftLaw:
 
 
 class ObjectiveLaw:
-    """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no
-    noise.
+    """The law of the minimizer of ``model`` with noise of this ``calibration``.
+
+    The model holds no noise.
 
     ``step`` s of the Minty coordinates is the same for both datasets. Released is the minimizer
     times the public ``unscaled`` (p,). ``weights`` are a bound on ``||w_hat - w||_1`` of the
@@ -278,8 +284,9 @@ _FOLLOWING = 25
 
 @dataclass(frozen=True, eq=False)
 class ReleaseLaw:
-    """The law of what all steps release from one dataset: the density of each given those before,
-    multiplied.
+    """The law of what all steps release from one dataset.
+
+    Its density is the product of those of each step given the steps before.
 
     ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order
     is theirs.

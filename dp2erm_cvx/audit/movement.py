@@ -1,5 +1,6 @@
-"""How far weights move between neighbors: what is claimed of it, and what two certificates prove of
-it.
+"""How far weights move between neighbors.
+
+Here stands what is claimed of it, and what two certificates prove of it.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ class Claim:
 
     @classmethod
     def of_printed(cls, name: str, bound: PrintedBound, *, norm: bool = False) -> list[Claim]:
-        """The finite claims of a bound of the paper, in its measures; on the ``norm`` as well, if
-        asked for.
+        """The finite claims of a bound of the paper, in its measures.
+
+        A claim on the ``norm`` is among them if it is asked for.
 
         A bound on W1 states no more about V than that V <= W1.
         """
@@ -162,8 +164,9 @@ class Interval:
         return f"[{self.low:.6g}, {self.high:.6g}]"
 
     def apart(self, other: Interval) -> float:
-        """How far the middles lie apart, over what both allow: at most 1 where both hold one
-        value.
+        """How far the middles lie apart, over what both intervals allow.
+
+        It is at most 1 where both hold one value.
         """
         widths = (self.high - self.low) + (other.high - other.low)
         if math.isinf(widths):  # an unknown end is anywhere
@@ -187,8 +190,9 @@ class Intervals:
 
 
 class Movement(Reading):
-    """Reads the movement from the weights ``base`` (n,), off by ``radius`` in l1, to those of
-    neighbors.
+    """Reads the movement from the weights ``base`` (n,) to those of neighbors.
+
+    The weights ``base`` are off by ``radius`` in l1.
 
     Gaps of at most ``least`` do not count as a difference: neighbors are off by ``other`` at most.
     """
@@ -199,8 +203,21 @@ class Movement(Reading):
         self.heaviest = float(np.max(base, initial=0.0))
 
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
-        """Sums of gaps, of squares and of those that differ; largest product, minimum and
-        weight.
+        """Sums and maxima of the movement.
+
+        Parameters
+        ----------
+        weights
+            Weights (m, k) of some records of m neighbors.
+        beside
+            The base weights (k,) of these records.
+
+        Returns
+        -------
+        sums
+            Sums (m, 3) of the gaps, of their squares, and of those that count as a difference.
+        largest
+            The largest product, minimum and weight of both datasets, (m, 3).
         """
         (w,) = beside
         gap, differ = weights - w, np.zeros(len(weights))
@@ -267,8 +284,9 @@ def _around(value: Array, error: Array) -> Intervals:
 
 @dataclass(frozen=True)
 class NeighborPair:
-    """Two neighbors that differ in record ``changed``, where they come from, and how their weights
-    move.
+    """Two neighbors that differ in one record, and how their weights move.
+
+    The record is ``changed``; ``origin`` says where the neighbors come from.
 
     ``movements`` are certified, from ``solved``: the weights (n,) of both with their radii in the
     1-norm.
@@ -323,8 +341,9 @@ class Verdict:
 
     @property
     def agrees(self) -> bool | None:
-        """True if movement and saved one have a point in common, as those of two right certificates
-        must.
+        """True if the movement and the saved one have a point in common.
+
+        Those of two right certificates must.
         """
         if self.saved is None:
             return None
@@ -392,8 +411,9 @@ def resolve(
     until: Deadline | None = None,
     seconds: float | None = None,
 ) -> list[NeighborPair]:
-    """Certified movements of every pair whose datasets are solved; a dataset they share is solved
-    once.
+    """Certified movements of every pair whose datasets are solved.
+
+    A dataset that pairs share is solved once.
 
     ``known`` are weights with their radii by the id of the records. After the deadline ``until`` no
     further pair is solved, where one has been. ``seconds`` limit the solver.

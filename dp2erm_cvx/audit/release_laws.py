@@ -52,8 +52,9 @@ def _law(laws: Callable[[Released], tuple[Law, ...]], which: int, released: Rele
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One dataset, with the weights of the steps that have any, and the steps that hand on other
-    records.
+    """One dataset, with the weights of its steps.
+
+    It knows the steps that have weights, and those that hand on other records.
     """
 
     records: Records
@@ -73,8 +74,9 @@ class _Side:
     def bound(
         self, fit: Fit, released: Released
     ) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
-        """The objective without noise; the error of its weights, if any, with the objective at
-        weights 1.
+        """The objective without noise, and the error of its weights with that at weights 1.
+
+        The latter two are None without an error.
         """
         records, ones, error = self.at(released), np.ones(self.records.n_samples), 0.0
         weights: Beside | None = ones
@@ -108,8 +110,9 @@ class _Side:
 
 
 class _Watched(UserDict[str, Array]):
-    """Released values by name; whatever is read of it is noted. Which steps came before is no
-    secret.
+    """Released values by name, which note what is read of them.
+
+    Which steps came before is no secret.
     """
 
     def __init__(self, released: Released, read: set[str]) -> None:
@@ -168,8 +171,9 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool)
 
 
 def _mean(model: MarginModel, weights: tuple[float, MarginModel] | None, scale: float) -> ShiftLaw:
-    """The law of a weighted mean: an error e of the weights in l1, of sum n, moves it by e max |z|
-    / n.
+    """The law of a weighted mean.
+
+    An error e of the weights in l1, of sum n, moves it by e max |z| / n.
     """
     w, z = model.whole.multipliers, model.whole.offsets
     mean = np.array([math.fsum(w * z) / math.fsum(w)])
@@ -197,8 +201,9 @@ Audited = PrivateEstimator | Pipeline | Plan[Any]
 def audited_laws(
     model: Audited, pair: tuple[Raw, Raw]
 ) -> tuple[Plan[Any], tuple[ReleaseLaw, ReleaseLaw]]:
-    """The plan, and the laws of what it releases from either dataset. Raises as
-    :func:`audit_density`.
+    """The plan, and the laws of what it releases from either dataset.
+
+    Raises what :func:`audit_density` raises.
     """
     execution = Execution("first_certified", TOLERANCE)
     if isinstance(model, PrivateEstimator):
@@ -236,8 +241,9 @@ def audited_laws(
 
 
 def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: ArrayLike) -> Dataset:
-    """Records of persons, as numbers; two rows of nobody stand behind them, as where there are no
-    others.
+    """Records of persons, as numbers.
+
+    Two rows of nobody stand behind them, as where there are no others.
     """
     n, k = X.shape
     rows, counts, whose = (
@@ -273,8 +279,9 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
 
 
 def _columns(data: Dataset) -> Columns:
-    """The columns of a pair, and the sampling weights that records bring along as a last
-    covariate.
+    """The columns of a pair, and its sampling weights.
+
+    Records bring these along as a last covariate.
     """
     weights = np.zeros(len(data.a)) if data.sampling is None else data.sampling
     whose = () if data.person is None else (data.person,)

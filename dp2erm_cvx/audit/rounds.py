@@ -101,8 +101,9 @@ class Rounds:
         return {**self.__dict__, "_base": None}
 
     def explored(self, plan: SearchPlan, digest: str | None) -> State:
-        """The whole search, of data by this ``digest``. Raises DataError for another audit's
-        checkpoint.
+        """The whole search, of data by this ``digest``.
+
+        Raises DataError for the checkpoint of another audit.
         """
 
         def most(number: int) -> int:
@@ -135,8 +136,9 @@ class Rounds:
         )
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
-        """The pairs kept, by movement over bound; that of one weight counts where nothing else is
-        claimed.
+        """The pairs that were kept, by movement over bound.
+
+        The movement of one weight counts where nothing else is claimed.
         """
         moving = [
             claim for claim in self.claims if claim.quantity is not Quantity.LARGEST
@@ -256,8 +258,9 @@ class Rounds:
     def _sample(
         self, base: Base, tried: int, solved: int, first: bool, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Numbers of the neighbors that are solved once more, and by the second solver: drawn
-        publicly.
+        """Numbers of the neighbors that are solved once more, and by the second solver.
+
+        They are drawn publicly.
         """
         if not base.shares:
             count = math.ceil(tried / CHECKED)
@@ -267,8 +270,9 @@ class Rounds:
         return rng.permutation(solved)[:count]
 
     def _size(self, turn: int) -> int:
-        """Neighbors in the looks of one turn: more from turn to turn where many are solved
-        together.
+        """Neighbors in the looks of one turn.
+
+        There are more from turn to turn where many are solved together.
         """
         if not isinstance(self.source, Records) or not self.base(0).shares:
             return CHUNK
@@ -297,8 +301,9 @@ class Rounds:
     def reported(
         self, state: State, until: Deadline
     ) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
-        """A verdict per claim, and the pairs they rest on with the worst, solved again. Raises
-        DataError.
+        """A verdict per claim, and the pairs that they rest on, solved again.
+
+        Among the pairs is the worst. Raises DataError.
 
         After the deadline no further pair is solved again, nor compared with the other solver.
         """

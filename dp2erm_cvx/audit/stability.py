@@ -1,5 +1,6 @@
-"""The stability audit: neighbors solved for again, their movements against every bound, at one n or
-many.
+"""The stability audit: neighbors are solved for again, and held against every bound.
+
+It is done at one n or at many.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ Strategies = str | Strategy | Sequence[str | Strategy]
 
 @dataclass(frozen=True)
 class StabilityAudit(Shown):
-    """Verdicts of a search for neighbors whose weights move far: it refutes a bound, and never
-    proves one.
+    """Verdicts of a search for neighbors whose weights move far.
+
+    The search refutes a bound, and never proves one.
 
     ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and
     with a certificate; only the latter are reported. ``check`` compares with another solver.
@@ -98,8 +100,9 @@ class StabilityAudit(Shown):
 
     @property
     def unseen(self) -> float | None:
-        """Factor below which the first bound on V could be too small unseen: V over the largest one
-        found.
+        """Factor below which the first bound on V could be too small unseen.
+
+        It is V over the largest movement that was found.
 
         At least 1. None where no bound on V was audited, or nothing moved.
         """
@@ -107,8 +110,9 @@ class StabilityAudit(Shown):
         return max(1.0, 1.0 / first.ratio) if first is not None and first.ratio > 0 else None
 
     def catches(self, factor: float) -> bool:
-        """True if the pairs found refute the first bound on V, divided by ``factor``: a planted
-        error.
+        """True if the pairs found refute the first bound on V, divided by ``factor``.
+
+        Such a bound is a planted error.
         """
         return (
             self._first is not None and self._first.movement.low > self._first.claim.bound / factor
@@ -126,8 +130,9 @@ class StabilityAudit(Shown):
         return by_claim[name, quantity]
 
     def save(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
-        """Write the pair of ``verdict``, default: nearest to its bound, to ``path`` with .npz and
-        .json.
+        """Write the pair of ``verdict`` to ``path`` with .npz and .json.
+
+        By default it is the pair that is nearest to its bound.
 
         The files hold the records of the pair.
         """
@@ -179,8 +184,9 @@ class StabilityAudit(Shown):
         return "\n".join([*map(str, self.verdicts), self.notes()])
 
     def notes(self) -> str:
-        """Everything besides the verdicts: bounds that were refused, what was searched, and how
-        surely.
+        """Everything besides the verdicts.
+
+        That is which bounds were refused, what was searched, and how surely.
         """
         lines = [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
         lines += [
@@ -270,8 +276,9 @@ def audit_weights(
     held_out: Data | None = None,
     search: SearchPlan | None = None,
 ) -> StabilityAudit:
-    """Search for neighbors whose weights move more than is claimed, of any function that weighs
-    records.
+    """Search for neighbors whose weights move more than is claimed.
+
+    The weights are those of any function that weighs records.
 
     Nothing is declared of the function: its weights may come from R or another library. What it
     returns is what is audited, with its numerical errors; certificates have no part in it.
@@ -396,8 +403,9 @@ class _Asked:
 def _named(
     strategies: Strategies | None, *, has_data: bool, few: bool
 ) -> tuple[list[str], dict[str, Strategy]]:
-    """Names of strategies, and the functions among them. Raises DeclarationError for what is
-    none.
+    """Names of strategies, and the functions among them.
+
+    Raises DeclarationError for what is none.
     """
     known = (*STRATEGIES, BASE) if has_data else (BASE,)
     if strategies is None:
@@ -453,8 +461,9 @@ def _digest(records: Records) -> str:
 
 
 def _domain(declared: MappedUniverse | Domain | Space) -> Domain:
-    """The domain of what is declared: of records that are mapped already one that leaves them as
-    they are.
+    """The domain of what is declared.
+
+    Of records that are mapped already it is one that leaves them as they are.
     """
     if isinstance(declared, Domain):
         return declared

@@ -1,5 +1,6 @@
-"""Weights that an audit looks at: those of a program, with certificates, or what any function
-returns.
+"""Weights that an audit looks at.
+
+They are those of a program, with certificates, or what any function returns.
 """
 
 from __future__ import annotations
@@ -231,8 +232,9 @@ class FunctionWeights(Weighing):
         return self.weights(records)
 
     def begun(self, records: Records) -> Begun:
-        """The weights of the dataset. Raises DataError where it has none, or another call finds
-        others.
+        """The weights of the dataset.
+
+        Raises DataError where it has none, or another call finds others.
         """
         first = self.weights(records)
         second = self.weights(records)

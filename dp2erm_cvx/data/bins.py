@@ -70,8 +70,9 @@ def number_in_words(number: float) -> str:
 def bin_places(
     cuts: Sequence[float], numbers: NDArray[np.float64], missing: int
 ) -> NDArray[np.int64]:
-    """The place (n,) of the bin of every number; that of a number that is missing is
-    ``missing``.
+    """The place (n,) of the bin of every number.
+
+    The place of a number that is missing is ``missing``.
     """
     places = np.searchsorted(np.array(cuts), numbers, side="right")
     return np.where(np.isnan(numbers), missing, places)
@@ -111,8 +112,9 @@ def crossed_levels(first: Sequence[str], second: Sequence[str]) -> tuple[str, ..
 def crossed_places(
     first: NDArray[np.int64], second: NDArray[np.int64], sizes: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """The place (n,) among crossed levels; behind all of them where one of the columns has no
-    level.
+    """The place (n,) among crossed levels.
+
+    It is behind all of them where one of the columns has no level.
 
     Parameters
     ----------

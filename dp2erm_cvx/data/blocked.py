@@ -38,8 +38,9 @@ R = TypeVar("R")
 
 
 def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
-    """The columns of the rows of a block that count, of every ``parts``-th person, the last of
-    them.
+    """The columns of the rows of a block that count.
+
+    They are the rows of the persons of this ``part`` of all ``parts``; the person is the last column.
     """
     *_, counts, person = columns = [getattr(block, name) for name in names]
     counted = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0
@@ -50,8 +51,9 @@ def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list
 def _of_persons(
     blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str
 ) -> Iterator[Any]:
-    """Results of ``make`` on columns ``names``, all rows of a person together, for as many as
-    memory holds.
+    """Results of ``make`` on columns ``names``, all rows of a person together.
+
+    Each is for as many persons as memory holds.
 
     Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to
     the bit.
@@ -112,8 +114,9 @@ class BlockedDataset:
         return self.persons or sum(self.pieces.rows)
 
     def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
-        """``function`` of every block; of persons of the rows that count, all those of one
-        together.
+        """``function`` of every block.
+
+        Where persons are units, all rows of one that count are together.
         """
         if self.persons is None:
             return self.blocks.map(function)
@@ -168,8 +171,9 @@ class BlockedDataset:
     def from_dask(
         cls, frame: Any, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> BlockedDataset:
-        """Blocks of a Dask data frame, whose partitions are counted and then made anew in every
-        pass.
+        """Blocks of a Dask data frame.
+
+        Its partitions are counted and then made anew in every pass.
 
         Arguments are those of :meth:`read`. Raises DeclarationError for what is no Dask data frame.
         """
@@ -208,8 +212,9 @@ class BlockedDataset:
         return cls(pieces, tables, tables.then(made), chosen, treatment, outcome, _made=made)
 
     def coded(self, public: Public) -> BlockedDataset:
-        """A coded dataset, by the codebook of a domain:
-        :meth:`~dp2erm_cvx.data.dataset.Dataset.coded`.
+        """A dataset that is coded by the codebook of a domain.
+
+        It does in blocks what :meth:`~dp2erm_cvx.data.dataset.Dataset.coded` does.
 
         Treatments and outcomes stay the columns that they are here, whatever the codebook calls
         them. Raises DataError for a column that is not there, DeclarationError where the covariates
@@ -269,8 +274,9 @@ class BlockedDataset:
         return self.tables.total(both, add, *self._beside, *beside)
 
     def declared(self, public: Public) -> BlockedDataset:
-        """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes
-        them.
+        """Raw data by what is declared.
+
+        They are as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes them.
 
         It raises the same. Where no codebook is declared, what is no record is found by a pass over
         all.
@@ -286,8 +292,9 @@ class BlockedDataset:
         return data
 
     def check_workers(self) -> None:
-        """Compare the workers of a cluster with this process, and let each open the files, before a
-        charge.
+        """Compare the workers of a cluster with this process before a charge.
+
+        Each worker opens the files.
 
         Without a cluster nothing is done. Raises WorkerError, and FileError for a file that a
         worker cannot reach.
@@ -297,8 +304,9 @@ class BlockedDataset:
             cluster.check(self.pieces.opener())
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
-        """A dataset of these covariates alone, by number and in this order; then their
-        ``curves``.
+        """A dataset of these covariates alone, by number and in this order.
+
+        Behind them come their ``curves``.
         """
         names = tuple(self.columns[index] for index in columns)
         blocks = self.blocks.then(methodcaller("restricted", list(columns), curves))
@@ -307,8 +315,9 @@ class BlockedDataset:
         )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
-        """The records in ``domain`` that ``make`` makes of every block, kept as far as there is
-        memory.
+        """The records in ``domain`` that ``make`` makes of every block.
+
+        They are kept as far as there is memory.
         """
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
         width = (
@@ -347,8 +356,9 @@ def _arrays_mapped(
 
 
 class _ViewsOfBlocks(Blocks[Records]):
-    """Views of the records of blocks, as they are of records in memory, so that sums have one
-    order.
+    """Views of the records of blocks.
+
+    They are as those of records in memory, so that sums have one order.
     """
 
     here = False
@@ -391,8 +401,9 @@ def _column_of_views(
 
 
 def _aligned(space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
-    """The records of a block: products of arrays that came back misaligned from a disk round
-    differently.
+    """The records of a block, aligned.
+
+    Products of arrays that came back misaligned from a disk round differently.
     """
     return Records.of(
         space, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays]

@@ -68,8 +68,9 @@ class Blocks(abc.ABC, Generic[T]):
     def total(
         self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
     ) -> R:
-        """What ``add`` makes of ``function(block, *rows)`` of all blocks: one pass over the
-        records.
+        """What ``add`` makes of ``function(block, *rows)`` of all blocks.
+
+        It takes one pass over the records.
 
         Parameters
         ----------
@@ -85,8 +86,9 @@ class Blocks(abc.ABC, Generic[T]):
         return added_up([add(group) for group in groups], add)
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
-        """An array (n, ...) for later passes, of the rows that ``function(block, *rows)`` makes of
-        a block.
+        """An array (n, ...) for later passes.
+
+        Its rows are those that ``function(block, *rows)`` makes of a block.
 
         It stays where the blocks are, in memory as a read-only array.
         """
@@ -187,8 +189,9 @@ def in_groups(parts: Sequence[R], size: int) -> list[Sequence[R]]:
 
 
 def added_up(parts: Sequence[R], add: Callable[[Sequence[R]], R]) -> R:
-    """What ``add`` makes of all parts, ``GROUP`` neighbors at a time and then of what it made of
-    these.
+    """What ``add`` makes of all parts.
+
+    It takes ``GROUP`` neighbors at a time, and then what it made of these.
     """
     while len(parts) > 1:
         parts = [add(group) for group in in_groups(parts, GROUP)]
@@ -212,8 +215,9 @@ def itself(block: T) -> T:
 
 
 def tree_sum(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The sum of arrays of one shape, neighbors first: each is added at most ``ceil(log2(len))``
-    times.
+    """The sum of arrays of one shape, neighbors first.
+
+    Each is added at most ``ceil(log2(len))`` times.
     """
     rows = list(parts)
     while len(rows) > 1:

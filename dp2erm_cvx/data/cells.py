@@ -1,5 +1,6 @@
-"""Public rules of cells: how they are read, which records a study is about, the arms of a
-treatment.
+"""Public rules of cells.
+
+They say how cells are read, which records a study is about, and the arms of a treatment.
 """
 
 from __future__ import annotations
@@ -210,8 +211,9 @@ class CellRule:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether cells are read as they are written: a reader of files would take 1.234 for a
-        decimal.
+        """True if cells are read as they are written.
+
+        A reader of files would take 1.234 for a decimal.
         """
         return self.thousands is not None or self.decimal is not None or self.percent is not None
 
@@ -225,8 +227,9 @@ class CellRule:
         return known
 
     def read(self, values: Any, name: str, column: Column) -> Any:
-        """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the
-        units.
+        """Values (n,) that the cells ``values`` of the column ``name`` count as.
+
+        The units that numbers are in are cells of another ``column``.
         """
         if self.since is not None:
             return by_label(values, name, self._days, np.float64)
@@ -242,8 +245,9 @@ class CellRule:
         return numbers
 
     def _relabeled(self, values: Any, name: str) -> NDArray[Any]:
-        """Cells (n,) in which those of other spellings are replaced by their labels, and codes by
-        "".
+        """Cells (n,) in which those of other spellings are replaced by their labels.
+
+        Codes are replaced by "".
         """
         known = self._known()
         array = as_column(values, name)
@@ -352,8 +356,9 @@ class CellRule:
 
 @dataclass(frozen=True)
 class Eligible:
-    """Conditions that a record has to fulfil to count, such as ``18 <= age < 65 and ward !=
-    Hospice``.
+    """Conditions that a record has to fulfil to count.
+
+    An example is ``18 <= age < 65 and ward != Hospice``.
 
     A column stands on the left, or after a number; a name with blanks stands in quotation marks. A
     number is compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``.
@@ -462,8 +467,9 @@ MOST_ARMS = 20
 
 
 def declared_label(name: str, value: object) -> str:
-    """The label that is declared. Raises DeclarationError where it is neither a text nor a
-    number.
+    """The label that is declared.
+
+    Raises DeclarationError where it is neither a text nor a number.
     """
     if not isinstance(value, str | bool | int | float):
         raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
@@ -471,8 +477,9 @@ def declared_label(name: str, value: object) -> str:
 
 
 def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
-    """The labels that a list declares. Raises DeclarationError where it is none, or names one
-    twice.
+    """The labels that a list declares.
+
+    Raises DeclarationError where it is none, or names one twice.
     """
     labels = list_of(name, declared, declared_label, '["N", "S"]')
     if not labels:
@@ -565,8 +572,9 @@ class Treatment:
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as plain JSON types: levels, or two arms as in files of before there were
-        any.
+        """The declaration as plain JSON types.
+
+        These are levels, or two arms as in files from before there were any levels.
         """
         several = ("levels", "reference", "contrasts", "rates")
         names = ("column", *(several if self.levels else ("treated", "control")))

@@ -1,5 +1,6 @@
-"""Runs on a Dask cluster: workers of one version, errors that are values, and what ends a wait for
-workers.
+"""Runs on a Dask cluster.
+
+Workers have one version, and errors are values. Here stands, too, what ends a wait for workers.
 
 Messages of a :class:`~dp2erm_cvx.errors.WorkerError` depend on the cluster alone, and on no record.
 """
@@ -139,8 +140,9 @@ class Sent:
         return cls(file.getvalue(), wanted)
 
     def function(self) -> Callable[..., Any]:
-        """The function, in the process of a worker. Raises WorkerError where that has another
-        version.
+        """The function, in the process of a worker.
+
+        Raises WorkerError where that has another version.
         """
         refuse_other_versions(self.versions)
         try:
@@ -173,8 +175,9 @@ class Work:
         return Work, (None, self._sent)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The result of the function. Raises what it raises, and WorkerError on a worker that
-        differs.
+        """The result of the function.
+
+        Raises what it raises, and WorkerError on a worker that differs.
         """
         if self._function is None:
             assert self._sent is not None
@@ -317,8 +320,9 @@ class Cluster:
         self.client = client
 
     def check(self, reads: Callable[[], Any] | None = None) -> None:
-        """Compare versions with every worker that is new, and let each open the files; wait for the
-        first.
+        """Compare versions with every worker that is new, and let each open the files.
+
+        It waits for the first worker.
 
         Parameters
         ----------
@@ -444,8 +448,9 @@ class Wait:
         self.is_told = False
 
     def go_on(self, workers: Sequence[str] | None) -> None:
-        """Take note of whether workers are there. Warns after some time, and raises WorkerError
-        after all.
+        """Take note of whether workers are there.
+
+        Warns after some time, and raises WorkerError after all.
 
         Parameters
         ----------

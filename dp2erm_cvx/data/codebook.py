@@ -169,8 +169,9 @@ class Codebook:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The levels in each of which an effect is estimated; empty where no column of groups is
-        declared.
+        """The levels in each of which an effect is estimated.
+
+        They are empty where no column of groups is declared.
         """
         return () if self.group is None else self.level_sets[self.group]
 
@@ -194,8 +195,9 @@ class Codebook:
 
     @property
     def covariate_levels(self) -> dict[str, tuple[str, ...]]:
-        """Levels that are covariates, by their column or cross: crossed columns have none of their
-        own.
+        """Levels that are covariates, by their column or cross.
+
+        Crossed columns have none of their own.
         """
         sets = self.level_sets
         own = {name: levels for name, levels in sets.items() if name not in self.crossed_columns}
@@ -204,8 +206,9 @@ class Codebook:
         return own
 
     def is_complete(self, column: str) -> bool:
-        """Whether every record has one of the levels of a column, or of a cross, whatever its cells
-        hold.
+        """True if every record has one of the levels of a column, or of a cross.
+
+        That is so whatever its cells hold.
         """
         if column in self.crosses:
             return all(map(self.is_complete, self.crosses[column]))
@@ -241,14 +244,16 @@ class Codebook:
         return np.asarray(places[:, None] == np.arange(len(self.level_sets[name])))
 
     def read(self, table: Table) -> Column:
-        """Cells of raw columns as they are declared to be read: the one place where ``cells`` are
-        applied.
+        """Cells of raw columns as they are declared to be read.
+
+        This is the one place where ``cells`` are applied.
         """
         return lambda name: self.read_as(name, self.raw_cells(table, name), table)
 
     def read_as(self, name: str | None, values: Any, table: Table) -> Any:
-        """The cells ``values`` (n,) as those of the raw column ``name``; ``table`` has those of
-        units.
+        """The cells ``values`` (n,) as those of the raw column ``name``.
+
+        The units that numbers are in are cells of ``table``.
         """
         rule = self.cells.get(name or "")
         return values if rule is None or name is None else rule.read(values, name, table.cells)
@@ -290,8 +295,9 @@ class Codebook:
         return self.silences or (rule is not None and rule.unit_column is not None)
 
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of records (n,), by group (n, K): 0 of those not eligible, or outside of
-        ``where``.
+        """Weights of records (n,), by group (n, K).
+
+        They are 0 of records that are not eligible, or outside of ``where``.
         """
         for text in self.eligible:
             counts = np.where(Eligible(text).of(column), counts, 0.0)
@@ -340,8 +346,9 @@ class Codebook:
             self.scaled(name, self.missing[name])
 
     def _refuse_crossed(self) -> None:
-        """Raise DeclarationError for a cross of columns without levels, of too many, or a second
-        time.
+        """Raise DeclarationError for a cross that cannot be.
+
+        A column has no levels, there are too many levels, or the cross stands there twice.
         """
         sets = self.level_sets
         for place, (first, second) in enumerate(self.crossed):
@@ -360,8 +367,9 @@ class Codebook:
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
-        """The columns of treatment, outcome, sampling weights, persons and units, where they are
-        named.
+        """The columns that are no covariates, where they are named.
+
+        They hold treatment, outcome, sampling weights, persons and units.
         """
         weights, unit = (
             None if own is None else own.column for own in (self.sampling_weights, self.unit)
@@ -408,14 +416,16 @@ class Codebook:
         return covariates
 
     def numbers(self, column: str, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers (n,) of a column as those of its covariate: what is not positive is below any
-        range.
+        """The numbers (n,) of a column as those of its covariate.
+
+        What is not positive is below any range.
         """
         return np.log(np.maximum(cells, 1e-300)) if column in self.log else cells
 
     def ranges(self, declared: Mapping[str, Value]) -> dict[str, Value | tuple[float, float]]:
-        """Ranges of all covariates: those ``declared`` of columns of numbers, and (-1, 1) of what
-        is 0 or 1.
+        """Ranges of all covariates.
+
+        They are those ``declared`` of columns of numbers, and (-1, 1) of what is 0 or 1.
 
         Raises DeclarationError where a column has no range, or two meanings.
         """
@@ -483,8 +493,9 @@ class Codebook:
         return tuple(name for name in self.missing if name not in self.bins)
 
     def origin(self, name: str) -> tuple[str, str | None]:
-        """The raw column or cross of a covariate, and the level or the "missing" that it stands
-        for.
+        """The raw column or cross of a covariate, and what it stands for.
+
+        That is a level, or "missing".
         """
         for column in (*self.covariate_levels, *self.marked, *self.log):
             if name in (known := self.covariates_of(column)):
@@ -560,8 +571,9 @@ class Codebook:
         return filled
 
     def in_words(self, *, fixed: bool = False) -> str:
-        """The public rule in words; ``fixed``: where records without treatment count as one fixed
-        record.
+        """The public rule in words.
+
+        With ``fixed``, records without treatment count as one fixed record.
         """
         arms, column = self.treatment, self.treatment.column or "treatment"
         two = f"{column} {arms.treated} is treated, {arms.control} a control"
@@ -640,8 +652,9 @@ class Codebook:
 
 
 def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
-    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these
-    ranges.
+    """The codebook, made of plain values if need be.
+
+    Raises DeclarationError where it is none of these ranges.
     """
     if codebook is None:
         return None

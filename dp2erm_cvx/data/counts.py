@@ -1,5 +1,6 @@
-"""Counts of records: by the sampling weight of a survey, or as one of several records of a
-person.
+"""What records count.
+
+They count by the sampling weight of a survey, or as one of several records of a person.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class SamplingWeights:
         return self._inside(numbers_or_nan(cells, self.column))
 
     def factors(self, weights: ArrayLike) -> NDArray[np.float64]:
-        """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as
-        missing.
+        """Factors in [0, 1] of records with these ``weights`` (n,).
+
+        What is no number counts as missing.
         """
         # of two numbers, one no larger: rounds to at most 1
         return np.asarray(self._inside(np.asarray(weights, dtype=np.float64)) / self.largest)
@@ -96,8 +98,9 @@ class SamplingWeights:
 
 @dataclass(frozen=True)
 class Unit:
-    """Who is protected where a person has several records: the person with all of them (Theorem
-    24).
+    """Who is protected where a person has several records.
+
+    It is the person with all of them (Theorem 24).
 
     A neighbor replaces all records of one person by any others, of whatever number. Each of the k
     records of a person that count does so by 1/max(k, m), m the ``count``. The number of rows is as
@@ -132,14 +135,16 @@ class Unit:
 
     @property
     def mass(self) -> float:
-        """A public guess of what persons count, of at most 1: as if every number up to m is as
-        likely.
+        """A public guess of what persons count, of at most 1.
+
+        It is as if every number up to m were as likely.
         """
         return 0.5 + 0.5 / self.count
 
     def labels(self, cells: Any) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-        """The distinct labels of cells, sorted, and the place (n,) among them of the one of every
-        cell.
+        """The distinct labels of cells, sorted.
+
+        The second result is the place (n,) among them of the label of every cell.
         """
         texts, place = distinct_labels(cells, self.column, _identifier)
         names, index = np.unique(np.array(texts, dtype=object), return_inverse=True)
@@ -148,8 +153,9 @@ class Unit:
     def of(
         self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]
     ) -> NDArray[np.int64]:
-        """The person (n,) of every row, from 0 to N - 1, -1 for nobody, by the labels of parts of a
-        table.
+        """The person (n,) of every row, by the labels of parts of a table.
+
+        Persons are numbered from 0 to N - 1, and nobody is -1.
 
         Raises DataError, for the data holder alone, where it has more persons than are declared.
         """
@@ -163,8 +169,9 @@ class Unit:
         return np.concatenate([np.searchsorted(names, own)[place] - first for own, place in parts])
 
     def repeats(self, counts: NDArray[np.float64], person: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows of the person of every row count: (n,), by what all rows do, (n,) or (n,
-        K).
+        """How many rows of the person of every row count, (n,).
+
+        A row counts where ``counts``, (n,) or (n, K), are above 0.
         """
         inside = (person >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
         return np.where(
@@ -177,8 +184,9 @@ class Unit:
         person: ArrayLike | None,
         repeats: ArrayLike | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """1/max(k, m) of ``counts`` (n,) or (n, K) for the rows of a ``person`` (n,) with k that
-        count.
+        """``counts`` (n,) or (n, K) over max(k, m) for the rows of a person with k that count.
+
+        The ``person`` (n,) is that of every row.
 
         With the persons again, the first for nobody, whose rows count 0. Shares are rounded down,
         to add up to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,) are the

@@ -255,8 +255,9 @@ class Dataset:
 
     @classmethod
     def declared(cls, public: Public, X: Any, a: Any = None, y: Any = None) -> Dataset:
-        """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there
-        are any.
+        """Checked raw data (n, k), (n,), (n,).
+
+        They have the declared names of their columns, if there are any.
 
         Where a codebook is declared, it makes records of whatever their cells hold; a dataset alone
         has been made by it. Raises DataError for what is no data of the declared universe,
@@ -309,8 +310,9 @@ class Dataset:
         outcome: str,
         covariates: Sequence[str] | None,
     ) -> tuple[str, ...]:
-        """Names of the covariates: those asked for, or all other columns. Raises DataError where
-        none is.
+        """Names of the covariates: those asked for, or all other columns.
+
+        Raises DataError where there is none.
         """
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
@@ -347,8 +349,9 @@ class Dataset:
 
 
 def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int]] = tuple) -> None:
-    """Raise DeclarationError where a dataset, in memory or in blocks, has other columns than are
-    declared.
+    """Raise DeclarationError where a dataset has other columns than are declared.
+
+    The dataset is in memory or in blocks.
 
     DataError where it has other persons, no sampling weights though they are declared, or too small
     an arm.
@@ -378,8 +381,9 @@ class DatasetBlock(Dataset):
 
 
 def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the
-    outcome.
+    """Names of covariates, and of the treatment and the outcome.
+
+    Without ``columns`` the covariates are x1, ..., x``width``.
     """
     names = (
         [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
@@ -393,8 +397,9 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def rows_to_predict(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
-    """As :func:`covariate_table`; where a column has none of its levels they count by their
-    mean.
+    """Rows that are predicted, as :func:`covariate_table` reads them.
+
+    Where a column has none of its levels they count by their mean.
     """
     rows = covariate_table(public, X, columns)
     return rows if public.codebook is None else public.codebook.with_mean_levels(rows, columns)
@@ -424,8 +429,9 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
 
 
 def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
-    """The cells that records are made of, with those of the treatment and of the outcome beside
-    ``X``.
+    """The cells that records are made of.
+
+    Those of the treatment and of the outcome are beside ``X``.
 
     Parameters
     ----------
@@ -476,8 +482,9 @@ def _cells(
     rows: int | None = None,
     read: Callable[[Any, str], NDArray[Any]] = as_array,
 ) -> NDArray[Any]:
-    """Cells of a shape (n,) or (n, p). Raises DataError for another one, and for another number of
-    rows.
+    """Cells of a shape (n,) or (n, p).
+
+    Raises DataError for another shape, and for another number of rows.
     """
     array = read(values, name)
     if array.ndim != ndim:
@@ -514,8 +521,9 @@ def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[
 
 
 def _to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
-    """Columns (n, k) as finite float64 in C order; raises DataError naming the first column that is
-    not.
+    """Columns (n, k) as finite float64 in C order.
+
+    Raises DataError naming the first column that is not.
 
     A read-only view of ``values`` where they are that already, and one copy of them where they are
     not.

@@ -62,8 +62,9 @@ def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ReleasedRanges:
-    """Where the ranges of a domain come from that were released from the same records, and not
-    declared.
+    """Where the ranges of a domain come from that were released and not declared.
+
+    They were released from the same records.
 
     Parameters
     ----------
@@ -199,8 +200,9 @@ class Domain(Shown):
 
     @property
     def range_pairs(self) -> tuple[tuple[float, float], ...]:
-        """The ranges (low, high) of the covariates, in their order; empty where none are
-        declared.
+        """The ranges (low, high) of the covariates, in their order.
+
+        They are empty where none are declared.
         """
         return tuple(
             self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ()
@@ -211,8 +213,9 @@ class Domain(Shown):
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without
-        ranges.
+        """Raw values that scale to 0.
+
+        They are the declared center, else the middle of a range; 0 without ranges.
 
         Raises DeclarationError where another number is declared.
         """
@@ -235,8 +238,9 @@ class Domain(Shown):
 
     @property
     def units(self) -> int | None:
-        """N, the public number of persons, where they are what is protected; None where records
-        are.
+        """N, the public number of persons, where they are what is protected.
+
+        It is None where records are.
         """
         return (
             None
@@ -256,8 +260,9 @@ class Domain(Shown):
 
     @property
     def of_records(self) -> Domain:
-        """Universe of public records that are made up, one of every person, counting what persons
-        may.
+        """The domain of public records that are made up.
+
+        There is one of every person, counting what persons may.
         """
         if (book := self.codebook) is None or book.unit is None:
             return self
@@ -269,30 +274,34 @@ class Domain(Shown):
 
     @property
     def uneven(self) -> bool:
-        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest
-        count.
+        """True if units count by more than 0 or 1 of the largest count.
+
+        Units are records, or persons with all of theirs.
         """
         unit = None if self.codebook is None else self.codebook.unit
         return self.sampling is not None or (unit is not None and unit.count > 1)
 
     @property
     def weighted(self) -> bool:
-        """True if a record may count less than 1: cells of a table with a codebook may be
-        missing.
+        """True if a record may count less than 1.
+
+        Cells of a table with a codebook may be missing.
         """
         return self.codebook is not None
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of records in each of which an effect is estimated; empty where none are
-        declared.
+        """The groups of records in each of which an effect is estimated.
+
+        They are empty where none are declared.
         """
         return () if self.codebook is None else self.codebook.groups
 
     @property
     def mass(self) -> float:
-        """A public guess of what records count on average: by sampling weights, eligibility and
-        ``where``.
+        """A public guess of what records count on average.
+
+        They count by sampling weights, eligibility and ``where``.
 
         Of the levels of a column each is guessed to have as many records, unless ``center``
         declares a share.
@@ -316,8 +325,9 @@ class Domain(Shown):
 
     @cached_property
     def space(self) -> Space:
-        """The public bounds on records once they are mapped: all that programs and their bounds
-        read.
+        """The public bounds on records once they are mapped.
+
+        Programs and their bounds read nothing else.
         """
         lower, upper = self._box()
         return Space(
@@ -349,8 +359,9 @@ class Domain(Shown):
         return Scale(tuple(half_middles.tolist()), tuple(half_widths.tolist()))
 
     def _box(self) -> tuple[Ends, Ends]:
-        """The least and the largest value of scaled covariates: one for all, or one each, or
-        none.
+        """The least and the largest value of scaled covariates.
+
+        There is one for all, or one each, or none.
         """
         declared = self.coordinate_bound
         if self.ranges is None:
@@ -377,8 +388,9 @@ class Domain(Shown):
         return (low / 2 - middle) / half, (high / 2 - middle) / half
 
     def features(self, X: ArrayLike) -> Array:
-        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing
-        changes.
+        """Rows (n, k + intercept) of raw covariates (n, k).
+
+        They are a read-only view of X where nothing changes.
         """
         return self.space.features(X)
 
@@ -418,8 +430,9 @@ class Domain(Shown):
         return Records(self.features(X), arm, self.net_outcome(arm, y), self.space, factors, unit)
 
     def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
-        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them; None where all are
-        equal.
+        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them.
+
+        They are None where all are equal.
         """
         declared, factors = self.sampling, None
         if sampling is not None and self.weighted:
@@ -480,8 +493,9 @@ class Domain(Shown):
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Domain:
-        """Build a domain from plain values; raises DeclarationError on an unknown or missing
-        name.
+        """Build a domain from plain values.
+
+        Raises DeclarationError on an unknown or missing name.
         """
         return declared_by_name(cls, "domain", declared)
 

@@ -99,8 +99,9 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bins_of(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """The table ``[bins]`` of the chosen columns; a cross stays where both of its columns are
-    chosen.
+    """The table ``[bins]`` of the chosen columns.
+
+    A cross stays where both of its columns are chosen.
     """
     bins = {name: cuts for name, cuts in declared.items() if name in chosen}
     if "cross" in declared:
@@ -145,8 +146,9 @@ def refuse_open(declared: Mapping[str, Any]) -> None:
 def open_domain_of(
     declared: Mapping[str, Any], outcome: Known, others: Mapping[str, Known] | None = None
 ) -> OpenDomain:
-    """What the names of a file declare of records whose ranges are to be released. Raises
-    DeclarationError.
+    """What the names of a file declare of records whose ranges are to be released.
+
+    Raises DeclarationError.
 
     Parameters
     ----------
@@ -164,8 +166,9 @@ def open_domain_of(
 
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Typical values by covariate: of a column with levels the share of each, or of the only
-    one.
+    """Typical values by covariate.
+
+    Of a column with levels they are the share of each, or of the only one.
     """
     centers: dict[str, Any] = {}
     for name, value in declared.items():
@@ -267,8 +270,9 @@ def declared_layout(path: str | Path) -> CsvLayout:
 
 
 def read_tables(path: str | Path) -> dict[str, Any]:
-    """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a
-    draft.
+    """All that the file says, by name.
+
+    Raises DeclarationError for one that cannot be read or is a draft.
     """
     declared = tables_of_file(path)
     with placed(path):
@@ -277,8 +281,9 @@ def read_tables(path: str | Path) -> dict[str, Any]:
 
 
 def tables_of_file(path: str | Path) -> dict[str, Any]:
-    """All that the file says, by name, gaps of a draft included, the table ``[domain]`` beside all
-    others.
+    """All that the file says, by name, gaps of a draft included.
+
+    The table ``[domain]`` is beside all others.
 
     Raises DeclarationError for a file that cannot be read.
     """

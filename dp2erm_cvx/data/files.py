@@ -76,8 +76,9 @@ class CsvLayout:
             )
 
     def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
-        """The lines of the ``first`` part of a file or of another, each decoded by itself, without
-        ends.
+        """The lines of the ``first`` part of a file or of another.
+
+        Each is decoded by itself, without ends.
 
         What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by
         UnicodeError otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded
@@ -156,8 +157,9 @@ _ABOVE = 30
 
 
 def _where_named(lines: Sequence[str], layout: CsvLayout) -> Callable[[str], str]:
-    """What says where a column stands that a header lacks: in another line, or behind other
-    separators.
+    """What says where a column stands that a header lacks.
+
+    It stands in another line, or behind other separators.
     """
     filled = [(number, line) for number, line in enumerate(lines[:_ABOVE], 1) if line]
 
@@ -187,8 +189,9 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def guessed_layout(path: str) -> CsvLayout:
-    """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises
-    DataError.
+    """How the file seems to be written, by 16 MB.
+
+    It is for the data holder, not for a release. Raises DataError.
     """
     if path.lower().endswith(BINARY):
         return CsvLayout()
@@ -216,8 +219,9 @@ def guessed_layout(path: str) -> CsvLayout:
 
 
 def _breaks(text: str, separator: str) -> bool:
-    """True if cells go on in the next line: all quotes are closed, and all rows are as long as the
-    header.
+    """True if cells go on in the next line.
+
+    With such cells all quotes are closed, and all rows are as long as the header.
     """
     lines = [line.rstrip("\r") for line in text.split("\n")]
     if all(cells for _, cells in _rows("", lines, separator, False)):
@@ -298,8 +302,9 @@ def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
 def _rows(
     source: str, lines: list[str], separator: str, breaks: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """The cells of every record and the number of its first line; none where its quotes do not
-    match.
+    """The cells of every record and the number of its first line.
+
+    There are none where its quotes do not match.
 
     The module csv would end a record at a carriage return, and refuse all of them for a long cell
     of one.
@@ -333,8 +338,9 @@ def _rows(
 
 
 def _unquoted(cells: list[str]) -> list[str]:
-    """The texts of the cells of one record; none where a quote stands within a cell that is not
-    doubled.
+    """The texts of the cells of one record.
+
+    There are none where a quote stands within a cell that is not doubled.
     """
     texts = []
     for cell in cells:
@@ -384,8 +390,9 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
 
 
 def _with_texts(frame: Any, encoding: str, own: str) -> Any:
-    """A frame of SAS, each text decoded by itself: by its ``own`` encoding if no other is
-    declared.
+    """A frame of SAS, each text decoded by itself.
+
+    It is decoded by its ``own`` encoding if no other is declared.
     """
     with contextlib.suppress(LookupError):  # many a file states none, or one without a name
         encoding = codecs.lookup(own).name if encoding == PLAIN.encoding else encoding
@@ -506,8 +513,9 @@ PART = 2**20
 
 
 def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:
-    """Readers of a table's parts: plain lines of CSV, row groups of Parquet; else of all of it at
-    once.
+    """Readers of a table's parts.
+
+    Parts are plain lines of CSV or row groups of Parquet, else all of it at once.
     """
     parts: list[Callable[[], Table]] = []
     if path.lower().endswith((".parquet", ".pq")):

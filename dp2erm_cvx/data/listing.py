@@ -86,8 +86,9 @@ def part_files(path: str) -> list[PartFile]:
 
 
 def _elsewhere(path: str) -> tuple[list[str], str | None]:
-    """Names of files on another file system, and the folder that they are in; None for a single
-    file.
+    """Names of files on another file system, and the folder that they are in.
+
+    The folder is None for a single file.
     """
     system: Any
     system, inside = file_system(path)
@@ -116,8 +117,9 @@ def _without_pattern(path: str) -> str:
 
 
 def _cells_of(name: str, root: str) -> dict[str, str]:
-    """Cells by the names of folders between a root and a file; an empty one where a cell is
-    missing.
+    """Cells by the names of folders between a root and a file.
+
+    There is an empty one where a cell is missing.
     """
     cells = {}
     for folder in name[len(root) :].split("/")[:-1]:

@@ -1,5 +1,6 @@
-"""All datasets of mapped records of one space: what programs, steps and their bounds know of the
-data.
+"""All datasets of mapped records of one space.
+
+Programs, steps and their bounds know nothing else of the data.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ MOST_ROWS = 2**40
 
 @dataclass(frozen=True)
 class MappedUniverse:
-    """All datasets of ``n_samples`` mapped records in one space, with ``n_features`` covariates
-    each.
+    """All datasets of ``n_samples`` mapped records in one space.
+
+    Each record has ``n_features`` covariates.
 
     Parameters
     ----------
@@ -61,8 +63,9 @@ class MappedUniverse:
 
     @property
     def widths(self) -> tuple[float, ...] | None:
-        """The bound on every column of ``Records.X``, the intercept included; None where none is
-        declared.
+        """The bound on every column of ``Records.X``, the intercept included.
+
+        It is None where none is declared.
         """
         own = self.space.widths(self.n_features)
         return None if own is None else (*filter(None, [self.space.intercept]), *own)
@@ -77,8 +80,9 @@ class MappedUniverse:
         return self if space is self.space else self.within(space)
 
     def examples(self) -> Iterator[Records]:
-        """Public records all over the space, with arms of one size, and then records alike but for
-        arms.
+        """Public records all over the space.
+
+        First come records with arms of one size, then records that are alike but for arms.
         """
         space = self.space
         n = self.n_samples

@@ -1,5 +1,6 @@
-"""Files that are opened again and again: refused where they cannot be, or are others than they
-were.
+"""Files that are opened again and again.
+
+They are refused where they cannot be, or are others than they were.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def opening(source: str) -> Iterator[None]:
 
 
 def is_remote(source: str) -> bool:
-    """True if a name is that of a file on another file system, such as
-    ``s3://bucket/records.csv``.
+    """True if a name is that of a file on another file system.
+
+    An example is ``s3://bucket/records.csv``.
     """
     return "://" in source
 
@@ -85,8 +87,9 @@ def opened(source: str) -> BinaryIO:
 
 @dataclass(frozen=True)
 class FileMark:
-    """What tells a file from others that take its name: passes of one run must not read two of
-    them.
+    """What tells a file from others that take its name.
+
+    Passes of one run must not read two of them.
 
     Parameters
     ----------

@@ -68,8 +68,9 @@ class DaskBlocks(Blocks[T]):
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> KeptColumn:
-        """Arrays that ``function`` makes of every block, and of its rows of arrays, kept beside
-        it.
+        """Arrays that ``function`` makes of every block and its rows of arrays.
+
+        They are kept beside the blocks.
         """
         return KeptColumn(_run("persist", self.then(function, *beside).tasks))
 
@@ -127,8 +128,9 @@ def _in_order(function: Callable[..., R], kept: Sequence[bool], block: Any, *bes
 
 
 def title_of(function: Any) -> str:
-    """The name of what a function does with a block, where others call it in its place: of letters
-    alone.
+    """The name of what a function does with a block, of letters alone.
+
+    Others may call the function in its place.
     """
     while isinstance(function, partial):
         called = [one for one in function.args if callable(one)]
@@ -138,8 +140,9 @@ def title_of(function: Any) -> str:
 
 
 def _delayed(title: str, work: Work, *inputs: Any, beside: Sequence[Any] = ()) -> Any:
-    """A Dask task, whose key begins with a title that a dashboard shows, and holds nothing of the
-    rows.
+    """A Dask task, whose key begins with a title that a dashboard shows.
+
+    The key holds nothing of the rows.
     """
     key = f"{title}-{uuid.uuid4().hex}"
     return _dask().delayed(Task(work, beside), name=f"task-{key}", traverse=False)(
@@ -164,8 +167,9 @@ def _scheduler() -> str | None:
 
 
 def cluster_in_force() -> Cluster | None:
-    """The cluster of a ``distributed.Client`` that is in force; None where this process makes the
-    passes.
+    """The cluster of a ``distributed.Client`` that is in force.
+
+    It is None where this process makes the passes.
     """
     chosen = _dask().config.get("scheduler", None)
     if "distributed" not in sys.modules:
@@ -237,8 +241,9 @@ _TOLD: list[_Told] = []
 
 
 def _run(how: str, tasks: Sequence[Any], parts: Sequence[Any] = ()) -> Sequence[Any]:
-    """Results of tasks, or these as they are kept; ``parts`` are tasks before them, whose number is
-    told.
+    """Results of tasks, or these as they are kept.
+
+    The ``parts`` are tasks before them, whose number is told.
     """
     dask, cluster = _dask(), cluster_in_force()
     if cluster is None:
@@ -320,8 +325,9 @@ class Pieces:
         return DaskBlocks(n, length, made)
 
     def opener(self) -> Callable[[], None] | None:
-        """What raises FileError in a process that does not reach the files; None where there are
-        none.
+        """What raises FileError in a process that does not reach the files.
+
+        It is None where there are no files.
         """
         if self.tasks or not self.readers:
             return None
@@ -332,8 +338,9 @@ class Pieces:
         return _delayed(title, work, *(own[piece] for own in self.tasks))
 
     def _digests_of(self, columns: Sequence[str]) -> dict[str, Sequence[str]]:
-        """Digests of the cells of every piece that tasks make, by column; of new columns in one
-        pass.
+        """Digests of the cells of every piece that tasks make, by column.
+
+        Those of new columns are made in one pass.
         """
         if not self.tasks:  # files are compared as files
             return {}
@@ -359,8 +366,9 @@ def _digests(read: Callable[..., Table], columns: Sequence[str], *parts: Any) ->
 def _joined(
     source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells
 ) -> Table:
-    """A block, of several types of cells as they are, none written as another one; ``row`` is its
-    first.
+    """A block, of several types of cells as they are.
+
+    No cell is written as another one. The first record is number ``row``.
     """
     cells: Cells = {}
     for name in pieces[0]:
@@ -466,8 +474,9 @@ def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) 
 
 
 def frame_pieces(frame: Any) -> Pieces:
-    """The partitions of a Dask data frame, which are counted first. Raises DeclarationError for
-    others.
+    """The partitions of a Dask data frame, which are counted first.
+
+    Raises DeclarationError for others.
     """
     if not (hasattr(frame, "to_delayed") and hasattr(frame, "map_partitions")):
         raise DeclarationError(f"{brief(type(frame).__name__)} is not a Dask data frame")

@@ -1,5 +1,6 @@
-"""Domains with ranges that nobody declares: what is known of each, and the domain that released
-ones make.
+"""Domains with ranges that nobody declares.
+
+Here stands what is known of each, and the domain that released ranges make.
 """
 
 from __future__ import annotations
@@ -176,8 +177,9 @@ class OpenDomain:
         return tuple(None if one is None else assumed_range(one) for one in self.known)
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Values that stand for missing numbers: the middle of a public range or of wide bounds, or
-        0.
+        """Values that stand for missing numbers.
+
+        They are the middle of a public range or of wide bounds, or 0.
 
         Raises DeclarationError unless there are as many columns.
         """

@@ -73,8 +73,9 @@ class Records:
 
     @classmethod
     def within(cls, space: Space, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Records:
-        """Records of covariates X (n, k), arms a (n,) and net outcomes y (n,), clipped into a
-        space.
+        """Records clipped into a space.
+
+        They have covariates X (n, k), arms a (n,) and net outcomes y (n,).
         """
         arm = np.asarray(a, dtype=np.int64)
         outcome = np.clip(
@@ -129,14 +130,16 @@ class Records:
         )
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
-        """``function`` of views, with all rows of every unit in one: what sums over units are made
-        of.
+        """``function`` of views, with all rows of every unit in one.
+
+        Sums over units are made of them.
         """
         return self.blocks.map(function) if self.unit is None else [function(self)]
 
     def by_unit(self, *columns: Array) -> tuple[Array, ...]:
-        """Sums (N,) of ``columns`` (n,) over the rows of every unit; these columns where rows are
-        units.
+        """Sums (N,) of ``columns`` (n,) over the rows of every unit.
+
+        They are these columns where rows are units.
         """
         if self.unit is None:
             return columns
@@ -144,8 +147,9 @@ class Records:
         return tuple(part.astype(np.float64, copy=False) for part in sums)
 
     def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> Records:
-        """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in
-        ``space``.
+        """Records that ``make`` makes of each record and its ``outcomes`` (n,).
+
+        They have n_columns columns and lie in ``space``.
 
         Outcomes are held.
         """
@@ -187,8 +191,9 @@ class Records:
             )
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """``function`` of every record by itself: held, or for many records computed in every
-        pass.
+        """``function`` of every record by itself.
+
+        It is held, or for many records computed in every pass.
         """
         n = self.n_rows
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)

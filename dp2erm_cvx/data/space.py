@@ -22,8 +22,9 @@ _SLACK = 1.0 - 1e-12
 
 @dataclass(frozen=True)
 class Scale:
-    """How raw covariates become scaled ones: ``(x/2 - half_middles)/half_widths``, one pair per
-    covariate.
+    """How raw covariates become scaled ones.
+
+    They are ``(x/2 - half_middles)/half_widths``, one pair per covariate.
 
     Both are halved, since an end of a range less another one may overflow.
 
@@ -124,8 +125,9 @@ class Space:
 
     @property
     def features_bound(self) -> float:
-        """Bound on the norm of the covariates without the intercept: ``sqrt(M^2 -
-        intercept^2)``.
+        """Bound on the norm of the covariates without the intercept.
+
+        It is ``sqrt(M^2 - intercept^2)``.
         """
         return math.sqrt(
             (self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept)
@@ -168,8 +170,9 @@ class Space:
         return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
 
     def inside(self, points: Array) -> Array:
-        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their
-        ball.
+        """Scaled covariates (..., k) brought into their space.
+
+        They are clipped to their box, if there is one, and shrunk into their ball.
         """
         low, high = self.ends(points.shape[-1]) or (-1e300, 1e300)
         # shrinking a row leaves it in its box, which holds 0
@@ -180,8 +183,9 @@ class Space:
         return points if self.scale is None else self.scale.raw(points)
 
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
-        """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to
-        tell.
+        """Mask (n,) of rows that the clipping rule surely leaves as they are.
+
+        Of other rows the rule itself has to tell.
         """
         ends = self.ends(rows.shape[1])
         inside = _surely_shorter(rows, self.features_bound)
@@ -190,8 +194,9 @@ class Space:
         return inside
 
     def features(self, X: ArrayLike) -> Array:
-        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing
-        changes.
+        """Rows (n, k + intercept) of raw covariates (n, k).
+
+        They are a read-only view of X where nothing changes.
 
         Raises DeclarationError where another number of covariates is declared.
         """
@@ -220,8 +225,9 @@ class Space:
 
 
 def refuse_intercept(intercept: float, covariate_bound: float) -> None:
-    """Raise DeclarationError unless the intercept leaves room for covariates in the bound that
-    counts it.
+    """Raise DeclarationError unless the intercept leaves room for covariates.
+
+    The bound on covariates counts the intercept.
     """
     if intercept >= covariate_bound:
         text = (

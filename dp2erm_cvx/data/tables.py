@@ -58,8 +58,9 @@ class Table:
         object.__setattr__(self, "repeated", twice)
 
     def cells(self, name: str, *, written: bool = False) -> Any:
-        """One column, as it is ``written`` or as it is read; raises DataError where none has this
-        name.
+        """One column, as it is ``written`` or as it is read.
+
+        Raises DataError where none has this name.
         """
         if name not in self._known:
             hint = self.hint(name) or _near_name(name, self.names)
@@ -71,8 +72,9 @@ class Table:
         return (self.written if written and self.written else self.column)(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """One column as finite float64; raises DataError naming the row and the column
-        otherwise.
+        """One column as finite float64.
+
+        Raises DataError naming the row and the column otherwise.
         """
         return to_numbers(self.cells(name), name, self.place)
 
@@ -123,8 +125,9 @@ _PRINTED = (
 def to_numbers(
     values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
 ) -> NDArray[np.float64]:
-    """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not
-    one.
+    """A new (n,) float64 array of finite numbers.
+
+    Raises DataError at the first value that is not one.
     """
     array = as_array(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":
@@ -158,8 +161,9 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def numbers_of_texts(values: Any, name: str, number: Callable[[str], float]) -> NDArray[np.float64]:
-    """A new (n,) float64 array: the ``number`` of every text, and what other cells hold, of each by
-    itself.
+    """A new (n,) float64 array: the ``number`` of every text, and what other cells hold.
+
+    Each cell is read by itself.
 
     A cell that is no finite number is nan.
     """
@@ -185,8 +189,9 @@ def labels(values: Any, name: str) -> list[str]:
 
 
 def by_label(values: Any, name: str, value: Callable[[str], Any], kind: Any) -> NDArray[Any]:
-    """An array (n,) of this ``kind``: the ``value`` of the label of every cell, of each label
-    once.
+    """An array (n,) of this ``kind``: the ``value`` of the label of every cell.
+
+    It is computed of each label once.
     """
     texts, place = distinct_labels(values, name)
     known = {text: value(text) for text in set(texts)}
@@ -247,8 +252,9 @@ def _text(cell: Any) -> str:
 
 
 def _nested(cell: object) -> bool:
-    """True if a cell holds several values: how they are written would depend on those of other
-    cells.
+    """True if a cell holds several values.
+
+    How they are written would depend on those of other cells.
     """
     kind = type(cell)
     return not isinstance(cell, str | bytes) and (
@@ -284,8 +290,9 @@ def boxed(array: NDArray[Any]) -> NDArray[np.object_]:
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """The values as one array, in which masked entries are None. Raises DataError where they are
-    none.
+    """The values as one array, in which masked entries are None.
+
+    Raises DataError where they are none.
     """
     refuse_without_cells(values, name)
     values = _with_masks(values)
@@ -318,8 +325,9 @@ _WITHOUT_CELLS = {
 
 
 def refuse_without_cells(values: Any, name: str) -> None:
-    """Raise DataError for what has no cells: a query that was not run, a path, or a mapping of
-    columns.
+    """Raise DataError for what has no cells.
+
+    That is a query that was not run, a path, or a mapping of columns.
     """
     kind = type(values)
     reads = _WITHOUT_CELLS.get((kind.__module__.partition(".")[0], kind.__name__))
@@ -336,8 +344,9 @@ def refuse_without_cells(values: Any, name: str) -> None:
 
 
 def as_cells(values: Any, name: str) -> NDArray[Any]:
-    """Array of cells; those of a list stay what they are: no cell is written as another one asks
-    for.
+    """Array of cells; those of a list stay what they are.
+
+    No cell is written as another one asks for.
     """
     refuse_without_cells(values, name)
     values = _with_masks(values)
@@ -348,8 +357,9 @@ def as_cells(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_column(values: Any, name: str) -> NDArray[Any]:
-    """Array (n,) of the cells of one column: a list in a cell is one cell, whatever the others
-    hold.
+    """Array (n,) of the cells of one column.
+
+    A list in a cell is one cell, whatever the others hold.
     """
     if isinstance(values, list | tuple):
         return _one_by_one(values, lambda cell: cell)
@@ -357,8 +367,9 @@ def as_column(values: Any, name: str) -> NDArray[Any]:
 
 
 def _with_masks(values: Any) -> Any:
-    """Array of cells, a list of masked rows as one masked array: numpy would bring back what they
-    hide.
+    """Array of cells, a list of masked rows as one masked array.
+
+    Numpy would bring back what they hide.
     """
     if isinstance(values, list | tuple) and any(
         isinstance(value, np.ma.MaskedArray) and value.ndim for value in values
@@ -382,8 +393,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def column_names(X: Any) -> Sequence[Any] | None:
-    """Names of the columns of a table, a data frame, or a table of Arrow; None where ``X`` has
-    none.
+    """Names of the columns of a table, a data frame, or a table of Arrow.
+
+    They are None where ``X`` has none.
     """
     if isinstance(X, Table):
         return X.names
@@ -393,8 +405,9 @@ def column_names(X: Any) -> Sequence[Any] | None:
 
 
 def read_frame(frame: Any) -> Table:
-    """Columns of a data frame of pandas or polars, or of a table of Arrow; a table stays what it
-    is.
+    """Columns of a data frame of pandas or polars, or of a table of Arrow.
+
+    A table stays what it is.
     """
     if isinstance(frame, Table):
         return frame
@@ -475,16 +488,18 @@ def _one_by_one(cells: Any, value: Callable[[Any], Any]) -> NDArray[np.object_]:
 
 
 class _Word(str):
-    """A cell that the reader of its file found to be no number, such as 1.234 beside decimal
-    commas.
+    """A cell that the reader of its file found to be no number.
+
+    An example is 1.234 beside decimal commas.
     """
 
     __slots__ = ()
 
 
 def is_nested(kind: Any) -> bool:
-    """True if cells of a type of Arrow hold several values: they count as missing, and need not be
-    read.
+    """True if cells of a type of Arrow hold several values.
+
+    They count as missing, and need not be read.
     """
     import pyarrow as pa
 
@@ -494,8 +509,9 @@ def is_nested(kind: Any) -> bool:
 
 
 def arrow_cells(column: Any) -> NDArray[Any]:
-    """The cells of a column of Arrow, by its type alone, which is public; those of a nested type
-    are missing.
+    """The cells of a column of Arrow, by its type alone, which is public.
+
+    Those of a nested type are missing.
 
     Arrow would write all cells as one of them asks for, and refuse a column for one that Python
     cannot hold.

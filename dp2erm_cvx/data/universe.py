@@ -59,8 +59,9 @@ class Universe(MappedUniverse):
         self._refuse_other_persons()
 
     def shrunk(self, norm: float) -> Universe:
-        """The universe of covariates that are shrunk radially to this norm, around what scales to
-        0.
+        """The universe of covariates that are shrunk radially to this norm.
+
+        They are shrunk around what scales to 0.
         """
         space = self.space.shrunk(norm)
         if space is self.space:
@@ -76,8 +77,9 @@ _SQUARE, _PRODUCT = 0.5, 1.0 / 3.0
 
 @dataclass(frozen=True)
 class Curves:
-    """The terms that the covariates of a ``domain`` get beside them, of the ``columns`` of these
-    numbers.
+    """The terms of second degree that some covariates of a ``domain`` get beside them.
+
+    The covariates are the ``columns`` of these numbers.
 
     With z scaled to [-1, 1] by its range and around its center: ``(9 z^2 - 1)/8``, of mean 0 where
     z has a standard deviation of 1/3, and ``z_j z_k`` of every two. Each has a range that it is
@@ -89,8 +91,9 @@ class Curves:
 
     @classmethod
     def of(cls, domain: Domain, chosen: object) -> Curves:
-        """Curves of columns by name or number. Raises DeclarationError where one has no range of
-        numbers.
+        """Curves of columns by name or number.
+
+        Raises DeclarationError where one has no range of numbers.
         """
         if domain.ranges is None:
             raise DeclarationError("curved: needs declared ranges, which squares are scaled by")

@@ -1,5 +1,6 @@
-"""How far the weights of one dataset move to those of its neighbors, with what is proved about
-it.
+"""How far the weights of one dataset move to those of its neighbors.
+
+What is proved about it comes along.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ _AIM = 0.1
 
 
 class Neighborhood:
-    """The neighbors of one dataset, with what their solves share: made once, by the first that
-    asks.
+    """The neighbors of one dataset, with what their solves share.
+
+    That is made once, by the first that asks.
 
     Programs that are the weights of a form, separable first stages and functions of one record have
     steps that all neighbors share; any other, and every neighbor that these steps do not certify,
@@ -62,8 +63,9 @@ class Neighborhood:
 
     @property
     def shares(self) -> bool:
-        """Whether the neighbors have common steps; without them each is solved and certified by
-        itself.
+        """True if the neighbors have common steps.
+
+        Without them each is solved and certified by itself.
 
         Raises InfeasibleError where the dataset has no weights.
         """
@@ -124,8 +126,9 @@ class Neighborhood:
         tolerance: float = TOLERANCE,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[NeighborSolutions]:
-        """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a
-        time.
+        """Weights of every neighbor with a bound on their l1 error.
+
+        Some hundred neighbors are solved at a time.
 
         Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error
         of at most ``tolerance * n``. Once ``stopped`` says so, neighbors that would each be solved
@@ -168,8 +171,9 @@ class Neighborhood:
     def _parts(
         self, replacements: Replacements, tolerance: float
     ) -> Iterator[tuple[int, Replacements, Claims]]:
-        """The number of the first of a chunk, the chunk, whose weights stay in a cache, and its
-        claims.
+        """The number of the first of a chunk, the chunk, and its claims.
+
+        A chunk is so small that its weights stay in a cache.
         """
         n, first = self.records.n_samples, 0
         while first < len(replacements):
@@ -202,8 +206,9 @@ class Neighborhood:
 
 
 def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
-    """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types
-    only.
+    """The fast path of a bound first stage with solution ``point`` (d,), or None.
+
+    Only exact types have one.
     """
     program, model = instance.program, instance.model
     assert isinstance(program, FirstStage)
@@ -226,8 +231,9 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
 def _closed_form(
     program: ClosedFormWeights, base: Array, part: Replacements, goal: float
 ) -> Claims:
-    """Weights ``n f_i / sum f`` with f_i a function of record i, ``base`` (n,): one replaced f
-    each.
+    """Weights ``n f_i / sum f`` with f_i a function of record i.
+
+    In ``base`` (n,), the f of all records, that of one is replaced for each neighbor.
     """
     m, n = len(part), len(base)
     weights = np.tile(base, (m, 1))

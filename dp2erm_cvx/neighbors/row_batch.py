@@ -1,5 +1,6 @@
-"""Neighbors of a model that is a sum over rows: gradients and bounds of many points, steps,
-certificates.
+"""Neighbors of a model that is a sum over rows.
+
+Here stand gradients and bounds of many points, their steps and certificates.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ class Members(Batch):
 
 
 class _Metric:
-    """The Hessian of the base model at its solution: preconditioner, and yardstick of every
-    neighbor.
+    """The Hessian of the base model at its solution.
+
+    It is the preconditioner, and the yardstick of every neighbor.
     """
 
     def __init__(self, model: Composite, point: Array) -> None:
@@ -86,8 +88,9 @@ class _Metric:
 
 
 class RowBatch:
-    """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the
-    base model.
+    """Neighbors of one model, each with one row replaced.
+
+    The solution of the base model is ``point`` (d,).
 
     f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2.
 
@@ -178,8 +181,9 @@ class RowBatch:
         return self.terms.own(np.broadcast_to(self.point, rows.shape), rows, arm)[0]
 
     def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
-        """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,)
-        each.
+        """Unnormalized weights of replaced rows at V (m, d), (m,).
+
+        The second result is the factor n / total of all, (m,).
         """
         return self.terms.own(V, members.rows, members.arm)[1], self.n / total
 
@@ -205,8 +209,9 @@ class RowBatch:
         return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
-        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's,
-        nearly.
+        """Vectors (m, d) and coefficients (m,) of the updates of the Hessian.
+
+        They turn the base Hessian into a neighbor's, nearly.
         """
         old = self._curvature(members.old, members.old_arm)
         new = self._curvature(members.rows, members.arm)
@@ -224,8 +229,9 @@ class RowBatch:
         return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
 
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
-        """Bound on the l1 error of weights by the tilt lemma: points err by ``radius``, scores by
-        ``kappa``.
+        """Bound on the l1 error of weights by the tilt lemma.
+
+        Points err by ``radius``, scores by ``kappa``.
 
         What f is divided by was added up in another pass, where each f was computed anew, to the
         same error.
@@ -254,8 +260,9 @@ _MAX_SWEEPS = 24
 
 
 def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
-    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a
-    member.
+    """Solve m neighbors until the weights are certified to ``goal`` in l1.
+
+    A member ends before where rounding stops it.
 
     By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved
     for along with the point. Weights are made, and read, in one more pass over the records.
@@ -348,8 +355,9 @@ _Updates = list[tuple[Array, Array, Array]]
 
 
 def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
-    """Updates from the inverse of the base Hessian plus ``shift`` (m,) I to those of the members,
-    nearly.
+    """Updates from the inverse of a shifted base Hessian to those of the members, nearly.
+
+    The shift (m,) is added times I.
 
     By Sherman and Morrison's formula for the record that left and the one that came, one after the
     other.

@@ -1,5 +1,6 @@
-"""Neighbors of one dataset, what is asked of their weights, and passes over the rows that they
-share.
+"""Neighbors of one dataset, and passes over the rows that they share.
+
+Here stands what is asked of their weights.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ Part = Index | slice
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """m neighbors, numbered by the record ``index`` (m,) that is replaced; every field has m
-    rows.
+    """m neighbors, numbered by the record ``index`` (m,) that is replaced.
+
+    Every field has m rows.
     """
 
     index: Index
@@ -116,8 +118,9 @@ class Replacements:
 
     @property
     def admitted(self) -> Mask:
-        """Whether a neighbor (m,) is one of the domain: it keeps the arm floor, and what is not
-        protected.
+        """True of neighbors (m,) that are in the domain.
+
+        They keep the arm floor, and what is not protected.
         """
         base = self.base
         universe = MappedUniverse(base.space, base.n_samples, base.n_features)
@@ -162,8 +165,9 @@ def _n_treated(records: Records) -> int:
 
 
 class Reading(abc.ABC):
-    """Sums and maxima over the weights of a neighbor, of which records in any order make up the
-    whole.
+    """Sums and maxima over the weights of a neighbor.
+
+    Records in any order make up the whole of them.
 
     ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights.
     A reading has to be picklable.
@@ -173,8 +177,9 @@ class Reading(abc.ABC):
 
     @abc.abstractmethod
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
-        """Sums (m, s) and maxima (m, t) of weights (m, k) of some records; neither reads
-        ``self.beside``.
+        """Sums (m, s) and maxima (m, t) of weights (m, k) of some records.
+
+        Neither reads ``self.beside``.
         """
 
     def alone(self) -> Self:
@@ -186,8 +191,9 @@ class Reading(abc.ABC):
 
 @dataclass(frozen=True, eq=False)
 class NeighborSolutions:
-    """A chunk of m neighbors, the first of them number ``first`` among all. Private where the
-    records are.
+    """A chunk of m neighbors, the first of them number ``first`` among all.
+
+    It is private where the records are.
 
     ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says
     whether it is within ``tolerance * n``; ``by_single`` marks what was solved alone. ``values``
@@ -205,8 +211,9 @@ class NeighborSolutions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Claims:
-    """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, with a ``radius``
-    (m,) in l1.
+    """Claims of a fast path about m neighbors.
+
+    They are ``points`` (m, d) of the models, with a ``radius`` (m,) in l1.
 
     ``weights`` makes those (., n) of a slice, ``read`` what a reading says of all.
     """
@@ -259,8 +266,9 @@ Tiles = Callable[[MarginRows, range], Iterator[tuple[slice, Array, Array]]]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Contributions of rows at points V (m, d): pulls at the gradient, and weights before
-    normalization.
+    """Contributions of rows at points V (m, d).
+
+    They are pulls at the gradient, and weights before normalization.
 
     Parameters
     ----------

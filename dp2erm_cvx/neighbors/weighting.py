@@ -13,8 +13,9 @@ from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
 
 
 def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
-    """Neighbors that are solved together in the dual; None where the form has to be solved one by
-    one.
+    """Neighbors that are solved together in the dual.
+
+    None where the form has to be solved one by one.
 
     Parameters
     ----------
