@@ -35,7 +35,7 @@ ORDER = (
 ONLY = {
     "parallel": {"errors", "checks"},
     "display": {"errors"},
-    "data": {"errors", "arrays", "checks", "display", "parallel", "privacy"},
+    "data": {"errors", "on_demand", "arrays", "checks", "display", "parallel", "privacy"},
     "model": {"errors", "on_demand", "arrays", "display", "checks", "data", "weighting"},
     "program": {
         *(
