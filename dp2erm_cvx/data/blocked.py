@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data import pieces as pieces_of
 from dp2erm_cvx.data.blocks import Beside, Blocks
+from dp2erm_cvx.data.counts import total_counts
 from dp2erm_cvx.data.dataset import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.files import PLAIN, CsvLayout
@@ -40,10 +41,11 @@ R = TypeVar("R")
 def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
     """The columns of the rows of a block that count.
 
-    They are the rows of the persons of this ``part`` of all ``parts``; the person is the last column.
+    They are the rows of the persons of this ``part`` of all ``parts``; persons are the last column.
     """
-    *_, counts, person = columns = [getattr(block, name) for name in names]
-    counted = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0
+    columns = [getattr(block, name) for name in names]
+    *_, counts, person = columns
+    counted = total_counts(counts) > 0.0
     rows = np.flatnonzero((person >= 0) & (person % parts == part) & counted)
     return [column[rows] for column in columns]
 

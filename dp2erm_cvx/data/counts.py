@@ -27,6 +27,11 @@ OWN_RECORD = (
 )
 
 
+def total_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What every record counts in all groups together, (n,), by ``counts`` (n,) or (n, K)."""
+    return counts if counts.ndim == 1 else np.asarray(np.sum(counts, axis=1))
+
+
 @dataclass(frozen=True)
 class SamplingWeights:
     """The column of the sampling weights, and their public bound.
@@ -173,10 +178,9 @@ class Unit:
 
         A row counts where ``counts``, (n,) or (n, K), are above 0.
         """
-        inside = (person >= 0) & ((counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0)
-        return np.where(
-            inside, np.bincount(person[inside], minlength=1)[np.where(inside, person, 0)], 0
-        )
+        inside = (person >= 0) & (total_counts(counts) > 0.0)
+        rows_of_person = np.bincount(person[inside], minlength=1)
+        return np.where(inside, rows_of_person[np.where(inside, person, 0)], 0)
 
     def shared(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.counts import total_counts
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.files import PLAIN, CsvLayout, read_table
 from dp2erm_cvx.data.private_ranges import OpenDomain
@@ -202,55 +203,74 @@ class Dataset:
             (n,) cells of the treatment and of the outcome.
         columns
             Names of the covariates; default: those of ``public``, or all columns of ``X``.
+        person
+            The person (n,) of every row, where persons are units and these rows are not all.
 
         Every record depends on its own cells alone (Theorem 10). Where persons are units, rows of
-        nobody fill a table up to ``least``; ``person`` (n,) is of every row if these are not all.
-        Raises DataError for a column that is not there, or another number of rows, DeclarationError
-        for undeclared levels.
+        nobody fill a table up to ``least``.
+
+        Raises
+        ------
+        DataError
+            For a column that is not there, or another number of rows.
+        DeclarationError
+            For undeclared levels.
         """
         book = public.codebook
         assert book is not None
         table, names = _raw(X, columns or public.columns, book)
-        middles, column = public.middles(len(names)), book.read(table)
-        cells = _cells(a, "a", read=as_column), _cells(y, "y", read=as_column)
-        arms = book.treatment.arms(book.read_as(book.treatment.column, cells[0], table))
-        outcomes = numbers_or_nan(book.read_as(book.outcome, cells[1], table), book.outcome or "y")
+        middles = public.middles(len(names))
+        column = book.read(table)
+        treatment_cells = _cells(a, "a", read=as_column)
+        outcome_cells = _cells(y, "y", read=as_column)
+        treatments = book.read_as(book.treatment.column, treatment_cells, table)
+        arms = book.treatment.arms(treatments)
+        read_outcomes = book.read_as(book.outcome, outcome_cells, table)
+        outcomes = numbers_or_nan(read_outcomes, book.outcome or "y")
         covariates = book.covariates(column, names, middles)
-        weights = book.sampling_weights
-        counts = np.ones(len(arms)) if weights is None else weights.of(column(weights.column))
+        counts = np.ones(len(arms))
+        if book.sampling_weights is not None:
+            counts = book.sampling_weights.of(column(book.sampling_weights.column))
         if not len(covariates) == len(arms) == len(outcomes):
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
         counts = book.counts(column, counts)
-        outside = (
-            (counts if counts.ndim == 1 else np.sum(counts, axis=1)) == 0.0
-            if book.silences
-            else False
-        )
-        lost, absent = (arms < 0) | outside, np.isnan(outcomes)
+        # a lost record has no arm or does not count at all: it becomes one fixed record
+        lost = arms < 0
+        if book.silences:
+            lost = lost | (total_counts(counts) == 0.0)
+        absent = np.isnan(outcomes)
+        outcome_middle = book.missing.get(book.outcome or "", public.outcome_middle)
         covariates[lost] = middles
-        middle = book.missing.get(book.outcome or "", public.outcome_middle)
-        arms, outcomes = np.where(lost, 0, arms), np.where(lost | absent, middle, outcomes)
+        arms = np.where(lost, 0, arms)
+        outcomes = np.where(lost | absent, outcome_middle, outcomes)
+        # a record without an outcome counts only where a value is declared for that
         silent = lost if book.outcome in book.missing else lost | absent
-        named, n_arms = (
-            (book.treatment.column or "a", book.outcome or "y"),
-            len(book.treatment.labels),
-        )
         counts = np.where(silent, 0.0, counts.T).T
-        if book.unit is None:
-            return cls(covariates, arms, outcomes, tuple(names), *named, counts, n_arms=n_arms)
-        if person is None:
-            person = book.unit.of([book.unit.labels(table.cells(book.unit.column, written=True))])
-        more = max(cls.least - len(arms), 0)
-        parts = zip((arms, outcomes, counts, person), (0, middle, 0.0, -1), strict=True)
-        arms, outcomes, counts, person = (
-            np.pad(part, ((0, more), (0, 0))[: part.ndim], constant_values=value)
-            for part, value in parts
-        )
-        covariates = np.vstack([covariates.reshape(-1, len(names)), *[middles] * more])
-        persons = person, book.unit.number
+        persons = None
+        if book.unit is not None:
+            persons = book.unit.number
+            if person is None:
+                cells = table.cells(book.unit.column, written=True)
+                person = book.unit.of([book.unit.labels(cells)])
+            # rows of nobody, whose arm is the first and whose outcome the middle
+            more = max(cls.least - len(arms), 0)
+            covariates = np.vstack([covariates.reshape(-1, len(names)), *[middles] * more])
+            arms = _padded(arms, more, 0)
+            outcomes = _padded(outcomes, more, outcome_middle)
+            counts = _padded(counts, more, 0.0)
+            person = _padded(person, more, -1)
         return cls(
-            covariates, arms, outcomes, tuple(names), *named, counts, *persons, n_arms=n_arms
+            covariates,
+            arms,
+            outcomes,
+            tuple(names),
+            book.treatment.column or "a",
+            book.outcome or "y",
+            counts,
+            person if book.unit is not None else None,
+            persons,
+            n_arms=len(book.treatment.labels),
         )
 
     @classmethod
@@ -473,6 +493,12 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
         )
     places = {name: k for k, name in enumerate(raw)}
     return Table("X", tuple(raw), lambda name: array[:, places[name]]), names or raw
+
+
+def _padded(values: NDArray[Any], more: int, value: float) -> NDArray[Any]:
+    """An array (n,) or (n, K) with ``more`` rows of one value behind its own."""
+    behind = ((0, more), (0, 0))
+    return np.pad(values, behind[: values.ndim], constant_values=value)
 
 
 def _cells(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.blocks import VIEW, Beside, Blocks, constant, views, whole
+from dp2erm_cvx.data.counts import total_counts
 from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
 
@@ -108,7 +109,7 @@ class Records:
         """Weight of every record (n,), in [0, 1]: its sampling weight over the bound, or 1."""
         if self.sampling is None:
             return np.ones(self.n_rows)
-        return self.sampling if self.sampling.ndim == 1 else np.sum(self.sampling, axis=1)
+        return total_counts(self.sampling)
 
     @property
     def group_counts(self) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -71,8 +72,10 @@ class Universe(MappedUniverse):
 
 #: Columns that may be curved: more of them are more noise than any bend is worth.
 MOST = 3
-#: Half the ranges of the terms, of covariates that spread over a third of half their range.
-_SQUARE, _PRODUCT = 0.5, 1.0 / 3.0
+#: Half the range of a square, of a covariate that spreads over a third of half its range.
+_SQUARE = 0.5
+#: Half the range of a product of two such covariates.
+_PRODUCT = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -101,38 +104,44 @@ class Curves:
         columns = chosen_columns("curved", chosen, names, len(domain.range_pairs))
         if len(columns) > MOST:
             raise DeclarationError(f"curved: {len(columns)} columns: at most {MOST}")
-        for index in columns if names else ():
-            if domain.codebook is not None and domain.codebook.origin(names[index])[1] is not None:
-                raise DeclarationError(f"curved: {names[index]} is 0 or 1, and its own square")
+        if names and domain.codebook is not None:
+            for index in columns:
+                _, level = domain.codebook.origin(names[index])
+                if level is not None:
+                    raise DeclarationError(f"curved: {names[index]} is 0 or 1, and its own square")
         return cls(domain, tuple(columns))
 
     def names(self, known: Sequence[str]) -> tuple[str, ...]:
         """Names of the terms, squares first."""
         own = [known[index] for index in self.columns]
-        return (*(f"{name}^2" for name in own), *(f"{a} x {b}" for a, b in combinations(own, 2)))
+        squares = [f"{name}^2" for name in own]
+        products = [f"{first} x {second}" for first, second in combinations(own, 2)]
+        return (*squares, *products)
 
     def extended(self) -> Domain:
         """The domain of the covariates and the terms."""
         known = self.domain.columns
-        ends = [(-_SQUARE, _SQUARE)] * len(self.columns)
-        ends += [(-_PRODUCT, _PRODUCT)] * (len(self.columns) * (len(self.columns) - 1) // 2)
+        number = len(self.columns)
+        ends = [(-_SQUARE, _SQUARE)] * number
+        ends += [(-_PRODUCT, _PRODUCT)] * math.comb(number, 2)
         bound = float(np.hypot(self.domain.covariate_bound, np.sqrt(len(ends))))
         if known is None:
-            center = self.domain.center and (*self.domain.center, *(0.0 for _ in ends))
+            center = self.domain.center
+            if center:
+                center = (*center, *[0.0] * len(ends))
             ranges = (*self.domain.range_pairs, *ends)
             return replace(self.domain, ranges=ranges, covariate_bound=bound, center=center)
         named = dict(zip(known, self.domain.range_pairs, strict=True))
-        return replace(
-            self.domain,
-            ranges=named | dict(zip(self.names(known), ends, strict=True)),
-            covariate_bound=bound,
-        )
+        named |= dict(zip(self.names(known), ends, strict=True))
+        return replace(self.domain, ranges=named, covariate_bound=bound)
 
     def terms(self, X: NDArray[np.float64]) -> Array:
         """The terms (n, m) of raw covariates X (n, k), row by row."""
-        middle = np.array(self.domain.middles(X.shape[1]))[list(self.columns)]
-        low, high = np.array(self.domain.range_pairs).T[:, list(self.columns)]
+        columns = list(self.columns)
+        middle = np.array(self.domain.middles(X.shape[1]))[columns]
+        low, high = np.array(self.domain.range_pairs).T[:, columns]
         half = high / 2 - low / 2
-        z = (np.clip(X[:, list(self.columns)], low, high) - middle) / half
-        products = [z[:, i] * z[:, j] for i, j in combinations(range(len(self.columns)), 2)]
-        return np.column_stack([(9.0 * z * z - 1.0) / 8.0, *products])
+        z = (np.clip(X[:, columns], low, high) - middle) / half
+        squares = (9.0 * z * z - 1.0) / 8.0
+        products = [z[:, j] * z[:, k] for j, k in combinations(range(len(columns)), 2)]
+        return np.column_stack([squares, *products])
