@@ -189,16 +189,20 @@ class RowBatch:
 
     def rounding(self, V: Array, members: Members) -> Array:
         """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
-        norm, length = norms(V), members.spread
+        norm = norms(V)
+        length = members.spread
         reach = float(np.max(length * norm))
-        steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
-        first, second = self.first + length, self.second + length**2
+        steep = self.loss.largest_curvature(reach)
+        slope = self.loss.largest_slope(reach)
+        first = self.first + length
+        second = self.second + length**2
         # a loss without a form in exp(-s) takes its margin from there
-        margin = (
-            1.1 * steep * ((dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first)
-        )
+        score_error = (dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first
+        margin = 1.1 * steep * score_error
         terms = margin + (8 * UNIT + self.shared.sum_error()) * slope * first
-        linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
+        linear = self.ridge * norm
+        if np.any(members.target):
+            linear = linear + norms(members.target)
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
     def least(self, old: Array, arm: Index) -> Array:
@@ -267,48 +271,105 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
     By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved
     for along with the point. Weights are made, and read, in one more pass over the records.
     """
-    members, m = batch.members(replaced), len(replaced)
-    V: Array = np.tile(batch.point, (m, 1))
-    G = batch.first_gradient(members)
-    on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
-    multiplier = _multiplier(V, G, on_ball)
-    best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
-    live, stalled = np.arange(m), np.zeros(m, dtype=np.int64)
-    total = np.ones(m)
-    for sweep in range(_MAX_SWEEPS):
-        of: Part = slice(None) if len(live) == m else live
-        with np.errstate(all="ignore"):
-            # what overflows is left where it was, to be solved elsewhere
-            part = members if len(live) == m else members.take(live)
-            V_new, on_ball[of] = _step(batch, part, V[of], G[of], multiplier[of], on_ball[of])
-            far = ~(part.spread * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
-        V_new[far] = V[live][far]
-        G_new, f_total = batch.sweep(V_new, part)
-        nu = _multiplier(V_new, G_new, on_ball[live])
-        radius, at_floor = judge(batch, part, V_new, G_new, nu)
-        V[of], G[of], multiplier[of] = V_new, G_new, nu
-        sweeps[live] = sweep + 1
-        better, progress = radius < best_radius[live], radius < 0.5 * best_radius[live]
-        stalled[live] = np.where(progress, 0, stalled[live] + 1)
-        improved = live[better]
-        best[improved], best_radius[improved] = V_new[better], radius[better]
-        total[improved] = f_total[better]
-        live = live[(radius > goal) & ~at_floor & (stalled[live] < 3) & ~far]
-        if not len(live):
+    members = batch.members(replaced)
+    search = _Search(batch, members)
+    for _ in range(_MAX_SWEEPS):
+        search.sweep(goal)
+        if not len(search.live):
             break
+    best = search.best
+    total = search.total
 
-    @np.errstate(all="ignore")  # of a point that nothing was proved about
+    # nothing was proved about some points, where anything may overflow
+    @np.errstate(all="ignore")
     def weights(of: slice) -> Array:
+        """Weights of the members ``of`` at all records."""
         part = members.take(of)
         own, scale = batch.weighed(best[of], part, total[of])
         return batch.shared.weights(best[of], part.index, own, scale)
 
     @np.errstate(all="ignore")
     def read(reading: Reading) -> tuple[Array, Array, Array]:
+        """Sums and maxima of the weights of all members, and the weights of the changed records."""
         own, scale = batch.weighed(best, members, total)
-        return *batch.shared.read(best, members.index, own, scale, reading), own * scale
+        sums, maxima = batch.shared.read(best, members.index, own, scale, reading)
+        return sums, maxima, own * scale
 
-    return Claims(best, best_radius, sweeps, weights, read)
+    return Claims(best, search.radius, search.sweeps, weights, read)
+
+
+class _Search:
+    """Points of m neighbors on their way to the solutions, and the best of each.
+
+    Parameters
+    ----------
+    batch
+        What the neighbors have in common.
+    members
+        The neighbors.
+    """
+
+    def __init__(self, batch: RowBatch, members: Members) -> None:
+        m = len(members.index)
+        self.batch = batch
+        self.members = members
+        #: The points (m, d), their gradients (m, d), and the multipliers (m,) of the ball.
+        self.points: Array = np.tile(batch.point, (m, 1))
+        self.gradients = batch.first_gradient(members)
+        self.on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
+        self.multipliers = _multiplier(self.points, self.gradients, self.on_ball)
+        #: The best points (m, d), the bounds (m,) on the l1 errors of their weights, and the sums
+        #: (m,) that these weights are divided by.
+        self.best = self.points.copy()
+        self.radius = np.full(m, np.inf)
+        self.total = np.ones(m)
+        #: Sweeps (m,) that every member took, and how many of the last ones hardly helped.
+        self.sweeps = np.zeros(m, dtype=np.int64)
+        self.stalled = np.zeros(m, dtype=np.int64)
+        #: Numbers of the members that go on.
+        self.live = np.arange(m)
+
+    def sweep(self, goal: float) -> None:
+        """One step of Newton's method for every member that goes on, and a judgment of it.
+
+        A member stops at the ``goal``, at the floor of rounding, after three sweeps that hardly
+        helped, and where its scores would overflow: there it is left to be solved elsewhere.
+        """
+        live = self.live
+        everybody = len(live) == len(self.best)
+        of: Part = slice(None) if everybody else live
+        members = self.members if everybody else self.members.take(live)
+        with np.errstate(all="ignore"):
+            points, self.on_ball[of] = _step(
+                self.batch,
+                members,
+                self.points[of],
+                self.gradients[of],
+                self.multipliers[of],
+                self.on_ball[of],
+            )
+            far = ~(members.spread * np.linalg.norm(points, axis=1) <= LARGEST_SCORE)
+        points[far] = self.points[live][far]
+        gradients, total = self.batch.sweep(points, members)
+        multipliers = _multiplier(points, gradients, self.on_ball[live])
+        radius, at_floor = judge(self.batch, members, points, gradients, multipliers)
+        self.points[of] = points
+        self.gradients[of] = gradients
+        self.multipliers[of] = multipliers
+        self.sweeps[live] += 1
+        helped = radius < 0.5 * self.radius[live]
+        self.stalled[live] = np.where(helped, 0, self.stalled[live] + 1)
+        self._remember(points, radius, total)
+        goes_on = (radius > goal) & ~at_floor & (self.stalled[live] < 3) & ~far
+        self.live = live[goes_on]
+
+    def _remember(self, points: Array, radius: Array, total: Array) -> None:
+        """Keep the points of live members that are better than the best so far."""
+        better = radius < self.radius[self.live]
+        improved = self.live[better]
+        self.best[improved] = points[better]
+        self.radius[improved] = radius[better]
+        self.total[improved] = total[better]
 
 
 def judge(
@@ -367,9 +428,9 @@ def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
         solved = _applied(batch, updates, u, shift)
         scale = 1 + c * dot(u, solved)
         # an update that would leave no curvature is left out
-        updates.append(
-            (u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0))
-        )
+        sound = scale > 0.05
+        factor = np.where(sound, c / np.where(sound, scale, 1.0), 0.0)
+        updates.append((u, solved, factor))
     return updates
 
 
