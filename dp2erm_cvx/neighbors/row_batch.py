@@ -206,8 +206,9 @@ class RowBatch:
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
     def least(self, old: Array, arm: Index) -> Array:
-        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not
-        positive.
+        """Shares (m,) s with ``H_k >= s H`` at the base solution.
+
+        They are at most 1, and useless where not positive.
         """
         curvature = self._curvature(old, arm) * (1 + 1e-9) + 1e-14
         return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
@@ -266,10 +267,9 @@ _MAX_SWEEPS = 24
 def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
     """Solve m neighbors until the weights are certified to ``goal`` in l1.
 
-    A member ends before where rounding stops it.
-
-    By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved
-    for along with the point. Weights are made, and read, in one more pass over the records.
+    A member ends before that where rounding stops it. The points come from Newton's method with the
+    Hessians at the base solution; on the ball the multiplier is solved for along with the point.
+    Weights are made, and read, in one more pass over the records.
     """
     members = batch.members(replaced)
     search = _Search(batch, members)
