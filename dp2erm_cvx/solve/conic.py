@@ -99,15 +99,8 @@ class _Program:
         G = sp.vstack([_enlarged(matrix, matrix.shape[0], width) for matrix, _, _ in self.blocks])
         return G, np.concatenate([np.zeros(0), *(offset for _, offset, _ in self.blocks)])
 
-    def solved(
-        self, linear: Array, hessian: Array | None
-    ) -> tuple[Array, list[Array], float] | None:
-        """Point in declared units, multipliers of all blocks, and unit of the objective.
-
-        None where there is no point.
-
-        ``linear`` (all columns) and ``hessian`` (of the first ones) are in declared units.
-        """
+    def _quadratic(self, linear: Array, hessian: Array | None) -> tuple[Any, Array]:
+        """P and q of the objective, of columns in their units, the squares included."""
         width = len(self.scale)
         q = linear * self.scale
         P = sp.csc_array((width, width))
@@ -115,10 +108,21 @@ class _Program:
             units = self.scale[: len(hessian)]
             P = _enlarged(hessian * units * units[:, None], width, width)
         for matrix, offset, weight in self.squares:
-            heavy = sp.diags_array(2.0 * weight) @ _enlarged(matrix, matrix.shape[0], width)
-            P = P + _enlarged(matrix, matrix.shape[0], width).T @ heavy
+            whole = _enlarged(matrix, matrix.shape[0], width)
+            heavy = sp.diags_array(2.0 * weight) @ whole
+            P = P + whole.T @ heavy
             q = q + heavy.T @ offset
-        P = sp.csc_array(P)
+        return sp.csc_array(P), q
+
+    def solved(
+        self, linear: Array, hessian: Array | None
+    ) -> tuple[Array, list[Array], float] | None:
+        """Point in declared units, multipliers of all blocks, and unit of the objective.
+
+        None where there is no point. ``linear`` (all columns) and ``hessian`` (of the first ones)
+        are in declared units.
+        """
+        P, q = self._quadratic(linear, hessian)
         G, h = self.rows()
         unit = float(max(np.max(np.abs(q), initial=0.0), np.max(np.abs(P.data), initial=0.0)))
         numbers = (q, P.data, sp.coo_array(G).data, h, np.array([unit]))
@@ -169,6 +173,7 @@ class _Placed:
             self.kinks.append(self._place(term))
 
     def _place(self, term: LoadedTerm) -> int | None:
+        """Put a term into the program; the number of its first block, None where it has no kink."""
         program = self.program
         A = term.matrix.A
         b = term.matrix.b
@@ -189,9 +194,8 @@ class _Placed:
         rows = len(b)
         if term.kind == "abs":
             both = sp.vstack([argument - value, -argument - value])
-            return program.add(
-                both, np.concatenate([-offset, offset]), clarabel.NonnegativeConeT(2 * rows)
-            )
+            offsets = np.concatenate([-offset, offset])
+            return program.add(both, offsets, clarabel.NonnegativeConeT(2 * rows))
         if term.kind == "max":
             return program.add(argument - value, -offset, clarabel.NonnegativeConeT(rows))
         first = len(program.blocks)
@@ -219,7 +223,8 @@ class _Placed:
         if inner is not None:
             part = np.arange(inner.start, inner.start + rows)
             size = np.arange(inner.start + rows, inner.stop)
-            e, length = (program.wide(sp.eye_array(rows), place) for place in (part, size))
+            e = program.wide(sp.eye_array(rows), part)
+            length = program.wide(sp.eye_array(rows), size)
             both = sp.vstack([e - length, -e - length]) / unit
             program.add(both, np.zeros(2 * rows), clarabel.NonnegativeConeT(2 * rows))
             argument = argument - e
@@ -243,10 +248,13 @@ class _Placed:
 
     def slopes(self, multipliers: Sequence[Array]) -> list[Array | None]:
         """Slopes of all kinks from the multipliers of their blocks."""
-        return [
-            None if block is None else _slope(term, multipliers[block : block + term.n_outputs])
-            for term, block in zip(self.function.terms, self.kinks, strict=True)
-        ]
+        slopes: list[Array | None] = []
+        for term, block in zip(self.function.terms, self.kinks, strict=True):
+            if block is None:
+                slopes.append(None)
+            else:
+                slopes.append(_slope(term, multipliers[block : block + term.n_outputs]))
+        return slopes
 
 
 def _slope(term: LoadedTerm, multipliers: Sequence[Array]) -> Array:
@@ -269,24 +277,10 @@ def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None
     unit = problem.scale
     d = variable.stop
     if isinstance(feasible, Simplices):
-        identity = program.wide(sp.eye_array(d), variable)
-        for members in feasible.members():
-            row = np.zeros((1, d))
-            row[0, members] = 1.0
-            matrix = program.wide(row, variable) / feasible.total
-            program.add(matrix, np.ones(1), clarabel.ZeroConeT(1))
-        program.add(-identity, np.full(d, -feasible.floor), clarabel.NonnegativeConeT(d))
-        if np.isfinite(feasible.cap):
-            program.add(identity, np.full(d, feasible.cap), clarabel.NonnegativeConeT(d))
+        _add_simplices(program, feasible, variable)
         return
     if isinstance(feasible, L1Ball):
-        sizes = program.columns(np.full(d, unit))
-        v, size = (program.wide(sp.eye_array(d), place) / unit for place in (variable, sizes))
-        program.add(
-            sp.vstack([v - size, -v - size]), np.zeros(2 * d), clarabel.NonnegativeConeT(2 * d)
-        )
-        total = sp.csr_array(np.ones((1, d))) @ size
-        program.add(total, np.array([feasible.radius / unit]), clarabel.NonnegativeConeT(1))
+        _add_l1_ball(program, feasible.radius, unit, variable)
         return
     identity = program.wide(sp.eye_array(d), variable) / unit
     if isinstance(feasible, L2Ball):
@@ -298,16 +292,54 @@ def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None
         program.add(both, np.full(2 * d, feasible.bound / unit), clarabel.NonnegativeConeT(2 * d))
 
 
+def _add_simplices(program: _Program, feasible: Simplices, variable: slice) -> None:
+    """Sums of the groups, the floor and the cap."""
+    d = variable.stop
+    identity = program.wide(sp.eye_array(d), variable)
+    for members in feasible.members():
+        row = np.zeros((1, d))
+        row[0, members] = 1.0
+        matrix = program.wide(row, variable) / feasible.total
+        program.add(matrix, np.ones(1), clarabel.ZeroConeT(1))
+    program.add(-identity, np.full(d, -feasible.floor), clarabel.NonnegativeConeT(d))
+    if np.isfinite(feasible.cap):
+        program.add(identity, np.full(d, feasible.cap), clarabel.NonnegativeConeT(d))
+
+
+def _add_l1_ball(program: _Program, radius: float, unit: float, variable: slice) -> None:
+    """Columns that bound the sizes of all entries, and the bound on their sum."""
+    d = variable.stop
+    sizes = program.columns(np.full(d, unit))
+    v = program.wide(sp.eye_array(d), variable) / unit
+    size = program.wide(sp.eye_array(d), sizes) / unit
+    both = sp.vstack([v - size, -v - size])
+    program.add(both, np.zeros(2 * d), clarabel.NonnegativeConeT(2 * d))
+    total = sp.csr_array(np.ones((1, d))) @ size
+    program.add(total, np.array([radius / unit]), clarabel.NonnegativeConeT(1))
+
+
 class _Parts:
     """A problem with kinks as a conic program, its smooth part as a quadratic at a point.
 
-    ``linear`` (all columns) and ``hessian`` (d, d) are of its objective, in declared units;
-    ``block`` is the number of the constraints beside the set, in units ``beside_units``.
+    Attributes
+    ----------
+    dimension
+        D, the number of entries of the variable.
+    program
+        What is put together.
+    objective, beside
+        The terms of the objective, and those of the constraints beside the set, if any.
+    block, beside_units
+        Number and units of the constraints beside the set.
+    linear, hessian
+        Of the objective, (all columns) and (d, d), in declared units.
     """
 
     def __init__(self, problem: KinkedProblem, at: Array | None = None) -> None:
-        self.dimension = d = problem.kinks.dimension
-        self.program = program = _Program()
+        d = problem.kinks.dimension
+        program = _Program()
+        self.dimension = d
+        self.program = program
         variable = program.columns(np.full(d, problem.scale))
         _add_set(program, problem, variable)
         self.objective = _Placed(program, problem.kinks, variable, objective=True)
@@ -330,7 +362,9 @@ class _Parts:
             point = np.zeros(d) if at is None else at
             self.hessian = problem.smooth.hessian(point)
             gradient = problem.smooth.gradient(point)
-            self.linear[:d] += gradient if at is None else gradient - self.hessian @ point
+            if at is not None:
+                gradient = gradient - self.hessian @ point
+            self.linear[:d] += gradient
 
 
 def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, float]:
@@ -350,9 +384,8 @@ def _in_reach(
 ) -> tuple[KinkedProblem, Candidate | None]:
     """The problem as it is put to a solver, and the judge's candidate in it.
 
-    The candidate is no end of a cut set.
-
-    The smooth part is the quadratic ``at`` a point (d,), by default at 0.
+    The candidate is no end of a cut set. The smooth part is the quadratic ``at`` a point (d,), by
+    default at 0.
     """
     if isinstance(problem.feasible, Simplices):
         return problem, _solved(problem, at)
@@ -382,7 +415,8 @@ def solved(problem: KinkedProblem) -> Candidate | None:
         aim = problem.feasible.project(candidate.point)
         move = aim - point
         if float(np.linalg.norm(move)) <= _STILL * float(np.linalg.norm(aim)):
-            return candidate._replace(point=aim)  # the values of both are one to rounding
+            # the values of both are one to rounding
+            return candidate._replace(point=aim)
         best = candidate._replace(point=point)
         share, there = _fallen(problem, point, move, value)
         if share == 0.0:
@@ -405,6 +439,7 @@ def _fallen(problem: KinkedProblem, point: Array, move: Array, value: float) -> 
 
 
 def _solved(problem: KinkedProblem, at: Array | None = None) -> Candidate | None:
+    """The candidate of one solve; None where there is no point."""
     parts = _Parts(problem, at)
     result = parts.program.solved(parts.linear, parts.hessian)
     if result is None:

@@ -121,17 +121,11 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
         error += problem.smooth.rounding(point) + problem.smooth.smoothness * rounded_norm(moved)
     stationarity = rounded_norm(residual) + error + 8 * UNIT * sizes
 
-    left_out = (
-        plane.left_out + rounded_norm(normal) * shift * (1 + 1e-9) + length * misplaced * shift
-    )
+    by_shift = rounded_norm(normal) * shift * (1 + 1e-9)
+    left_out = plane.left_out + by_shift + length * misplaced * shift
     left_out += _slack(problem, candidate, point, moved)
     curvature = _curvature(problem, point, rounded_norm(normal) - 2 * length * misplaced)
-    radius = math.inf
-    if curvature > 0 and left_out >= 0:
-        root = math.sqrt(stationarity * stationarity + 2 * curvature * left_out)
-        radius = ((stationarity + root) / curvature + rounded_norm(moved)) * (1 + 1e-9)
-    if not math.isfinite(radius):
-        radius = math.inf
+    radius = _proved_radius(stationarity, curvature, left_out, rounded_norm(moved))
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))
 
 
@@ -140,11 +134,9 @@ def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
     point = candidate.point
     still = np.zeros_like(point)
     unproved = Anchor(point, math.inf, 0.0, math.inf)
-    if (
-        not isinstance(problem.feasible, ConvexSet)
-        or problem.smooth is None
-        or problem.beside is not None
-    ):
+    if problem.smooth is None or problem.beside is not None:
+        return unproved
+    if not isinstance(problem.feasible, ConvexSet):
         return unproved
     # sets hold the origin: a point is inside where a longer one is left alone by the projection
     longer = point * (1 + 1e-6)
@@ -154,18 +146,33 @@ def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
     gradient = problem.smooth.gradient(point)
     residual = plane.slope + gradient
     sizes = rounded_norm(plane.slope) + rounded_norm(gradient)
-    stationarity = (
-        rounded_norm(residual) + rounded_norm(plane.error) + problem.smooth.rounding(point)
-    )
+    error = rounded_norm(plane.error)
+    stationarity = rounded_norm(residual) + error + problem.smooth.rounding(point)
     stationarity += 8 * UNIT * sizes
     curvature = _curvature(problem, point, 0.0)
-    radius = math.inf
-    if curvature > 0 and plane.left_out >= 0:
-        root = math.sqrt(stationarity * stationarity + 2 * curvature * plane.left_out)
-        radius = (stationarity + root) / curvature * (1 + 1e-9)
-    if not math.isfinite(radius):
-        radius = math.inf
+    radius = _proved_radius(stationarity, curvature, plane.left_out, 0.0)
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))
+
+
+def _proved_radius(stationarity: float, curvature: float, left_out: float, moved: float) -> float:
+    """The radius of Theorem E; infinite where nothing is proved.
+
+    Parameters
+    ----------
+    stationarity
+        Bound on the norm of a subgradient at the point.
+    curvature
+        That of both sides of the proof.
+    left_out
+        What the planes leave out of the objective at the point.
+    moved
+        How far the exact point may be from the computed one.
+    """
+    if not (curvature > 0 and left_out >= 0):
+        return math.inf
+    root = math.sqrt(stationarity * stationarity + 2 * curvature * left_out)
+    radius = ((stationarity + root) / curvature + moved) * (1 + 1e-9)
+    return radius if math.isfinite(radius) else math.inf
 
 
 def _plane(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Array) -> Plane:
@@ -180,12 +187,15 @@ def _plane(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Ar
 
 
 def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array, Array, float]:
-    """A point that meets the constraints beside the set, how far the exact one may be, and its way.
-
-    The way is how far it went.
+    """A point that meets the constraints beside the set.
 
     Where the constraints are missed, or may be, it goes as far as needed toward the point inside of
     them.
+
+    Returns
+    -------
+    tuple
+        The point, how far the exact one may be from it in every coordinate, and how far it went.
     """
     if problem.beside is None:
         return point, moved, 0.0
@@ -219,7 +229,8 @@ def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
     below = 0.0
     if problem.smooth is not None:
         below = problem.smooth.ridge
-        if problem.is_quadratic:  # whose Hessian at one point is that of all
+        if problem.is_quadratic:
+            # its Hessian at one point is that of all
             below = max(problem.smooth.spectrum(point)[0], below)
         whole = max(whole, below)
     if isinstance(problem.feasible, L2Ball) and normal > 0:

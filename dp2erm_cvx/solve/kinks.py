@@ -80,16 +80,12 @@ def _minimized(
     rows = [term.matrix.A.toarray()[at, :d] for term, at in zip(kinks.terms, active, strict=True)]
     offsets = [term.matrix.b[at] for term, at in zip(kinks.terms, active, strict=True)]
     plane = _plane(np.vstack([np.zeros((0, d)), *rows]), np.concatenate([np.zeros(0), *offsets]))
-    coefficients = kinks.coefficients()
     x = plane.at(candidate.point[plane.free])
     radius = _felt_radius(problem, candidate.point)
-    price = 0.0  # of the ball, where it is felt
+    # price of the ball, where it is felt
+    price = 0.0
     for _ in range(_STEPS if len(plane.free) else 0):
-        slopes = _slopes(problem, x, active)
-        gradient = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
-        hessian = smooth.hessian(x)
-        for term, a, at in zip(kinks.terms, kinks.arguments(x), active, strict=True):
-            hessian = hessian + _bend(term, a, at, coefficients[term.outputs], d)
+        gradient, hessian = _derivatives(problem, x, active)
         matrix = plane.basis.T @ (hessian + price * np.eye(d)) @ plane.basis
         missed = plane.basis.T @ (gradient + price * x)
         if radius is not None:
@@ -108,6 +104,23 @@ def _minimized(
         return None
     normal = np.zeros((0, d)) if radius is None else x[None, :]
     return candidate._replace(point=x, slopes=_balanced(problem, candidate, x, active, normal))
+
+
+def _derivatives(
+    problem: KinkedProblem, x: Array, active: list[NDArray[np.bool_]]
+) -> tuple[Array, Array]:
+    """Gradient and Hessian of the objective where the active kinks stay."""
+    smooth = problem.smooth
+    kinks = problem.kinks
+    assert smooth is not None
+    d = kinks.dimension
+    coefficients = kinks.coefficients()
+    slopes = _slopes(problem, x, active)
+    gradient = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
+    hessian = smooth.hessian(x)
+    for term, a, at in zip(kinks.terms, kinks.arguments(x), active, strict=True):
+        hessian = hessian + _bend(term, a, at, coefficients[term.outputs], d)
+    return gradient, hessian
 
 
 def _felt_radius(problem: KinkedProblem, point: Array) -> float | None:
