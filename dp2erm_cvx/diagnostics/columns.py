@@ -167,27 +167,11 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     arms = book.treatment.arms(read.cells(treatment))
     in_arm = arms >= 0
     eligible = _eligible(book, read, len(arms))
-    spelled = _spelled(treatment, _by_label(texts, place), book.treatment.labels)
     cells = _Cells(table, read, book, np.where(eligible, arms, -1), len(book.treatment.labels))
+    cells.spelled |= _spelled(treatment, _by_label(texts, place), book.treatment.labels)
     numbers = cells.read_numbers(outcome)
     cells.unreadable[treatment] = int(np.sum(~in_arm))
-    levels: dict[str, int] = {}
-    outside: dict[str, int] = {}
-    for name in book.columns(columns):
-        if name in book.levels:
-            known = [str(level) for level in book.levels[name]]
-            seen = cells.read_levels(name, known)
-            spelled |= _spelled(name, seen, known)
-            for level in known:
-                if level != OTHER:
-                    levels[_level_name(name, level)] = seen[level]
-        else:
-            own = cells.read_numbers(name)
-            if name not in book.bins:
-                covariate = next(iter(book.covariates_of(name)))
-                values = book.numbers(name, own[eligible])
-                outside |= _outside(public, columns, covariate, values)
-    levels |= _cut_levels(book, read, columns)
+    outside = cells.read_covariates(public, columns, eligible)
     unreadable = {treatment: cells.unreadable[treatment], **cells.unreadable}
     if book.unit is not None:
         persons, rows = book.unit.labels(read.cells(book.unit.column, written=True))
@@ -200,8 +184,8 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
         missing=int(np.sum(~in_arm)),
         clipped=_clipped(public, arms[eligible], numbers[eligible]),
         unreadable=unreadable,
-        spelled=spelled,
-        levels=levels,
+        spelled=cells.spelled,
+        levels=cells.levels | _cut_levels(book, read, columns),
         silent=int(np.sum(in_arm & ~eligible)),
         absent=int(np.sum(np.isnan(numbers) & in_arm)),
         values=tuple(values_that_count[:3].tolist()),
@@ -261,7 +245,7 @@ class _Cells:
         The arm (n,) of every record that counts, -1 of all others.
     n_arms
         The number of arms.
-    unreadable, blank, gaps, signs, words
+    unreadable, blank, gaps, signs, words, spelled, levels
         As in :class:`RecordCounts`.
     """
 
@@ -275,6 +259,34 @@ class _Cells:
     gaps: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     signs: dict[str, Counter[str]] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
+    spelled: dict[str, int] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+
+    def read_covariates(
+        self, public: Public, columns: Sequence[str], eligible: NDArray[np.bool_]
+    ) -> dict[str, int]:
+        """Count the cells of all covariates.
+
+        Returns
+        -------
+        Numbers by covariate that are beyond their declared range, of the eligible records.
+        """
+        outside: dict[str, int] = {}
+        for name in self.book.columns(columns):
+            if name in self.book.levels:
+                known = [str(level) for level in self.book.levels[name]]
+                seen = self.read_levels(name, known)
+                self.spelled |= _spelled(name, seen, known)
+                for level in known:
+                    if level != OTHER:
+                        self.levels[_level_name(name, level)] = seen[level]
+                continue
+            numbers = self.read_numbers(name)
+            if name not in self.book.bins:
+                covariate = next(iter(self.book.covariates_of(name)))
+                values = self.book.numbers(name, numbers[eligible])
+                outside |= _outside(public, columns, covariate, values)
+        return outside
 
     def _gaps(self, name: str, gap: NDArray[np.bool_]) -> None:
         """Count the gaps (n,) of a column by arm."""
