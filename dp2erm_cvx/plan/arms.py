@@ -1,6 +1,4 @@
-"""Effects of a treatment of more than two arms: settings, what is refused, and what nuisances
-leave.
-"""
+"""Effects of a treatment of more than two arms: settings, and what is refused."""
 
 from __future__ import annotations
 
@@ -35,8 +33,9 @@ FEW = 1600.0
 def arms_rule(
     study: DeclaredEffect, epsilon: float, planned: EffectSettings | None = None
 ) -> EffectSettings:
-    """The settings of several arms where nothing is declared, of the least predicted error of a
-    contrast.
+    """The settings of several arms where nothing is declared.
+
+    They have the least predicted error of a contrast.
 
     Shares, rows and the kind of propensity are those of ``planned`` settings, if any.
     """
@@ -106,9 +105,7 @@ def _clipped(
 
 
 def _room(study: DeclaredEffect, fit: RidgeFit, shares: tuple[float, ...]) -> tuple[float, float]:
-    """The standard deviation of residuals with the noise of an intercept, and what the ridge takes
-    off it.
-    """
+    """Deviation of residuals with the noise of an intercept, and what the ridge takes off it."""
     curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
     half = 0.5 * study.universe.domain.outcome_bound
     noise = fit.noise / (fit.n_samples * curvature)
@@ -129,9 +126,7 @@ def _planned_fit(
 
 
 def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) -> float:
-    """The mean squared error of a contrast of the smallest arm and another one, at ``total``
-    epsilon.
-    """
+    """The mean squared error of a contrast of the smallest arm, at ``total`` epsilon."""
     sigma, n_arms, norm = study.scale, len(study.universe.domain.arms), settings.norm_bound
     declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
     fit, all_shares = _planned_fit(study, settings, total)
