@@ -47,11 +47,8 @@ class RuleStudy(Pipeline):
     ----------
     universe, budget, noise, arithmetic, numerical_share
         As in :class:`~dp2erm_cvx.plan.Pipeline`.
-    outcome_scale
-        Public guess of the standard deviation of the outcome, in its units; None for a third of
-        its bound.
-    expected
-        What is expected of the population, of ``EXPECTATIONS``.
+    outcome_scale, expected
+        As in :class:`~dp2erm_cvx.estimators.PrivateRule`.
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
