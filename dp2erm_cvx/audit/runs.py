@@ -429,7 +429,7 @@ def search_runs(
     domain = universe.domain
     limit = search.deadline()
     searching = limit.part(_SEARCHING)
-    distance = partial(_distance, mechanism, attack, declared)
+    distance = _Distance(mechanism, attack, declared)
 
     def look(state: State, number: int, room: int) -> Gain:
         """A new pair, a change of one of the best, or where a path is steepest."""
@@ -468,30 +468,46 @@ def search_runs(
     return Finding.of("blackbox", worst, domain, audit, mechanism=mechanism, attack=how, **more)
 
 
-def _distance(
-    mechanism: Callable[..., Any],
-    attack: Attack,
-    declared: Declared,
-    one: Columns,
-    other: Columns,
-    *,
-    runs: int,
-    rng: np.random.Generator,
-    until: Deadline,
-) -> float:
-    """How far runs of two datasets are apart; raises OutOfTime.
+@dataclass(frozen=True)
+class _Distance:
+    """How far runs of two datasets are apart.
 
     Bounds from few runs are 0 for small shifts, which ranks see, and ranks miss what is rare: the
     distance is the sum of both.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that runs.
+    attack
+        How it runs.
+    declared
+        The guarantee that bounds are held against.
     """
-    seed = int(rng.integers(2**53))
-    mine, theirs = _run_all(mechanism, (one, other), attack, runs, seed, until)
-    # learned scores would separate the very runs that they learned from
-    known = list(scores(mine, theirs, ("tails",)))
-    # The risk may be large: pairs are only put into an order by the bound.
-    best, _ = best_events((mine, theirs), known, CountBound.of(declared, runs, risk=0.25))
-    gaps = [_separation(score(mine), score(theirs)) for _, score in known]
-    return max(height for height, _ in best) + max(gaps, default=0.0)
+
+    mechanism: Callable[..., Any]
+    attack: Attack
+    declared: Declared
+
+    def __call__(
+        self,
+        one: Columns,
+        other: Columns,
+        *,
+        runs: int,
+        rng: np.random.Generator,
+        until: Deadline,
+    ) -> float:
+        """The distance by so many runs of each dataset; raises OutOfTime."""
+        seed = int(rng.integers(2**53))
+        mine, theirs = _run_all(self.mechanism, (one, other), self.attack, runs, seed, until)
+        # learned scores would separate the very runs that they learned from
+        known = list(scores(mine, theirs, ("tails",)))
+        # The risk may be large: pairs are only put into an order by the bound.
+        bound = CountBound.of(self.declared, runs, risk=0.25)
+        best, _ = best_events((mine, theirs), known, bound)
+        gaps = [_separation(score(mine), score(theirs)) for _, score in known]
+        return max(height for height, _ in best) + max(gaps, default=0.0)
 
 
 def _separation(one: Array, other: Array) -> float:
