@@ -72,7 +72,7 @@ ZERO = Rational(0)
 # --- What is claimed and refused -----------------------------------------------------------------
 
 #: Layouts that are read.
-CERTIFICATE, CERTIFICATE_SCHEMA, RELEASE_SCHEMA = "dp2erm-cvx certificate", 2, 4
+CERTIFICATE, CERTIFICATE_SCHEMA, RELEASE_SCHEMA = "dp2erm-cvx certificate", 2, 5
 
 
 class RefusedError(Exception):

@@ -41,7 +41,7 @@ from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 
 @dataclass(frozen=True)
 class PaperEntropyBalancing(EntropyFirstStage):
-    """The program of the paper, which its printed bound and Theorem 4' are about.
+    """The program of the paper, which its printed bound and Theorem 4 are about.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class PaperEntropyBalancing(EntropyFirstStage):
         "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
     )
     citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
-    theorem = "Theorem 4' (needs an arm floor)"
+    theorem = "Theorem 4 (needs an arm floor)"
     defaults = MappingProxyType({"constant": "G_x"})
 
     def of_arms(self, size: Array, space: Space) -> tuple[Array, Array]:
@@ -150,7 +150,7 @@ class PaperEntropyBalancing(EntropyFirstStage):
         return spread * radius + per_norm * norm + base_error + CLOSED_FORM
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
-        """Theorem 4'. Raises CalibrationError with a base measure, and without an arm floor."""
+        """Theorem 4. Raises CalibrationError with a base measure, and without an arm floor."""
         if self.base_measure is not None:
             raise CalibrationError(
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use "

@@ -202,7 +202,7 @@ def _no_noise(one: Document, draw: random.Random) -> None:
 
 def _other_goal(one: Document, draw: random.Random) -> None:
     one["declared"]["goal"] = "effect" if one["declared"]["goal"] == "weighted" else "weighted"
-    one["guarantee"]["stability_theorem"] = "Theorem A (one sum)"
+    one["guarantee"]["stability_theorem"] = "Theorem 5 (one sum)"
 
 
 RELEASES = (

@@ -33,7 +33,7 @@ RECORDS = DOMAIN.records(DATA.X, DATA.a, DATA.y)
 UNREAD = {
     "seeded": "not private: seeded noise",
     "scheme under Renyi": "delta",
-    "balancing": "Theorem A",
+    "balancing": "Theorem 5",
 }
 
 

@@ -214,8 +214,8 @@ def outcome_of(name: str, check: Check, subject: Subject) -> CheckOutcome:
 #: Kinds that there is a template for, and what each is for.
 TEMPLATES = {
     "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
-    "quadratic": "weights balance functions of the covariates, with a ridge (Theorems A to C)",
-    "direct": "the weights are the variable of a convex problem (Theorems A to D), or V is 2n",
+    "quadratic": "weights balance functions of the covariates, with a ridge (Theorems 5, 6 and 18)",
+    "direct": "the weights are the variable of a problem (Theorems 5, 6, 18 and 29), or V is 2n",
     "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
 }
 

@@ -110,7 +110,7 @@ def gradient_diameter(
     factor: Interval = (1.0, 1.0),
     tilt: Interval = (0.0, 0.0),
 ) -> float:
-    """Diameter of a record's gradients at one v, the largest over ``||v|| <= reach`` (Lemma A).
+    """Diameter of a record's gradients at one v, the largest over ``||v|| <= reach`` (Lemma 1).
 
     In a direction at an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha)
     cos(tau) + y cos(alpha) sin(tau)`` over the angle tau of the row and ``y = c phi' + t``; the
@@ -136,7 +136,7 @@ def gradient_diameter(
 
 @lru_cache(maxsize=1024)
 def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
-    """Diameter at one v of the gradients of records of any of these kinds (Lemma A).
+    """Diameter at one v of the gradients of records of any of these kinds (Lemma 1).
 
     The support function of a union is the largest of those of its parts. See
     :func:`gradient_diameter`.
@@ -396,7 +396,7 @@ class _SupportNodes(NamedTuple):
 
 
 def _support_nodes(kind: MarginGradient, p: float, q: float) -> _SupportNodes:
-    """Nodes of the support function for ``p <= ||v|| <= q`` (Lemma A, evaluation)."""
+    """Nodes of the support function for ``p <= ||v|| <= q`` (Lemma 1, evaluation)."""
     size = kind.largest(q)
     turn = _second_derivative(kind, q, size)
     per_quarter = math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))

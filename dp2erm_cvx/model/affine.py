@@ -1,4 +1,4 @@
-"""Affine functions of variables and data in CVXPY's tree, with bounds of their rounding (Lemma B).
+"""Affine functions of variables and data in CVXPY's tree, with bounds of their rounding (Lemma 3).
 
 Every coefficient carries a majorant, the same products of absolute values, and a count K of
 operations: a computed one is within ``gamma_K`` majorants of the exact one (Higham, Accuracy and

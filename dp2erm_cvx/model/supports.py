@@ -2,7 +2,7 @@
 
 A function is read off its CVXPY expression as terms: norms, absolute values, maxima, squares and
 Huber's function, each of an affine function of the variable and of the outputs of terms before it.
-A slope for every term gives a plane below the function (page on solving, Theorem E): no solver is
+A slope for every term gives a plane below the function (page on solving, Theorem 40): no solver is
 believed, because any slopes of the right size do.
 """
 
@@ -487,7 +487,7 @@ class LoadedFunction:
     def plane(
         self, x: Array, moved: Array, slopes: Sequence[Array | None], multipliers: Array
     ) -> Plane:
-        """A plane below ``<multipliers, function>`` by Theorem E, for every point near ``x``.
+        """A plane below ``<multipliers, function>`` by Theorem 40, for every point near ``x``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Entropy balancing whose rows are scaled by arm sizes, as the paper prints it (Theorem 4')."""
+"""Entropy balancing whose rows are scaled by arm sizes, as the paper prints it (Theorem 4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dp2erm_cvx.stability.base import (
 def entropy_balancing_paper_scaling(
     n: int, ridge: float, arm_floor: int | None, radius: float = math.inf, refined: bool = True
 ) -> StabilityBound:
-    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4').
+    """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4).
 
     With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i|| <=
     1``, the dual minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2)
@@ -83,5 +83,5 @@ def entropy_balancing_paper_scaling(
         by_range = 2.0 * math.tanh((r * eta + movement) / 2.0)
         V = coupled_variation(n, w_max, min(by_divergence, by_range))
     scope = f"each arm has at least {floor} records in every dataset of the universe"
-    name = "Theorem 4' (entropy balancing, scaled by arm sizes)"
+    name = "Theorem 4 (entropy balancing, scaled by arm sizes)"
     return stated_bound(n, V, w_max, f"{name}, refined" if refined else name, (scope, EXACT))

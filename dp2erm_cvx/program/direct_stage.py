@@ -90,7 +90,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     the radius that every solve reaches follow from that (page on weights as the variable).
 
     Of any other problem V is 2n, unless its author states a bound, and no radius is public: a
-    release on a stated bound is conditional. Its weights are judged by a duality gap (Theorem E),
+    release on a stated bound is conditional. Its weights are judged by a duality gap (Theorem 40),
     which reads norms, absolute values, maxima, squares and Huber's function, one inside of another,
     and inequalities that are slack at weights 1. What that does not read is refused when planned,
     with what to write.

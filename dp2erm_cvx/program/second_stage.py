@@ -475,7 +475,7 @@ class SecondStage(DeclaredProgram):
         return len(self.parameter_names(columns, universe.space))
 
     def loss_constants(self, universe: MappedUniverse) -> LossConstants:
-        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A).
+        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma 1).
 
         The gradient radius may be infinite over an unbounded Theta.
         """

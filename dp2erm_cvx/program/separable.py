@@ -634,7 +634,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def gradient_diameter(self, space: Space) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.
 
-        Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
+        Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma 1).
         """
         Z, beside = self.row_bound(space), self.linear_bound(space) / self.row_bound(space)
         reach = min(Z * self.ball(space), 1e300)

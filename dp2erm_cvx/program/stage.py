@@ -57,9 +57,12 @@ class Kind(enum.StrEnum):
         return member
 
     CLOSED_FORM = "closed form", "weights fixed up to normalization: V = 2 w_max"
-    EXPONENTIAL = "exponential", "a parametric program with a ridge: Theorems 3, 22 and 23, or 4'"
+    EXPONENTIAL = "exponential", "a parametric program with a ridge: Theorems 3, 22 and 23, or 4"
     PRIVATE = "private", "a private coefficient: Theorem 9"
-    WEIGHTING = "weights as the variable", "a dispersion and prices of imbalances: Theorems A to D"
+    WEIGHTING = (
+        "weights as the variable",
+        "a dispersion and prices of imbalances: Theorems 5, 6, 18 and 29",
+    )
     STATED = "stated bound", "a bound that the author of the program states"
     DIRECT = (
         "direct",

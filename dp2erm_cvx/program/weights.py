@@ -277,7 +277,7 @@ class Decorators:
 
         Values are shrunk to ``norm_bound``. The weights are those of ``stable_balancing`` with
         these functions: they minimize the squared imbalance of the arms with the sample (alpha = 1)
-        or with each other (0), and ``n ridge ||w||^2`` (Theorem A of weights as the variable).
+        or with each other (0), and ``n ridge ||w||^2`` (Theorem 5 of weights as the variable).
         Raises DeclarationError.
         """
         _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)

@@ -39,7 +39,7 @@ from dp2erm_cvx.release.parts import (
     ArmEffects,
     GroupEffect,
     arm_effects,
-    arms_apart,
+    arms_without_overlap,
     state_groups,
 )
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
@@ -520,7 +520,7 @@ def make_effect(
     if not answer.counts_errors:
         return stated
     if answer.arms is not None:
-        return _without_intervals_of(stated, arms_apart(facts, released, answer.arms))
+        return _without_intervals_of(stated, arms_without_overlap(facts, released, answer.arms))
     if hardly_overlap(study.confounding, distance, float(score.nuisances.rate)):
         return _without_intervals(stated)
     return stated

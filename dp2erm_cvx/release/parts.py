@@ -212,7 +212,7 @@ class ArmApart(Stated):
     distance: Distance
 
 
-def arms_apart(
+def arms_without_overlap(
     facts: EffectFacts, released: Mapping[str, Array], arms: ArmEffects
 ) -> tuple[ArmApart, ...]:
     """The arms that hardly overlap with all others, by the rule of two arms for each of them.

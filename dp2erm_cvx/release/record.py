@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from
 #: both.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 #: What is assumed where an earlier step of a Pipeline learned from the records.
 FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothing of them"

@@ -23,7 +23,7 @@ class Certificate:
     ``||w_hat - w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or
     over the norm of theta (a gradient step from 0, if longer). ``basis`` is "prox-gradient
     residual", "multiplier residual" (the dual of weights that are the variable), "duality gap"
-    (Theorem E) or "backward error" (constraints of the imbalance). ``strong_convexity`` is the
+    (Theorem 40) or "backward error" (constraints of the imbalance). ``strong_convexity`` is the
     declared coefficient, or the curvature proved around the point; ``dual_residual`` the norm of
     the prox-gradient residual. Under constraints of the imbalance the radii are infinite, and
     ``backward_error`` is proved in their place: weights within this part of n solve exactly a
@@ -243,7 +243,7 @@ def _by_model(model: Composite, claim: PointClaim) -> Certificate:
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:
-    """Theorem E: the distance of the point to the judge's own, and what is proved about that."""
+    """Theorem 40: the distance of the point to the judge's own, and what is proved about that."""
     assert instance.kinked is not None
     smooth = instance.composite
     anchor = anchored(instance.kinked())

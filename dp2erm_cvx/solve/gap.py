@@ -1,4 +1,4 @@
-"""How near a point is to the minimizer of a problem with kinks, by a duality gap (Theorem E).
+"""How near a point is to the minimizer of a problem with kinks, by a duality gap (Theorem 40).
 
 The judge solves the problem itself and proves a radius of its own point: an *anchor*. The radius of
 any other point is its distance to the anchor and that radius, whatever solver computed it.
@@ -96,7 +96,7 @@ def _edged(
 
 
 def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anchor:
-    """Theorem E at the projection of one step of a ``length`` from the candidate."""
+    """Theorem 40 at the projection of one step of a ``length`` from the candidate."""
     start = candidate.point
     still = np.zeros_like(start)
     pull = _plane(problem, candidate, start, still).slope
@@ -130,7 +130,7 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
 
 
 def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
-    """Theorem E at a point inside of the set, which is neither projected nor moved."""
+    """Theorem 40 at a point inside of the set, which is neither projected nor moved."""
     point = candidate.point
     still = np.zeros_like(point)
     unproved = Anchor(point, math.inf, 0.0, math.inf)
@@ -155,7 +155,7 @@ def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
 
 
 def _proved_radius(stationarity: float, curvature: float, left_out: float, moved: float) -> float:
-    """The radius of Theorem E; infinite where nothing is proved.
+    """The radius of Theorem 40; infinite where nothing is proved.
 
     Parameters
     ----------

@@ -285,7 +285,7 @@ def record_diameter(
 ) -> float:
     """Diameter of the gradients of one record of any arm, the largest over ``||v|| <= reach``.
 
-    The gradient is ``c phi'(<z, v> + o) z + t``, with a row t of a linear term (Lemma A).
+    The gradient is ``c phi'(<z, v> + o) z + t``, with a row t of a linear term (Lemma 1).
 
     Parameters
     ----------

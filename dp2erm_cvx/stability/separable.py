@@ -172,9 +172,9 @@ def margin_movement(
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
     Rows have ``||z|| <= row_norm``. With one normalization over all records ``w_i = n b_i f_i / sum
-    of b f``. By arm ``w_i = n/2 b_i f_i / sum of b f over the own arm`` (Theorem 22-A), or, with a
+    of b f``. By arm ``w_i = n/2 b_i f_i / sum of b f over the own arm`` (Theorem 43), or, with a
     total tau, w_i is proportional to ``b_i f_i / max(sum of b f over the own arm, n tau)`` with sum
-    n (Theorem 22-S).
+    n (Theorem 44).
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def _of_one_sum(travel: CoefficientTravel, facts: _Facts, H: float) -> _WeightMo
 
 @dataclass(frozen=True)
 class _SumsByArm:
-    """A normalization by arm with a floor (Theorem 22-A); arms are numbered 0 and 1.
+    """A normalization by arm with a floor (Theorem 43); arms are numbered 0 and 1.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ class _SumsByArm:
 def _of_sums_by_arm(
     travel: CoefficientTravel, scheme: MarginScheme, ranges: list[Interval], floor: int
 ) -> _WeightMovement:
-    """A normalization by arm, by cells of the size of the record's arm (Theorem 22-A)."""
+    """A normalization by arm, by cells of the size of the record's arm (Theorem 43)."""
     n = travel.n
     arms = both_arms(scheme.arms)
     ranges_of_both = both_arms(tuple(ranges))
@@ -457,7 +457,7 @@ def _of_sums_by_arm(
             bound = partial(by_arm.bound, arm)
             V = max(V, _largest_over_sizes(bound, floor + 1, n - floor))
     largest = max(by_arm.largest(0, floor), by_arm.largest(1, floor))
-    return _WeightMovement(min(V, 2.0 * n), largest, "Theorem 22-A (normalization by arm)")
+    return _WeightMovement(min(V, 2.0 * n), largest, "Theorem 43 (normalization by arm)")
 
 
 def _largest_over_sizes(bound: Callable[[int, int], float], first: int, last: int) -> float:
@@ -479,7 +479,7 @@ def _largest_over_sizes(bound: Callable[[int, int], float], first: int, last: in
 def _of_saturated_sums(
     travel: CoefficientTravel, facts: _Facts, total: float, highest: float
 ) -> _WeightMovement:
-    """A normalization by saturated sums by arm (Theorem 22-S).
+    """A normalization by saturated sums by arm (Theorem 44).
 
     Parameters
     ----------
@@ -494,7 +494,7 @@ def _of_saturated_sums(
     """
     n = travel.n
     mean = facts.mean
-    theorem = "Theorem 22-S (saturated normalization by arm)"
+    theorem = "Theorem 44 (saturated normalization by arm)"
     if mean == 0.0 or not math.isfinite(facts.growth):
         return _WeightMovement(2.0 * n, float(n), theorem)
     top = math.exp(highest)

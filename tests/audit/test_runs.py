@@ -407,7 +407,7 @@ def test_what_is_planted_is_found(wrong):
     assert differing_rows(result.first, result.second).sum() == 1
 
 
-def test_who_keeps_the_word_is_not_flagged():
+def test_a_mechanism_with_enough_noise_is_not_flagged():
     result = search(noisy_sum)
     assert not result.exceeds
     # though the search finds a pair on which much is lost of what may be

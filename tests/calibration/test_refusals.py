@@ -208,7 +208,7 @@ REFUSED = [(CalibrationError, *r) for r in UNCALIBRATED] + [
 
 
 @pytest.mark.parametrize(("error", "call", "message"), REFUSED)
-def test_what_is_refused(error, call, message):
+def test_bad_constants_are_refused_in_one_line(error, call, message):
     with pytest.raises(error, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)

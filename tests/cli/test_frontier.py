@@ -63,7 +63,7 @@ def test_json_has_every_number_and_the_study():
             "effect_V",
         )
         assert all(row[name] > 0 for name in numbers)
-        assert row["theorem"].startswith("Theorem A")
+        assert row["theorem"].startswith("Theorem 5")
     best = found["rows"][found["proposed"]]
     (table,) = tomllib.loads(found["study"])["effect"]
     # the share of the treated is that which the effect releases
@@ -135,7 +135,7 @@ def test_a_table_of_public_records(folder):
 
 
 @pytest.mark.slow
-def test_a_figure(tmp_path):
+def test_a_plot_of_the_frontier_is_written(tmp_path):
     pytest.importorskip("matplotlib")
     text = shown(*FEW, *sets("arm_floor=10"), "--plot", str(tmp_path / "trade.svg"))
     assert "trade.svg" in text

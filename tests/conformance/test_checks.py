@@ -252,7 +252,7 @@ def test_weights_of_the_wrong_sign_are_noted(tmp_path):
         (["noted", "failed"], "1 failed"),
     ],
 )
-def test_a_note_is_no_pass(judged, conclusion):
+def test_notes_and_skipped_checks_do_not_make_a_pass(judged, conclusion):
     outcomes = tuple(
         CheckOutcome(name, CheckStatus(status), "")
         for name, status in zip("ab", judged, strict=False)

@@ -156,7 +156,7 @@ OF_PERSONS = {
 
 @pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("asked", default_rows(OF_PERSONS, "ate", "scale", "by", "ranges"))
-def test_persons(path, asked):
+def test_fits_of_persons_in_blocks_are_those_in_memory(path, asked):
     """Rows of a person come together from all blocks, a part of the persons at a time."""
     with dask.config.set(scheduler="sync"):
         one, other = both(OF_PERSONS[asked], path)

@@ -134,7 +134,7 @@ def test_the_value_of_a_rule_is_unconfounded():
         value_of_rule(1 - a, a, y, 1 / probability)
 
 
-def test_costs_count():
+def test_costs_of_treatment_count_in_values():
     data = records()
     dear = Domain(1.5, 1.0, treatment_cost=0.75)
     paid = Dataset.from_arrays(data.X, data.a, data.y + 0.75 * data.a)
@@ -233,7 +233,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
         *(("holdout", {"holdout": wrong}) for wrong in (1.0, 1e-9, math.inf)),
     ],
 )  # fmt: skip
-def test_what_is_refused(match, changes):
+def test_bad_requests_are_refused(match, changes):
     given = changes.pop("models", [candidate()])
     with pytest.raises(DeclarationError, match=match):
         design(request(**changes), given)

@@ -197,7 +197,7 @@ def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
-def test_that_costs_no_noise_of_the_mean(noise):
+def test_a_codebook_does_not_change_the_noise_of_scores(noise):
     """Which form is used follows from the declaration: 0 and 1 without a codebook are as they were.
 
     A score has Laplace noise whatever its regressions have.

@@ -82,13 +82,13 @@ SCHEMES = {
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_growth(name):
+def test_printed_bounds_grow_like_the_root_of_n_and_derived_ones_do_not(name):
     (sharp, printed, stated), few, many = SCHEMES[name], 100, 100_000
     assert (sharp(few), sharp(many), printed(few), printed(many)) == pytest.approx(stated, rel=5e-3)
     assert printed(many) / printed(few) == pytest.approx(math.sqrt(many / few), rel=0.15)
 
 
-def test_those_the_paper_does_not_have_stay_put_too():
+def test_bounds_of_schemes_that_the_paper_lacks_do_not_grow_either():
     for program in (entropy_balancing(), mmd_pooled()):
         few, many = (program.stability(Universe(Domain(1.0, 1.0), n, 2)).V for n in (100, 100_000))
         assert few == pytest.approx(many, rel=0.06)
@@ -115,7 +115,7 @@ def printed_norm_bound(n, ridge, cap):
 @pytest.mark.parametrize(
     ("ridge", "moved", "printed"), [(1e4, 0.7205, 0.0699), (1e3, 0.7204, 0.6994)]
 )
-def test_one_hundred_records(ridge, moved, printed):
+def test_weights_of_a_hundred_records_move_by_more_than_is_printed(ridge, moved, printed):
     n, domain = 100, Domain(10.0, 1.0, arm_floor=34)
     X = np.random.default_rng(0).normal(size=(n, 2))
     w, v = of_a_flip(domain, ridge, X, np.repeat([1, 0], [35, 65]))
@@ -128,7 +128,7 @@ def test_one_hundred_records(ridge, moved, printed):
     assert np.abs(w - v).sum() + 2 * min(w[0], v[0]) <= stated
 
 
-def test_four_equal_records():
+def test_weights_of_four_equal_records_move_by_more_than_is_printed():
     w, v = of_a_flip(Domain(1.0, 1.0, arm_floor=2), 1e4, np.zeros((4, 1)), np.array([0, 0, 0, 1]))
     np.testing.assert_allclose(w, [2 / 3, 2 / 3, 2 / 3, 2], atol=1e-8)
     np.testing.assert_allclose(v, [1, 1, 1, 1], atol=1e-8)
@@ -190,7 +190,7 @@ def test_programs(program, domain, reason):
         usable_bound(program.resolve(domain.space), Universe(domain, 100, 2))
 
 
-def test_and_what_it_grants():
+def test_printed_bounds_are_used_where_they_are_true():
     keep = Domain(1.0, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     for program, domain in (
         (mmd(ridge=1.0, cap=5.0), keep),

@@ -257,7 +257,7 @@ def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
     ("first", "imbalance", "effect"),
     [(Uniform(), 0.153, 2.46), (ipw_logistic(ridge=1e-5 * SQUARED, trim=4.0), 0.064, 3.00)],
 )
-def test_without_noise(first, imbalance, effect):
+def test_schemes_without_noise_reach_the_stated_balance_and_effect(first, imbalance, effect):
     data, domain = load_nhefs(), nhefs_domain(covariate_bound=math.hypot(2.5, 1.0), intercept=1.0)
     model = TwoStageERM(domain, first, arm_means(theta_set=Box(7.5))).fit(data.X, data.a, data.y)
     assert np.mean(np.abs(model.workings_.balance().smd_after)) == pytest.approx(

@@ -327,7 +327,7 @@ def test_a_ledger_has_one_name(ledger, tmp_path):
     assert ledger.account("trial").spent.epsilon == 0.1
 
 
-def test_who_waits_says_so(ledger, monkeypatch):
+def test_waiting_for_a_locked_ledger_is_told_and_not_charged(ledger, monkeypatch):
     """And a ledger that stays locked is not charged."""
     monkeypatch.setattr(store, "_SILENCE", 0.01)
     told = []

@@ -85,7 +85,7 @@ LAWS = [
 
 
 @pytest.mark.parametrize(("draw", "kind", "scale"), LAWS)
-def test_law(draw, kind, scale):
+def test_draws_have_the_discrete_law_of_their_scale(draw, kind, scale):
     k, reach = draw(), math.floor(2 * scale)
     # the operating system's bits differ each time, so a false alarm must be as good as impossible
     assert fit(k, scale, reach, kind) > 1e-11

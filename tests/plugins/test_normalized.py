@@ -167,6 +167,6 @@ def test_other_normalizations_are_refused_in_a_line(settings, message):
     assert "\n" not in str(refused.value)
 
 
-def test_the_formula_says_so():
+def test_formulas_name_the_normalization_by_arm():
     assert normalized.hajek_overlap().formula.endswith("w_i ~ exp(-logistic(s)), normalized by arm")
     assert normalized.hajek_overlap().log_weight == OVERLAP

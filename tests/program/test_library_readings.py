@@ -32,7 +32,7 @@ WEIGHTINGS = [
 LOSSES = sorted(name for name, made in READ.items() if issubclass(family_of(made), SecondStage))
 
 
-def test_all_kinds_are_there():
+def test_readings_cover_separable_schemes_and_losses():
     assert {"ipw_logistic", "overlap", "inverse_probability_tilting"} <= set(SEPARABLE)
     assert {"itr", "itr_huber", "itr_saturating", "saturating_regression"} <= set(LOSSES)
 

@@ -152,7 +152,7 @@ def test_ends_of_gaussian_noise_solve_the_quadratic_equation_of_fieller():
     assert [low, high] == pytest.approx(sorted(roots), rel=1e-6)
 
 
-def test_roundings_widen():
+def test_roundings_widen_the_interval_of_a_ratio():
     quiet = fieller(scales=(0.0, 0.0), slope=0.0, deviation=lambda rho: 0.0, roundings=(0.04, 0.1))
     low, high = quiet.ends(0.02)
     # |0.2 - 0.4 rho| <= 0.04 + 0.1 rho

@@ -33,7 +33,7 @@ def endless(plain):
     [
         (SCHEME, lambda p: p.update(schema_version=2), "version 2: such files do not hold all"),
         (SCHEME, lambda p: p.update(schema_version=3), "version 3: such files do not hold all"),
-        (SCHEME, lambda p: p.update(schema_version=4.0), "schema_version: must be 4"),
+        (SCHEME, lambda p: p.update(schema_version=5.0), "schema_version: must be 5"),
         (SCHEME, lambda p: p.pop("theta"), "theta: is missing"),
         (SCHEME, lambda p: p.update(theta=["x"]), r"theta\.0 = 'x': "),
         (

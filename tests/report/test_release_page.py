@@ -215,7 +215,7 @@ def test_no_line_crosses_a_name_and_result_warning_and_promise_look_different() 
     assert {"result", "warning", "promise"} <= set(re.findall(r'<p class="(\w+)"', page))
 
 
-def test_the_standing_leads() -> None:
+def test_pages_begin_with_the_standing() -> None:
     effect = release_of("average effect")
     for standing, words in (
         (Standing.NOT_PRIVATE, "NONE. The noise came from a seed"),

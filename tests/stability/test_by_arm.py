@@ -316,7 +316,7 @@ def test_no_pair_of_a_normalization_by_arm_moves_more(floor, least):
     bound = margin_movement(400, 0.1, 1.0, overlap(), **settings).bound
     found = Search(scheme, 400, floor=floor).run()
     assert least * bound.V <= found <= bound.V
-    assert "22-A" in bound.theorem
+    assert "Theorem 43" in bound.theorem
     # the bound of one normalization is wrong
     assert found > 1.5 * margin_movement(400, 0.1, 1.0, overlap()).bound.V
 
@@ -329,7 +329,7 @@ def test_no_pair_of_a_saturated_normalization_moves_more(total, least):
     bound = margin_movement(400, 0.1, 1.0, overlap(), **settings).bound
     found = max(Search(scheme, 400).run(), Search(scheme, 400, keep=True).run())
     assert least * bound.V <= found <= bound.V
-    assert "22-S" in bound.theorem
+    assert "Theorem 44" in bound.theorem
 
 
 @pytest.mark.slow

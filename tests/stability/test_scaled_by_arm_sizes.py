@@ -1,4 +1,4 @@
-"""Theorem 4' against its statement, written out."""
+"""Theorem 4 against its statement, written out."""
 
 import math
 

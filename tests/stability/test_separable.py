@@ -21,7 +21,7 @@ from tests.stability.movement import DISK, INF, Pair, ipw, movement, solved
     ("n", "ridge", "radius"),
     [(10, 0.5, 1.0), (400, 0.1, 1.0), (10_000, 0.01, 2.0), (10, 0.5, 0.05)],
 )
-def test_formula(n, ridge, radius):
+def test_the_bound_is_the_formula_of_theorem_3(n, ridge, radius):
     D_psi, D_h, H = 1.3, 0.7, 0.9
     w_max = n / (1 + (n - 1) * math.exp(-H))
     spread = min(D_h * D_psi / (n * ridge), 2 * H, 2 * radius * D_h)

@@ -87,7 +87,7 @@ def split(generator: np.random.Generator, total: int, parts: int, cases: int) ->
 def drawn(
     form: WeightingForm, generator: np.random.Generator, cases: int, classes: int = 4
 ) -> Pairs:
-    """Drawn pairs; half of them of the kind that attains Theorem A: others (f, +-x), a record
+    """Drawn pairs; half of them of the kind that attains Theorem 5: others (f, +-x), a record
     turned over.
     """
     sharp = generator.random(cases) < 0.5

@@ -88,7 +88,7 @@ def test_kappa_of_rows_by_arm(W: float) -> None:
     assert constants.row_bound / 10.0 == pytest.approx(G, rel=1e-8)
 
 
-def test_the_factor() -> None:
+def test_the_factor_of_the_spread_by_hand() -> None:
     assert spread_factor(1.0, 2.0) == 0.25
     assert spread_factor(1.0, 100.0) == 0.25
     assert spread_factor(2.0, 0.0) == 0.0

@@ -48,7 +48,7 @@ def ratios_of_better_claims(seed: int, problems: int) -> tuple[int, list[float]]
 
 
 def claim_without(data: WeightingData, point: Point) -> float:
-    """The claim of Theorem 2."""
+    """The claim of Theorem 33."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certificate, "_has_metric", lambda data, missed: False)
         return certified_distance(data, point)[1]

@@ -139,7 +139,7 @@ def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("norm", [None, 2])
-def test_kinks(norm: float | None) -> None:
+def test_neighbors_of_forms_with_kinks_are_those_of_single_solves(norm: float | None) -> None:
     form = form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=0.1, norm=norm)))
     records = records_of(N)
     index, new = drawn_neighbors(records, M)

@@ -184,7 +184,7 @@ def test_kinks_beside_squares_answer_with_a_quarter_of_R() -> None:
     kappa_2 = W
     by_hand = 2.0 * W + math.sqrt(kappa_1**2 / 4.0 + n * 2.0 * price * kappa_2)
     assert stated.V == pytest.approx(by_hand, rel=1e-7)
-    assert "Theorem D" in stated.theorem
+    assert "Theorem 29" in stated.theorem
 
 
 FORMS = {

@@ -1,4 +1,4 @@
-"""Claims at the prices of computed weights themselves (Theorem 6), against numbers of 50 digits."""
+"""Claims at the prices of weights themselves (Theorem 36), against numbers of 50 digits."""
 
 import math
 from typing import Any
@@ -55,7 +55,7 @@ def test_no_weights_are_farther_from_the_exact_ones_than_claimed(name: str) -> N
             )
             distance = mpmath.fsum(abs(w - one) for w, one in zip(weights, exact, strict=True))
             assert distance <= claim
-    # Theorem 2 claims 1e-7 n and more at the smaller ridges
+    # Theorem 33 claims 1e-7 n and more at the smaller ridges
     assert solution.claim <= 1e-9 * N
 
 

@@ -368,7 +368,7 @@ def test_the_response_of_steps_is_that_of_all_prices_on_their_way() -> None:
     data = DualProblem(form, records_of(n)).data
     heavy = data.rows[0] - np.mean(data.rows, axis=0)
     size = np.linalg.norm(heavy / np.sqrt(data.smoothness))
-    # Theorem 3 bounds prices by three times the largest imbalance
+    # Theorem 34 bounds prices by three times the largest imbalance
     prices = -3.0 * sharp.largest_imbalance * heavy / size
     weights = met_sums(data, -(data.rows @ prices), np.zeros(1))[0]
     assert np.max(weights) > 1.5 * max(bounds.largest)

@@ -78,7 +78,7 @@ def test_weights_are_found_with_a_small_residual(name: str, dispersion: str) -> 
 @pytest.mark.parametrize("away", [0.0, 1e-9, 1e-3, 1.0])
 @mp.workdps(40)
 def test_no_true_residual_exceeds_the_stated_one(name: str, dispersion: str, away: float) -> None:
-    """Theorem 7: weights at the point solve the problem whose targets and sums are those they
+    """Theorem 37: weights at the point solve the problem whose targets and sums are those they
     have.
     """
     problem = problem_of(name, dispersion)

@@ -162,8 +162,8 @@ class FormInUniverse:
 def theorem_of_form(form: WeightingForm) -> str:
     """Name of the theorems that cover a form, whatever its numbers are."""
     if form.kinked:
-        return "Theorems A to D (weights as the variable)"
-    return "Theorems A to C (weights as the variable)"
+        return "Theorems 5, 6, 18 and 29 (weights as the variable)"
+    return "Theorems 5, 6 and 18 (weights as the variable)"
 
 
 def strong_convexity_of_form(form: WeightingForm) -> float:

@@ -193,7 +193,7 @@ def weighting_constants(
 
 
 def spread_factor(response: float, diameter: float) -> float:
-    """``F = R A / (1 + A)^2`` with ``A = min(1, R D^2 / 4)``: at most R/4 (Theorem A).
+    """``F = R A / (1 + A)^2`` with ``A = min(1, R D^2 / 4)``: at most R/4 (Theorem 5).
 
     Parameters
     ----------
@@ -455,8 +455,8 @@ class _PairKind:
     def total(self, w: float, v: float, squared: float) -> float:
         """V for weights w and v, where ``squared`` bounds ``sum_b R_b A_b s^2``.
 
-        One block answers with ``sqrt(delta^2 + squared)`` (Theorem A); of two, the one whose sum
-        moves less takes all of it in the worst case (Theorem B).
+        One block answers with ``sqrt(delta^2 + squared)`` (Theorem 5); of two, the one whose sum
+        moves less takes all of it in the worst case (Theorem 6).
         """
         sizes = sorted(abs(gain) for gain in self.gains(w, v))
         if not self.two_blocks:
@@ -553,13 +553,13 @@ class _Spread:
         return math.isfinite(self.reach) or bool(self.prices.kinks)
 
     def squared(self, kappa: float) -> float:
-        """``F kappa^2``, of Theorems A and B."""
+        """``F kappa^2``, of Theorems 5 and 6."""
         return spread_factor(self.response, self.diameter) * kappa**2
 
     def squared_within_reach(self, kappa: float, kink_kappas: Sequence[float]) -> float:
         """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``.
 
-        Kinks enter by Theorem D.
+        Kinks enter by Theorem 29.
 
         The second branch says that s moves rows of diameter D alone; beside kinks only the first is
         left, and each kink adds ``R n Gamma kappa``.
@@ -660,15 +660,15 @@ def _stated(
 def _theorem(form: WeightingForm, spread: _Spread) -> str:
     """Name of the theorem that V follows from."""
     names = {
-        SumKind.ALL: "Theorem A (one sum)",
-        SumKind.PUBLIC: "Theorem B (public sums by arm)",
-        SumKind.COUNTS: "Theorem B (arm sizes as sums)",
-        SumKind.CONTROLS: "Theorem A (one sum over the controls)",
-        SumKind.TREATED: "Theorem A (controls that weigh as many as the treated)",
+        SumKind.ALL: "Theorem 5 (one sum)",
+        SumKind.PUBLIC: "Theorem 6 (public sums by arm)",
+        SumKind.COUNTS: "Theorem 6 (arm sizes as sums)",
+        SumKind.CONTROLS: "Theorem 5 (one sum over the controls)",
+        SumKind.TREATED: "Theorem 5 (controls that weigh as many as the treated)",
     }
     name = names[form.sums.kind]
     if spread.prices.kinks:
-        return f"{name} with Theorem D (kinks)"
+        return f"{name} with Theorem 29 (kinks)"
     if math.isfinite(spread.reach):
         return f"{name}, gradients bounded"
     return name

@@ -1,6 +1,6 @@
 """A public number of steps, and the distance to the exact weights that they reach on every dataset.
 
-Theorem 3 of ``docs/theory/weights_certificate.md``. Everything here follows from the form, that is
+Theorem 34 of ``docs/theory/weights_certificate.md``. Everything here follows from the form, that is
 from public numbers: the radius is known before any record is.
 """
 
@@ -333,7 +333,7 @@ class _Rounding:
         )
 
     def radius(self, columns: int, start: float, moved: _Moved) -> float | None:
-        """The radius of Theorem 3.
+        """The radius of Theorem 34.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ class _Rounding:
         return (computed + off + gain * left) * (1.0 + 1e-9)
 
     def with_features(self) -> float | None:
-        """The radius where features of kernels stand in for the kernel (Theorem 4).
+        """The radius where features of kernels stand in for the kernel (Theorem 35).
 
         The steps solve the problem of the features. Its weights are as far from those of the kernel
         as the prices of both, at the same weights, make them.
@@ -384,7 +384,7 @@ class _Rounding:
         return near + moved * (2.0 + 2.0 * self.constants.row * math.sqrt(gain)) * (1.0 + 1e-6)
 
     def with_pairs(self) -> float | None:
-        """The radius where pairs of records stand in for the kernel (Theorem 4)."""
+        """The radius where pairs of records stand in for the kernel (Theorem 35)."""
         if self.n > MOST_PAIRS:
             # Whether features suffice depends on the records, and so would a refusal.
             return None
@@ -616,7 +616,7 @@ _LARGEST_PRICE = 1e110
 
 @dataclass(frozen=True)
 class _CurveRounding:
-    """Rounding of weights from their prices, with a formula (Theorem 3 (b) of the page).
+    """Rounding of weights from their prices, with a formula (Theorem 34 (b) of the page).
 
     Parameters
     ----------
@@ -653,7 +653,7 @@ class _CurveRounding:
 
 @dataclass(frozen=True)
 class _BracketRounding(_CurveRounding):
-    """Rounding of weights that are found in brackets (Theorem 3 (e) of the page).
+    """Rounding of weights that are found in brackets (Theorem 34 (e) of the page).
 
     Parameters
     ----------

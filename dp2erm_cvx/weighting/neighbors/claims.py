@@ -1,6 +1,6 @@
 """Proved distances to the exact weights, for many datasets that are solved together.
 
-They are those of Theorems 1, 2, 4 and 6 of ``docs/theory/weights_certificate.md``.
+They are those of Theorems 32, 33, 35 and 36 of ``docs/theory/weights_certificate.md``.
 
 The page is ``docs/theory/weights_certificate.md``. Bounds that one number serves all datasets with
 (of the response) are the largest of the datasets that are solved together.
@@ -112,7 +112,7 @@ class NeighborClaims(Generic[Part]):
         return claims
 
     def claims_at_own_prices(self, points: NeighborPoints, part: Part) -> Array:
-        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 6, or infinite.
+        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 36, or infinite.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class NeighborClaims(Generic[Part]):
         kernels = slice(datasets.vector_columns, missed.shape[1])
         if kernels.stop > kernels.start:
             # Prices of kernels are meant to be those of the computed weights themselves (Theorem
-            # 4).
+            # 35).
             apart = np.linalg.norm(missed[:, kernels], axis=1)
             error += apart[:, None] * datasets.row_norms(kernels, part) * OUTWARD
         error += datasets.price_errors(points.weights, part)

@@ -1,10 +1,10 @@
 """A proved distance of computed weights to the exact weights of a dataset.
 
-Theorems 1, 2, 5 and 6 of ``docs/theory/weights_certificate.md``: at any point of the dual the
+Theorems 32, 33, 36 and 39 of ``docs/theory/weights_certificate.md``: at any point of the dual the
 weights are the exact ones of a problem with other targets and sums, and the stability of the
 weights bounds what that changes. What doubles round is one more change of prices, targets and sums.
 Under constraints of the imbalance no distance follows, and how far those targets and sums are off
-is what is said (Theorem 7).
+is what is said (Theorem 37).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Deviations:
 
 @dataclass(frozen=True)
 class Residual:
-    """How far weights are from solving a problem with constraints exactly (Theorem 7).
+    """How far weights are from solving a problem with constraints exactly (Theorem 37).
 
     Some weights within ``moved`` of these solve a problem exactly whose targets and sums are off by
     what is stated here. Nothing follows about the distance to the exact weights of the problem
@@ -201,7 +201,7 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
     found = _deviations(data, point, weights, radii, reached)
     claim = claimed(data, found)
     if data.similarities:
-        # Beside features of a kernel all prices are squares, as Theorem 6 asks.
+        # Beside features of a kernel all prices are squares, as Theorem 36 asks.
         claim = min(claim, _claimed_by_features(data, found, argument, error))
     return weights, claim
 
@@ -209,7 +209,7 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
 def _claimed_by_features(
     data: WeightingData, found: Deviations, argument: Array, error: Array
 ) -> float:
-    """The bound of Theorem 6, by features of the kernel.
+    """The bound of Theorem 36, by features of the kernel.
 
     Arguments are those at the weights' own prices.
 
@@ -238,7 +238,7 @@ def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Ar
     kernels = slice(data.vector_columns, None)
     if rows.shape[1] == data.vector_columns:
         return np.asarray(error)
-    # Prices of kernels are meant to be those of the computed weights themselves (Theorem 4).
+    # Prices of kernels are meant to be those of the computed weights themselves (Theorem 35).
     apart = np.abs(point.prices[kernels] - reached[kernels])
     summed = sum_units(len(weights)) * UNIT
     apart = apart + summed * blocked_sum(weights, rows[:, kernels]) + data.target_errors[kernels]
@@ -288,7 +288,7 @@ def _deviations(
 
 
 def claimed(data: WeightingData, found: Deviations) -> float:
-    """The bound of Theorem 2, from what is missed.
+    """The bound of Theorem 33, from what is missed.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def claimed(data: WeightingData, found: Deviations) -> float:
 def claimed_at_own_prices(
     data: WeightingData, weights: Array, arguments_off: Array, row: float
 ) -> float:
-    """The bound of Theorem 6, of weights and the prices that they have themselves.
+    """The bound of Theorem 36, of weights and the prices that they have themselves.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def claimed_at_own_prices(
 def claimed_by_eigenvalues(
     data: WeightingData, weights: Array, arguments_off: Array, row: float, least_eigenvalue: float
 ) -> float:
-    """The bound of Theorem 6 with the least eigenvalue of the products of all rows.
+    """The bound of Theorem 36 with the least eigenvalue of the products of all rows.
 
     Parameters
     ----------
@@ -420,7 +420,7 @@ def _steepest_response(data: WeightingData, total_off: float) -> float:
 
 
 def _has_metric(data: WeightingData, missed: Missed) -> bool:
-    """Whether Theorem 5 holds: all rows are vectors, all prices smooth, the point is near."""
+    """Whether Theorem 39 holds: all rows are vectors, all prices smooth, the point is near."""
     scale = np.sqrt(data.smoothness[: data.vector_columns])
     with np.errstate(invalid="ignore"):
         size = float(np.linalg.norm(scale * missed.computed))
@@ -434,7 +434,7 @@ def _has_metric(data: WeightingData, missed: Missed) -> bool:
 def _claimed_in_metric(
     data: WeightingData, found: Deviations, missed: Missed, off: list[float], claim: float
 ) -> float:
-    """The bound of Theorem 5, in the metric of the Hessian, where a claim is known already."""
+    """The bound of Theorem 39, in the metric of the Hessian, where a claim is known already."""
     n = len(found.weights)
     total_off = float(sum(off))
     rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW

@@ -239,7 +239,7 @@ class DualProblem:
         """Accelerated proximal gradient steps on the dual, from the prices of the imbalance 0.
 
         In the norm of the penalty the dual is 1-strongly convex, and its part of the weights
-        ``smoothness``- smooth: the momentum is constant (Theorem 3 of
+        ``smoothness``- smooth: the momentum is constant (Theorem 34 of
         ``docs/theory/weights_certificate.md``).
         """
         data = self.data

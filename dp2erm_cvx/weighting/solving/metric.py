@@ -1,6 +1,6 @@
 """The metric of the Hessian of the dual, as far as it is proved from below near computed weights.
 
-Theorem 5 of ``docs/theory/weights_certificate.md``: weights that are strictly inside their boxes
+Theorem 39 of ``docs/theory/weights_certificate.md``: weights that are strictly inside their boxes
 answer to their prices at rates that are bounded from below. Where they do, a steep price pulls the
 imbalance back, so that what is missed of it counts in the inverse of ``I + C``, C the covariance of
 the rows under these rates.

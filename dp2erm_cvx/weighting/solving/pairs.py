@@ -95,7 +95,7 @@ class PairsProblem:
     def certified(self, omega: Array, multipliers: Array) -> tuple[Array, float]:
         """Weights at a point and a bound of their distance to the exact weights.
 
-        The bound is that of Theorems 4 and 6.
+        The bound is that of Theorems 35 and 36.
         """
         data = self.data
         price = self.price(omega)

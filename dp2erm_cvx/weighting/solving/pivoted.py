@@ -142,7 +142,7 @@ def _pivoted(
 
 @dataclass(frozen=True)
 class _Parts:
-    """Measured parts of the error of an entry, of m records (Theorem 4).
+    """Measured parts of the error of an entry, of m records (Theorem 35).
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _measured(
     Any coefficients c_i write the feature of the kernel as ``phi_i = sum_k c_ik phi_k + psi_i``
     over the pivots k. What that leaves is computed from the columns (r, n) of the pivots, and so is
     the distance of f_i from ``sum_k c_ik f_k``. The bound is the sum of all products of the parts
-    (Theorem 4).
+    (Theorem 35).
     """
     n = len(diagonal)
     units = _product_units(len(pivots))

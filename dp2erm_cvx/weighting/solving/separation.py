@@ -1,6 +1,6 @@
 """Proof that no weights meet the constraints of the imbalance: a direction that separates them.
 
-Theorem 8 of ``docs/theory/weights_certificate.md``. Directions come from a linear program or from
+Theorem 38 of ``docs/theory/weights_certificate.md``. Directions come from a linear program or from
 prices of a solver; none of them is believed, and what each proves is computed with its rounding.
 """
 
@@ -53,7 +53,7 @@ class LeastTolerance:
 def separates(data: WeightingData, direction: Array, *, tolerated: bool = True) -> float:
     """Proved lower bound of ``<direction, imbalance> - what constraints allow`` over all weights.
 
-    Above 0 no weights within their boxes and sums meet the constraints (Theorem 8).
+    Above 0 no weights within their boxes and sums meet the constraints (Theorem 38).
 
     Parameters
     ----------
