@@ -64,7 +64,9 @@ class IntegerNoise:
 
     @property
     def variance(self) -> float:
-        """Variance of the noise on one integer, in squared units; that of the continuous law.
+        """Variance of the noise on what one integer stands for; that of the continuous law.
+
+        It is in squared units of what is counted, such as records: ``unit**2`` is a factor of it.
 
         A block of q integers is ``R U``, U uniform in the cube and R Gamma of shape q + 1 and this
         scale: ``E R^2 / 3 = scale^2 (q + 1) (q + 2) / 3``, which is ``2 scale^2`` for one integer.

@@ -259,7 +259,8 @@ def _rare(facts: EffectFacts, released: Mapping[str, Array]) -> NDArray[np.bool_
         return np.zeros(len(facts.universe.domain.arms), dtype=bool)
     counts = np.asarray(released[step.name], dtype=np.float64)
     total = max(float(np.sum(np.maximum(counts, 0.0))), 1.0)
-    deviation = math.sqrt(step.calibration.variance) * step.calibration.unit * UNIT / total
+    records = total * step.calibration.unit
+    deviation = math.sqrt(step.calibration.variance) / records
     return rare(counts / total, deviation)
 
 
@@ -353,7 +354,7 @@ def _rate_errors(
     rate = facts.rate
     counted = 0.0
     if rate is not None:
-        counted = rate.calibration.variance * rate.calibration.unit**2 / n**2
+        counted = rate.calibration.variance / n**2
     squared = np.minimum(by_noise + by_ridge, bound**2)
     return np.asarray(np.sqrt(squared * np.minimum(counted / shares**2, 0.25)))
 

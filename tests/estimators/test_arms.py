@@ -5,6 +5,7 @@ refused.
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,15 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.inference import arms
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.noise import draw, draw_within
+from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.program import registry
 from dp2erm_cvx.report.caveats import sentences
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
-from dp2erm_cvx.steps.nuisances import levels_apart
+from dp2erm_cvx.steps.nuisances import RAREST, levels_apart
 from dp2erm_cvx.steps.record_map import Rows
 from tests.calibration.test_sums import movement
 from tests.helpers import declared_solution
@@ -268,6 +271,35 @@ def test_more_arms_pay_for_their_own_bounds_alone():
     few, many = (planned(levels=levels).main.calibration for levels in (LEVELS, tuple("abcde")))
     assert few.scales[0] / few.bound == pytest.approx(many.scales[0] / many.bound, rel=0.3)
     assert few.noise is Noise.GAMMA
+
+
+def test_shares_of_arms_are_rare_up_to_three_deviations_of_their_noise():
+    plan = planned(n=10_000, epsilon=1.0)
+    facts = effect_facts(plan)
+    step = facts.rate
+    deviation = math.sqrt(2.0) * step.calibration.scale * step.calibration.unit / 10_000
+    limit = 1.0 / RAREST + 3.0 * deviation
+    assert deviation > 1e-4
+    for share, expected in ((0.999 * limit, True), (1.001 * limit, False)):
+        shares = np.array([0.6, 0.4 - share, share])
+        counts = np.round(shares * 10_000 / step.calibration.unit)
+        assert arms._rare(facts, {step.name: counts})[-1] == expected
+
+
+def test_noise_of_shares_counts_in_records():
+    """Equation (A39), of an intercept with noise alone: its error times that of the share."""
+    plan = planned(n=10_000, epsilon=1.0)
+    facts = effect_facts(plan)
+    step = facts.rate
+    shares = np.array([0.5, 0.3, 0.2])
+    fit = SimpleNamespace(mass=1.0, n_samples=10_000, noise=20.0, gamma=0.01)
+    nuisances = SimpleNamespace(fit=fit, shares=tuple(shares))
+    curvature = np.full(3, 0.1)
+    found = arms._rate_errors(facts, nuisances, np.zeros(3), curvature)
+    deviation = math.sqrt(2.0) * step.calibration.scale * step.calibration.unit / 10_000
+    intercept = 20.0 / (10_000 * 0.11)
+    assert deviation / 0.2 < 0.5
+    np.testing.assert_allclose(found, intercept * deviation / shares, rtol=1e-9)
 
 
 @pytest.mark.parametrize("levels", [("a", "b"), ("a", "b", "c")])
