@@ -28,6 +28,7 @@ def halved(number: int) -> float:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.one_row_in(2)
 def test_results_come_in_the_order_of_the_tasks_and_errors_come_through(workers):
     assert list(run_tasks(halved, [(k,) for k in range(7)], workers=workers)) == [
         k / 2 for k in range(7)

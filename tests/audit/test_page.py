@@ -26,6 +26,7 @@ def test_the_examples_of_densities_run(capsys, slow):
     assert all("not exceeded" in density for density in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.slow
 def test_the_other_searches_run(capsys):
     """Every example asserts what it shows."""
     assert all("\nassert " in block for block in BLOCKS[2:])

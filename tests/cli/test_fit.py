@@ -182,6 +182,7 @@ def test_balance_and_plot_are_for_the_data_holder(folder):
     assert Path("love.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_programs_lists_everything():
     listed = facts("programs")
     assert [program["name"] for program in listed] == list(registry.programs())

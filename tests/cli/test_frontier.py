@@ -71,6 +71,7 @@ def test_json_has_every_number_and_the_study():
     assert table == {"confounding": 1.0, "weights": {"name": "entropy_balancing", **chosen}}
 
 
+@pytest.mark.slow
 def test_the_study_that_is_printed_is_read_as_one(folder):
     study = facts(*FEW)["study"]
     Path("study.toml").write_text(

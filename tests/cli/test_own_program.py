@@ -89,6 +89,7 @@ def test_a_release_by_programs_of_two_files(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_plan_and_the_bounds_of_a_file():
     Path("study.toml").write_text(
         'covariate_bound = 2\noutcome_bound = 2\ncovariates = ["x1", "x2"]\n[budget]\nepsilon = 1\n'
@@ -144,6 +145,7 @@ def test_a_broken_distribution_does_not_stop_the_others(installed):
         assert "entry point absent = absent_module cannot be imported" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_audited(
     tmp_path, installed
 ):

@@ -64,6 +64,7 @@ def test_a_plan_for_any_number_of_records_stores_none_of_them(bare):
         assert f"{columns} columns of data with its working copies needs" in whole
 
 
+@pytest.mark.slow
 def test_a_conditional_run_stops_without_a_consent_of_its_own(folder):
     """``--yes`` is for findings on data: it consents to nothing that follows from the
     declaration.

@@ -366,6 +366,7 @@ def test_planning_writes_nothing_into_the_estimators_of_a_study(folder):
     assert [plan.steps for plan in again.values()] == [plan.steps for plan in plans.values()]
 
 
+@pytest.mark.slow
 def test_a_plan_is_run_on_as_many_records_as_it_is_for(folder):
     models, plans = planned(SHARED)
     table = frame_of(300)

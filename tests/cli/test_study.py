@@ -235,6 +235,7 @@ def test_one_question_is_answered_flat_and_into_a_file_that_is_named(folder):
         assert "is used by this command already" in told
 
 
+@pytest.mark.slow
 def test_balance_and_plots_are_of_every_question_and_not_private(folder):
     words = asked(
         folder, HEAD + RANGES + BUDGET + EFFECT + '[[two_stage]]\nsecond_stage = "arm_means"\n'

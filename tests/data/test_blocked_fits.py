@@ -177,8 +177,8 @@ def test_persons_without_rows(path, tmp_path, rows):
     assert not hasattr(records, "receipt_")  # before the charge
 
 
-@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
+@pytest.mark.slow
 def test_kernel_weights_of_few_features(path, first):
     program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
     public = replace(PLAIN, arm_floor=100)
@@ -190,8 +190,8 @@ def test_kernel_weights_of_few_features(path, first):
         PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(opened(path))
 
 
-@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("settings", [{}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}])
+@pytest.mark.slow
 def test_stable_balancing(path, settings):
     program = build(first_stages(), "stable_balancing", **settings)
     public = replace(PLAIN, arm_floor=100)
@@ -201,6 +201,7 @@ def test_stable_balancing(path, settings):
 
 
 @pytest.mark.parametrize("model", [PrivateEffect, PrivateTwoStageERM])
+@pytest.mark.one_row_in(2)
 def test_dask_arrays(path, model):
     asked = model(SURVEY if model is PrivateEffect else PLAIN, BUDGET, **SEEDED)
     assert alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])

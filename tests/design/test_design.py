@@ -378,6 +378,7 @@ def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
     assert replicate(asked, compared, 0)[0][0].off == pytest.approx(plain.off + 2.0)
 
 
+@pytest.mark.slow
 def test_settings_that_the_public_rule_takes_are_not_repeated():
     result = design_candidates(request(n=5000, epsilon=1.0))
     names = [one.name for one in result]
@@ -389,8 +390,8 @@ def test_settings_that_the_public_rule_takes_are_not_repeated():
     assert any(one.name.endswith("gaussian noise") for one in gaussian)
 
 
-@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("goal", ["effect", "rule"])
+@pytest.mark.slow
 def test_every_study_is_the_candidate(clinic, goal):
     """A study with its settings releases, with its seed, exactly what the simulated candidate
     releases.

@@ -144,6 +144,7 @@ def test_what_is_left_is_that_of_a_direct_solve():
     assert row.V == program.stability(wanted.universe).V
 
 
+@pytest.mark.slow
 def test_V_rises_and_less_is_left_as_the_ridge_falls():
     ridges = [1.0, 0.3, 0.1, 0.03]
     rows = frontier([stable_balancing], request(grids={"ridge": ridges})).rows
@@ -198,6 +199,7 @@ def test_the_proposal_is_the_least_half_width_and_its_absence_is_no_error():
     assert "nothing is proposed" in str(nothing)
 
 
+@pytest.mark.slow
 def test_a_half_width_is_that_of_the_effect_itself():
     """An effect by the same weights, of records like the rehearsed ones, has an interval as
     wide.

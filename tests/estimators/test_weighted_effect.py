@@ -211,6 +211,7 @@ def test_records_in_blocks_and_a_ledger_are_as_for_every_effect() -> None:
     assert [program.name for program in plan.programs][-1] == "entropy_balancing"
 
 
+@pytest.mark.slow
 def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import cvxpy as cp\n"

@@ -78,6 +78,7 @@ def test_every_script_has_a_quick_run():
     assert scripts == {*FIGURES, *PRINTED, *FED}
 
 
+@pytest.mark.slow
 def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):
     """Four commands with one study file: identifiers with blanks, missing ones, spellings, three
     doses.

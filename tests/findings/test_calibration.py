@@ -225,6 +225,7 @@ EQUAL_BALANCE = {1.0: 0.1, 2.0: 0.025, 4.0: 0.0125}
     "epsilon",
     [pytest.param(1.0, marks=pytest.mark.slow), 2.0, pytest.param(4.0, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
     """But at a small budget, where the noise of the propensity eats the gain."""
     composed = study(COMPOSED, epsilon, 40)

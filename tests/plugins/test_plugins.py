@@ -112,7 +112,7 @@ def released(first, second):
     return model.fit(data.covariates, data.a, data.y, conditional=True)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @every(one_of(SECOND, 3), "second")
 @every([literature.tailored, robust], "first")
 def test_a_release_rests_on_no_word_of_the_author_where_a_smaller_bound_is_derived(first, second):

@@ -103,7 +103,7 @@ def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     np.testing.assert_allclose(solve(program.instance(data)).value, exact, atol=close)
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(10)
 @every()
 def test_every_solver_is_certified(made):
     instance = at_defaults(made, UNIVERSE).instance(records(1))

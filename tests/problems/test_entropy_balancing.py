@@ -244,6 +244,7 @@ def test_caps_that_cannot_hold_the_sum_are_refused() -> None:
         entropy_balancing(cap=1.5, treated=0.2).stability(Universe(DOMAIN, N, P))
 
 
+@pytest.mark.slow
 def test_a_million_records_are_read() -> None:
     """Coefficients of one weight keep their digits beside a sum that is as large as n."""
     few, many = (entropy_balancing().stability(Universe(DOMAIN, n, 1)).V for n in (10**4, 10**6))

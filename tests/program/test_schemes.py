@@ -522,8 +522,8 @@ def test_weights_whose_problem_changes_are_refused_where_they_stand_or_before_th
         fitted()
 
 
-@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("power", [-1.0, -0.5, 0.5, 1.0])
+@pytest.mark.slow
 def test_weights_may_scale_a_term_by_a_power_of_n(power):
     @scheme()
     def scaled(w, records):

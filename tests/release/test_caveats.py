@@ -244,6 +244,7 @@ def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
         assert not told or "=missing" not in sentence_of(caveat, marked)
 
 
+@pytest.mark.slow
 def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
     for release in releases[len(RELEASES) - 3 :]:  # tests of their pages walk the others
         codes = [caveat.code for caveat in caveats_of(release)]

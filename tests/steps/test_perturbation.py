@@ -128,6 +128,7 @@ def test_any_noise_is_kept_and_what_is_not_covered_is_said(
     assert np.linalg.norm(release.theta) <= 2.0 * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     # a single treated record certifies to 1e-6; one Newton step does not
     X, a, y = one_treated()

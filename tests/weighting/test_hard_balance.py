@@ -75,6 +75,7 @@ def test_records_that_no_weights_meet_the_constraints_of_are_told():
         solve(program.instance(alike))
 
 
+@pytest.mark.slow
 def test_its_checks_find_no_fault():
     for report in check_program(within):
         assert not report.of(CheckStatus.FAILED), str(report)

@@ -169,10 +169,10 @@ def drawn() -> tuple[Array, Array, Array]:
 FLOORED = Domain(1.0, 2.0, arm_floor=20)
 
 
-@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "program", [to_the_treated(cap=6.0), to_own_rows()], ids=["controls", "own rows"]
 )
+@pytest.mark.slow
 def test_a_release_states_the_bound_and_its_floor(program: Any) -> None:
     X, a, y = drawn()
     bound = program.stability(Universe(FLOORED, N, 3))
@@ -206,6 +206,7 @@ def test_without_a_floor_nothing_is_released() -> None:
         to_own_rows().stability(Universe(Domain(1.0, 2.0), N, 3))
 
 
+@pytest.mark.slow
 def test_a_larger_floor_lowers_the_bound() -> None:
     bounds = []
     for floor in (5, 10, 40):

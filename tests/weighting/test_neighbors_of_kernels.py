@@ -250,6 +250,7 @@ def exactly(
 
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("dispersion", ["square", slow("entropy"), slow("log"), "logit"])
+@pytest.mark.slow
 def test_claims_hold_against_exact_weights(dispersion: str) -> None:
     distances, claims = exactly(dispersion, range(25))
     assert len(claims) >= 30
