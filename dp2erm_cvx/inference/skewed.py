@@ -57,7 +57,7 @@ def skewed(facts: EffectFacts, released: Released, deviation: float, least: floa
     curvature = max(float(fit.curvature(residual, nuisances.rate)[0]), LEAST_CURVATURE)
     by_ridge = abs(float(constants[0])) * fit.gamma / curvature
     shrunk = min(by_ridge, facts.residuals.outcome_bound)
-    intercept_noise = fit.noise / (fit.mass * fit.n_samples * (curvature + fit.gamma))
+    intercept_noise = fit.noise / (fit.n_samples * (curvature + fit.gamma))
     sampling = residual / math.sqrt(noise.n_samples * treated)
     error = math.hypot(mean_noise, math.sqrt(2.0) * intercept_noise, sampling)
     beyond = abs(mean) - shrunk - SURE * error

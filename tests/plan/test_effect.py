@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import Budget, Codebook, Dataset, Domain, Universe
 from dp2erm_cvx.inference import overlap
+from dp2erm_cvx.inference.skewed import skewed
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
 from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.plan.plan import STEADY
@@ -15,7 +16,7 @@ from dp2erm_cvx.solve import uncertified_start
 from dp2erm_cvx.steps import fit
 from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw
 from dp2erm_cvx.steps.execution import Execution
-from dp2erm_cvx.steps.record_map import RAREST
+from dp2erm_cvx.steps.record_map import RAREST, UNIT
 from tests.plan.changed import changed
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
@@ -149,3 +150,24 @@ def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monk
     # planted: levels as independent covariates
     monkeypatch.setattr(CovariateLaw, "correlations", np.eye(4))
     assert result(3.0)[0] > 1.5 * result(0.0)[0]
+
+
+def test_records_that_do_not_count_hide_no_skewed_residuals():
+    """2,000 records tell as much alone as among 8,000 of which a quarter counts."""
+
+    def told(part):
+        book = Codebook(eligible=["age >= 18"], eligible_share=part)
+        domain = Domain(2.0, 4.0, ranges=book.ranges({"age": (-1.0, 1.0)}), codebook=book)
+        universe = Universe(domain, round(2000 / part), 1)
+        declared = {"mean_share": None, "spread_share": None}
+        plan = make_plan(study(universe, 2.0, estimand="att", declared=declared))
+        means = part * np.array([-0.3, 0.4, 1.0, 0.3])
+        released = {
+            "rate": UNIT * np.array([800, 1200]),
+            "center": np.zeros(plan.step("center").calibration.n_parameters),
+            plan.main.name: np.rint(means / np.array(plan.main.calibration.units)),
+        }
+        return skewed(effect_facts(plan), released, 0.5, 0.0)
+
+    assert told(1.0) > 0.1
+    assert told(0.25) == pytest.approx(told(1.0), rel=1e-3)
