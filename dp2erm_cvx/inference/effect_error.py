@@ -18,6 +18,7 @@ from dp2erm_cvx.inference.nuisances import (
     HEAVIER,
     LEAST_CURVATURE,
     NO_ERROR,
+    TINY,
     EffectFacts,
     NuisanceError,
     combined,
@@ -31,7 +32,7 @@ from dp2erm_cvx.inference.overlap import overlap_error
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit, rare
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import AverageScore, OverlapScore, Released, TreatedScore
-from dp2erm_cvx.steps.sums import released_mass
+from dp2erm_cvx.steps.sums import TreatmentRate, released_mass
 
 #: Part of the confounding that a regression in common of an outcome of two values may leave once
 #: it is unbent, as probabilities are no lines, beside a released propensity.
@@ -48,6 +49,61 @@ BENT_ALONE = (0.10, 0.11, 0.14, 0.19, 0.27)
 #: How far the outcomes of a group may lie off the regression in common, in standard deviations of
 #: residuals: the noise of its rate counts it. Chosen; coverage with it is measured.
 OFFSET = 0.5
+
+
+class _Group(NamedTuple):
+    """One of several groups.
+
+    Parameters
+    ----------
+    rate
+        Its released share of the treated.
+    place
+        Its number.
+    """
+
+    rate: float
+    place: int
+
+
+class _Distances(NamedTuple):
+    """What the propensity leaves of the distance of the arms, in standard deviations.
+
+    Parameters
+    ----------
+    bias
+        D_b: what a bias of slopes is multiplied by.
+    noisy
+        D_e: what noise and sampling of slopes are multiplied by.
+    log_odds_noise
+        v_e, the standard deviation of the noise of a log odds; 0 of a constant propensity.
+    half_leaks
+        Half of what the ridge on the intercept of either arm adds to the effect (2,), the untreated
+        first, in units of the outcome: (l_0, l_1) D_b / (2 D). It is taken off the estimate.
+    """
+
+    bias: float
+    noisy: float
+    log_odds_noise: float
+    half_leaks: Array
+
+
+class _Slopes(NamedTuple):
+    """What is wrong with the slopes of a regression in common (g = 1) or of two by arm (g = 2).
+
+    Parameters
+    ----------
+    arms
+        Which arms (g, 2) a regression is of.
+    bias
+        b_s (g,), the bound on the bias of an effect at a distance of one standard deviation.
+    noise
+        v_s (g,), the standard deviation of its noise at that distance.
+    """
+
+    arms: Array
+    bias: Array
+    noise: Array
 
 
 def nuisance_error(
@@ -142,21 +198,6 @@ def _square_of_factors(facts: EffectFacts, nuisances: LinearNuisances, share: fl
     return float(counted * square)
 
 
-class _Group(NamedTuple):
-    """One of several groups.
-
-    Parameters
-    ----------
-    rate
-        Its released share of the treated.
-    place
-        Its number.
-    """
-
-    rate: float
-    place: int
-
-
 def _regression_errors(
     facts: EffectFacts,
     nuisances: LinearNuisances,
@@ -185,61 +226,41 @@ def _regression_errors(
     tuple
         One error, or those by the untreated and by the treated.
     """
-    residual = max(residuals)
     fit = nuisances.fit
     rate = nuisances.rate
-    share = rate if group is None else group.rate
-    within = facts.assumed.within(rate)
+    residual = max(residuals)
+    share_treated = rate if group is None else group.rate
     distances = _distances(facts, nuisances, released, residual)
-    slopes = _slopes(facts, nuisances, released, residual, distances)
-    arms = slopes.arms
+    steepness = _steepness(nuisances, released)
+    slopes = _slopes(facts, nuisances, released, residual, steepness, distances.bias)
+    half_leaks = slopes.arms @ distances.half_leaks
 
-    leaks = arms @ distances.leaks
-    # equation (A23)
-    varying = fit.leaning(rate, facts.kind.wanted(share)) * facts.assumed.heterogeneity * residual
-    # any mean outcome of an arm that may be too rare; its share is not taken to be noisy here, as
-    # what noise does to it is counted by itself
-    too_rare = np.any(arms * rare(np.array([1.0 - share, share])), axis=1)
-    # equation (A24)
-    bias = distances.bias * (slopes.bias + varying) + np.abs(leaks)
+    # (A23): t = |share of the treated in the slopes - pi*| eta sigma
+    leaning = fit.leaning(rate, facts.kind.wanted(share_treated))
+    lean_bias = leaning * facts.assumed.heterogeneity * residual
+    slope_bias = slopes.bias + lean_bias
+
+    # (A24): b = D_b (b_s + t) + |half of the leaks| + 2 M' where an arm is too rare. Shares are not
+    # taken to be noisy here, as (A26) counts what noise does to them.
+    arm_shares = np.array([1.0 - share_treated, share_treated])
+    too_rare = np.any(slopes.arms * rare(arm_shares), axis=1)
+    bias = distances.bias * slope_bias + np.abs(half_leaks)
     bias = bias + 2.0 * facts.residuals.outcome_bound * too_rare
 
-    # equations (A26) and (A27)
+    # (A27): v^2 = (v_s D_e)^2 + (v_e (b_s + t))^2 + v_p^2
     by_slopes = slopes.noise * distances.noisy
-    by_log_odds = distances.log_odds_noise * (slopes.bias + varying)
-    steepness = _steepness(nuisances, released)
-    by_rate = np.sqrt(
-        arms @ np.square(rate_error(facts, nuisances, released, residual, steepness, group))
-    )
+    by_log_odds = distances.log_odds_noise * slope_bias
+    rate_errors = rate_error(facts, nuisances, released, residual, steepness, group)
+    by_rate = np.sqrt(slopes.arms @ np.square(rate_errors))
     noise = np.sqrt(by_slopes**2 + by_log_odds**2 + by_rate**2)
 
-    # equation (A28)
-    n = fit.mass * facts.universe.n_samples
-    sampling = math.sqrt(HEAVIER / (n * within)) * distances.noisy * _sampling(fit, rate, residuals)
-    rows = np.column_stack([bias, noise, sampling, -leaks]).tolist()
+    # (A28): s = D_e (1.15 / (c n l))^(1/2) times what a regression varies by
+    n_counted = fit.mass * facts.universe.n_samples
+    heavier = math.sqrt(HEAVIER / (n_counted * facts.assumed.within(rate)))
+    sampling = heavier * distances.noisy * _sampling(fit, rate, residuals)
+
+    rows = np.column_stack([bias, noise, sampling, -half_leaks]).tolist()
     return tuple(NuisanceError(*row) for row in rows)
-
-
-class _Distances(NamedTuple):
-    """What the propensity leaves of the distance of the arms, in standard deviations.
-
-    Parameters
-    ----------
-    bias
-        D_b: what a bias of slopes is multiplied by.
-    noisy
-        D_e: what noise and sampling of slopes are multiplied by.
-    log_odds_noise
-        v_e, the standard deviation of the noise of a log odds; 0 of a constant propensity.
-    leaks
-        What the ridge on the intercept of either arm adds to the effect (2,), the untreated first,
-        in units of the outcome. Half of it is taken off the estimate.
-    """
-
-    bias: float
-    noisy: float
-    log_odds_noise: float
-    leaks: Array
 
 
 def _distances(
@@ -247,36 +268,48 @@ def _distances(
 ) -> _Distances:
     """What is left of the declared distance: equations (A13), (A20) and (A22)."""
     assumed = facts.assumed
-    distance = assumed.distance
     rate = nuisances.rate
     step = facts.propensity
     if step is None:
-        leaks = _half_leaks(facts, nuisances, released, residual, distance)
-        return _Distances(distance, distance, 0.0, leaks)
-    variance = rate * (1.0 - rate) * assumed.within(rate)
-    square = np.mean(np.square(nuisances.spreads), keepdims=True)
-    ridge, log_odds_noise = propensity_error(step, square, variance)
-    k = len(nuisances.spreads)
-    left = ridge * distance
+        # (A13): a constant propensity leaves all of it, D_b = D_e = D
+        half_leaks = _half_leaks(facts, nuisances, released, residual, assumed.distance)
+        return _Distances(assumed.distance, assumed.distance, 0.0, half_leaks)
+
+    # (A13): D_b = k_e D
+    treatment_variance = rate * (1.0 - rate) * assumed.within(rate)
+    mean_square = np.mean(np.square(nuisances.spreads), keepdims=True)
+    ridge, log_odds_noise = propensity_error(step, mean_square, treatment_variance)
+    bias_distance = ridge * assumed.distance
+    root_k = math.sqrt(len(nuisances.spreads))
     if facts.estimand != AverageScore.estimand or nuisances.fit.rows is Rows.ARMS:
-        leaks = _half_leaks(facts, nuisances, released, residual, left)
-        with_noise = math.hypot(left, math.sqrt(k) * log_odds_noise)
-        return _Distances(left, with_noise, log_odds_noise, leaks)
+        # (A13): D_e = (D_b^2 + J v_e^2)^(1/2)
+        return _Distances(
+            bias=bias_distance,
+            noisy=math.hypot(bias_distance, root_k * log_odds_noise),
+            log_odds_noise=log_odds_noise,
+            half_leaks=_half_leaks(facts, nuisances, released, residual, bias_distance),
+        )
+
+    # (A20): the larger of both distances, with the noise and the leaks at the overlap that there is
     overlap = overlap_error(facts, released, residual)
-    left = max(left, overlap.distance)
-    with_noise = math.hypot(left, math.sqrt(k) * overlap.log_odds_noise)
+    bias_distance = max(bias_distance, overlap.distance)
+    noisy_distance = math.hypot(bias_distance, root_k * overlap.log_odds_noise)
     return _Distances(
-        bias=left,
-        noisy=max(with_noise, overlap.reach),
+        bias=bias_distance,
+        noisy=max(noisy_distance, overlap.reach),
         log_odds_noise=overlap.log_odds_noise,
-        leaks=0.5 * overlap.intercepts,
+        half_leaks=0.5 * overlap.intercepts,
     )
 
 
 def _half_leaks(
-    facts: EffectFacts, nuisances: LinearNuisances, released: Released, residual: float, left: float
+    facts: EffectFacts,
+    nuisances: LinearNuisances,
+    released: Released,
+    residual: float,
+    bias_distance: float,
 ) -> Array:
-    """Half of what the ridge on either intercept adds (2,), where ``left`` is left of a distance.
+    """Half of what the ridge on either intercept adds (2,), at the distance D_b.
 
     Of two values no leak was measured, as steepness counts more there.
     """
@@ -284,7 +317,7 @@ def _half_leaks(
     if distance <= 0.0 or nuisances.two_values is not None:
         return np.zeros(2)
     leaks = intercept_bias(facts, nuisances, released, residual)
-    return np.asarray(0.5 * leaks * left / distance)
+    return np.asarray(0.5 * leaks * bias_distance / distance)
 
 
 def intercept_bias(
@@ -310,39 +343,23 @@ def intercept_bias(
     Array
         What either arm adds (2,), the untreated first, in units of the outcome.
     """
-    rate = nuisances.rate
-    fit = nuisances.fit
     rows = nuisances.term.rows
     if rows is Rows.POOLED:
         return np.zeros(2)
-    constants, _ = nuisances.coefficients(released)
-    shares = np.array([rate, rate - 1.0])
-    curvature = fit.curvature(deviation, rate) * facts.assumed.within(rate)
+    fit = nuisances.fit
+    rate = nuisances.rate
+    intercepts, _ = nuisances.coefficients(released)
+    signed_shares = np.array([rate, rate - 1.0])
+    curvatures = fit.curvature(deviation, rate) * facts.assumed.within(rate)
     if rows is Rows.ARMS:
-        pull = fit.gamma * shares * np.abs(shares)
-        total = pull * constants / np.maximum(curvature, LEAST_CURVATURE)
+        # (A22): l_a = (1 - 2a) D^2 gamma (1 - P_a)^2 theta_a / (l H_a)
+        pulls = fit.gamma * signed_shares * np.abs(signed_shares)
+        shifts = pulls * intercepts / np.maximum(curvatures, LEAST_CURVATURE)
     else:
-        taking_part = fit.weights(rate) > 0.0
-        total = fit.gamma * shares * taking_part * constants / float(np.sum(curvature))
-    return np.asarray(facts.assumed.distance**2 * total)
-
-
-class _Slopes(NamedTuple):
-    """What is wrong with the slopes of a regression in common (g = 1) or of two by arm (g = 2).
-
-    Parameters
-    ----------
-    arms
-        Which arms (g, 2) a regression is of.
-    bias
-        Bound (g,) on the bias of an effect at a distance of one standard deviation.
-    noise
-        Standard deviation (g,) of its noise at that distance.
-    """
-
-    arms: Array
-    bias: Array
-    noise: Array
+        # (A22): l_a = (1 - 2a) D^2 gamma (1 - P_a) theta_a / (l H), of arms that count in slopes
+        counts = fit.weights(rate) > 0.0
+        shifts = fit.gamma * signed_shares * counts * intercepts / float(np.sum(curvatures))
+    return np.asarray(facts.assumed.distance**2 * shifts)
 
 
 def _slopes(
@@ -350,32 +367,54 @@ def _slopes(
     nuisances: LinearNuisances,
     released: Released,
     residual: float,
-    distances: _Distances,
+    steepness: Array,
+    bias_distance: float,
 ) -> _Slopes:
-    """Bias and noise of slopes, by the weight that their arms have in an effect: (A21), (A25)."""
+    """Bias and noise of slopes, by the weight that their arms have in an effect: (A21), (A25).
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    nuisances
+        The regressions at what was released.
+    released
+        Numbers by the names of the steps.
+    residual
+        Standard deviation of residuals, in units of the outcome.
+    steepness
+        U'_a, what unbending multiplies the slopes of either arm by (2,).
+    bias_distance
+        D_b, in standard deviations.
+    """
     rate = nuisances.rate
     by_arm = nuisances.fit.rows is Rows.ARMS
     arms = np.eye(2) if by_arm else np.ones((1, 2))
-    # an effect rests on (1 - p) beta_1 + p beta_0
-    weights = np.array([rate, 1.0 - rate])
-    shares = arms @ weights
-    steep_shares = arms @ (weights * _steepness(nuisances, released))
+    # pi: an effect rests on (1 - p) beta_1 + p beta_0
+    arm_weights = np.array([rate, 1.0 - rate])
+    weights = arms @ arm_weights
+    steep_weights = arms @ (arm_weights * steepness)
 
-    within = facts.assumed.within(rate)
-    shrunk, left, noise = remaining(facts.spread, nuisances, released, residual, within)
+    errors = remaining(facts.spread, nuisances, released, residual, facts.assumed.within(rate))
+    wrong_parts = errors.wrong
     if nuisances.two_values is not None:
-        left = left + _bend(facts, by_arm)
+        # (A11): k' + what is left where probabilities are no lines
+        wrong_parts = wrong_parts + _bend(facts, by_arm)
     if facts.propensity is not None:
-        # equation (A14): the ridge of the log odds may leave more, at most all of the distance
+        # (A14): k' min((1 + d^2)^(1/2), D / D_b)
         more = np.hypot(1.0, doubt(facts.spread, released))
-        left = left * np.minimum(more, facts.assumed.distance / max(distances.bias, 1e-300))
+        most = facts.assumed.distance / max(bias_distance, TINY)
+        wrong_parts = wrong_parts * np.minimum(more, most)
+
     _, slopes = nuisances.coefficients(released)
-    half = 0.5 * facts.residuals.outcome_bound
-    sizes = slope_sizes(nuisances, slopes, shrunk, half, steep_shares / shares)
+    largest = 0.5 * facts.residuals.outcome_bound
+    sizes = slope_sizes(nuisances, slopes, errors.shrunk, largest, steep_weights / weights)
     return _Slopes(
         arms=arms,
-        bias=np.linalg.norm(left * sizes, axis=1) * shares,
-        noise=np.sqrt(np.mean(noise**2, axis=1)) * steep_shares,
+        # (A21): b_s = pi |k' beta|
+        bias=np.linalg.norm(wrong_parts * sizes, axis=1) * weights,
+        # (A25): v_s = pi U' (mean of v'^2)^(1/2)
+        noise=np.sqrt(np.mean(errors.noise**2, axis=1)) * steep_weights,
     )
 
 
@@ -415,16 +454,17 @@ def bent_alone(distance: float) -> float:
 
 
 def _sampling(fit: RidgeFit, rate: float, residuals: tuple[float, float]) -> Array:
-    """Sampling error of slopes (g,), by the weight that their arms have in an effect: (A28).
+    """What a regression varies by (g,), by the weight that its arms have in an effect: (A28).
 
-    Over the root of n and of the share of the variance within arms, per standard deviation.
+    It is per standard deviation, times the root of n and of the share of the variance within arms.
     """
     record_weights = fit.weights(rate)
     counts = np.array([1.0 - rate, rate]) * record_weights
     squares = counts * record_weights
     if fit.rows is Rows.ARMS:
-        weights = np.array([rate, 1.0 - rate])
-        return np.asarray(weights * np.array(residuals) * np.sqrt(squares) / counts)
+        # pi_a sigma_a / P_a^(1/2)
+        arm_weights = np.array([rate, 1.0 - rate])
+        return np.asarray(arm_weights * np.array(residuals) * np.sqrt(squares) / counts)
     return np.array([max(residuals) * math.sqrt(np.sum(squares)) / np.sum(counts)])
 
 
@@ -458,29 +498,40 @@ def rate_error(
     Array
         Standard deviations (2,) by either arm, the untreated first, in units of the outcome.
     """
-    step = facts.rate
-    if step is None or nuisances.log_odds is not None:
+    if facts.rate is None or nuisances.log_odds is not None:
         return np.zeros(2)
     fit = nuisances.fit
     rate = nuisances.rate
     if group is None:
-        off = 0.0
-        squared_noise = step.predicted_error
-        multiples = 1.0 / np.array([1.0 - rate, rate])
-        if facts.estimand == TreatedScore.estimand:
-            both = float(np.prod(np.array([1.0 - rate, rate])))
-            multiples = np.array([1.0 / both, 0.0])
+        off_regression = 0.0
+        rate_variance = facts.rate.predicted_error
+        multiples = _rate_multiples(facts, rate)
     else:
-        own = group.rate
-        off = OFFSET * deviation
-        mass = released_mass(np.reshape(released[step.name], (2, -1))[:, group.place])
-        squared_shares = own**2 + (1.0 - own) ** 2
-        squared_noise = step.calibration.variance * squared_shares / max(mass, 1.0) ** 2
-        multiples = 1.0 / np.array([1.0 - own, own])
+        off_regression = OFFSET * deviation
+        rate_variance = _group_rate_variance(facts.rate, released, group)
+        multiples = 1.0 / np.array([1.0 - group.rate, group.rate])
+
+    # (A26): E_a^2 = (U' s_b / (n (H_a + gamma)))^2 + (U' |theta_a| gamma / H_a)^2 + o^2
     bound = facts.residuals.outcome_bound
-    constants = np.resize(nuisances.coefficients(released)[0], 2)
+    intercepts = np.resize(nuisances.coefficients(released)[0], 2)
     curvatures = np.maximum(fit.curvature(deviation, rate), LEAST_CURVATURE)
     by_noise = steepness * fit.noise / (fit.n_samples * (curvatures + fit.gamma))
-    by_ridge = steepness * np.minimum(np.abs(constants) * fit.gamma / curvatures, bound)
-    total = np.minimum(by_noise**2 + by_ridge**2 + off**2, bound**2) * multiples**2
-    return np.sqrt(min(squared_noise, 0.25) * total)
+    by_ridge = steepness * np.minimum(np.abs(intercepts) * fit.gamma / curvatures, bound)
+    mean_residuals = np.minimum(by_noise**2 + by_ridge**2 + off_regression**2, bound**2)
+    # (A26): v_p^2 = s_p^2 sum_a m_a^2 E_a^2
+    return np.sqrt(min(rate_variance, 0.25) * (mean_residuals * multiples**2))
+
+
+def _rate_multiples(facts: EffectFacts, rate: float) -> Array:
+    """m_a (2,), by which the mean residuals of the arms move an effect at a wrong rate: (A26)."""
+    shares = np.array([1.0 - rate, rate])
+    if facts.estimand == TreatedScore.estimand:
+        return np.array([1.0 / float(np.prod(shares)), 0.0])
+    return np.asarray(1.0 / shares)
+
+
+def _group_rate_variance(step: TreatmentRate, released: Released, group: _Group) -> float:
+    """s_p^2, the variance of the noise of the rate of a group: equation (A26)."""
+    sums = np.reshape(released[step.name], (2, -1))[:, group.place]
+    squared_shares = group.rate**2 + (1.0 - group.rate) ** 2
+    return float(step.calibration.variance * squared_shares / max(released_mass(sums), 1.0) ** 2)

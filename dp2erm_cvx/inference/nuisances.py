@@ -32,6 +32,10 @@ HEAVIER = 1.15
 LEAST_PART = 0.02
 #: The least curvature that anything is divided by.
 LEAST_CURVATURE = 1e-12
+#: The least norm or distance that anything is divided by.
+TINY = 1e-300
+#: Variances of a direction, from the least that is declared to 1, at which slopes are looked at.
+SHARES = 9
 
 
 @dataclass(frozen=True)
@@ -58,22 +62,6 @@ class NuisanceError:
 
 #: Nothing beside noise and sampling of the score.
 NO_ERROR = NuisanceError(0.0, 0.0, 0.0)
-
-
-def combined(*errors: NuisanceError) -> NuisanceError:
-    """Error of a sum of two means, to which either error adds: equation (A29).
-
-    Noises are independent. Shifts may cancel, and what is counted as a bias beside a shift has
-    its size.
-    """
-    shift = math.fsum(one.shift for one in errors)
-    beside_shifts = math.fsum(one.bias - abs(one.shift) for one in errors)
-    return NuisanceError(
-        bias=beside_shifts + abs(shift),
-        noise=math.hypot(*(one.noise for one in errors)),
-        sampling=math.hypot(*(one.sampling for one in errors)),
-        shift=shift,
-    )
 
 
 @dataclass(frozen=True)
@@ -174,6 +162,41 @@ class EffectFacts:
     two_values: TwoValues | None
 
 
+class SlopeErrors(NamedTuple):
+    """What becomes of the slopes of one regression, or of one by arm (g of them).
+
+    Parameters
+    ----------
+    shrunk
+        k (g, k): parts of slopes that the ridge takes at the declared scale of residuals.
+    wrong
+        k' (g, k): parts of slopes that may be wrong once the shrinkage is undone.
+    noise
+        v' (g, k): standard deviations of the noise of a slope, in units of the outcome per standard
+        deviation of its covariate.
+    """
+
+    shrunk: Array
+    wrong: Array
+    noise: Array
+
+
+def combined(*errors: NuisanceError) -> NuisanceError:
+    """Error of a sum of two means, to which either error adds: equation (A29).
+
+    Noises are independent. Shifts may cancel, and what is counted as a bias beside a shift has
+    its size.
+    """
+    shift = math.fsum(one.shift for one in errors)
+    beside_shifts = math.fsum(one.bias - abs(one.shift) for one in errors)
+    return NuisanceError(
+        bias=beside_shifts + abs(shift),
+        noise=math.hypot(*(one.noise for one in errors)),
+        sampling=math.hypot(*(one.sampling for one in errors)),
+        shift=shift,
+    )
+
+
 def confounded(facts: EffectFacts, released: Released) -> tuple[Any, LinearNuisances] | None:
     """The score at what was released, and its regressions.
 
@@ -202,7 +225,9 @@ def clipped_square(deviation: float, bound: float) -> float:
     z = bound / deviation
     density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     tail = float(special.ndtr(-z))
-    return deviation**2 * (1.0 - 2.0 * tail - 2.0 * z * density) + 2.0 * bound**2 * tail
+    # (A1): sigma^2 (1 - 2 tail - 2 z density) + 2 M_r^2 tail
+    within_bound = deviation**2 * (1.0 - 2.0 * tail - 2.0 * z * density)
+    return within_bound + 2.0 * bound**2 * tail
 
 
 def residual_deviation(deviation: float, bound: float, largest: float) -> float:
@@ -222,25 +247,6 @@ def residual_deviation(deviation: float, bound: float, largest: float) -> float:
         return clipped_square(sigma, bound) >= deviation**2
 
     return bracketed(reaches, largest, 1e-9 * largest)
-
-
-class SlopeErrors(NamedTuple):
-    """What becomes of the slopes of one regression, or of one by arm (g of them).
-
-    Parameters
-    ----------
-    shrunk
-        Parts (g, k) of slopes that the ridge takes at the declared scale of residuals.
-    left
-        Parts (g, k) of slopes that may be wrong once the shrinkage is undone.
-    noise
-        Standard deviations (g, k) of the noise of a slope, in units of the outcome per standard
-        deviation of its covariate.
-    """
-
-    shrunk: Array
-    left: Array
-    noise: Array
 
 
 def remaining(
@@ -268,14 +274,20 @@ def remaining(
     """
     stretch = nuisances.stretch
     shrunk = nuisances.shrinkage(nuisances.deviation)[0]
-    left = [np.hypot(LEFT, doubt(spread, released)) * shrunk]
+    # (A9): k (1/16 + d^2)^(1/2), what may be left of the shrinkage that was predicted
+    wrong_parts = [np.hypot(LEFT, doubt(spread, released)) * shrunk]
     noises = []
-    # directions of independent covariates, and those of the least variance that is declared
-    for share in np.geomspace(nuisances.declared.least_share, 1.0, 9):
-        really_shrunk, noise = nuisances.shrinkage(residual, share, within)
-        left.append(np.abs(1.0 - stretch * (1.0 - really_shrunk)))
+    # Directions of independent covariates, and those of the least variance that is declared.
+    for share in np.geomspace(nuisances.declared.least_share, 1.0, SHARES):
+        # (A9): |1 - f (1 - k(sigma, lambda'))| and v(sigma, lambda')
+        shrunk_there, noise = nuisances.shrinkage(residual, share, within)
+        wrong_parts.append(np.abs(1.0 - stretch * (1.0 - shrunk_there)))
         noises.append(noise)
-    return SlopeErrors(shrunk, np.max(left, axis=0), stretch * np.max(noises, axis=0))
+    return SlopeErrors(
+        shrunk=shrunk,
+        wrong=np.max(wrong_parts, axis=0),
+        noise=stretch * np.max(noises, axis=0),
+    )
 
 
 def doubt(spread: MeanSquare | None, released: Released) -> Array:
@@ -293,7 +305,10 @@ def doubt(spread: MeanSquare | None, released: Released) -> Array:
     Array
         One number for every covariate (k,), or one for all of them (1,).
     """
-    error = np.zeros(1) if spread is None else spread.relative_error(released)
+    if spread is None:
+        return np.zeros(1)
+    # (A8): d = e / (1 - .7 e)
+    error = spread.relative_error(released)
     return error / (1.0 - 0.7 * error)
 
 
@@ -324,9 +339,11 @@ def slope_sizes(
     Array
         Sizes (g, k) per standard deviation of a covariate, in units of the outcome.
     """
+    # (A10): beta_j = theta_j u_j / max(1 - k_j, 1/50), times the factor of its regression
     sizes: Array = slopes * np.array(nuisances.spreads) / np.maximum(1.0 - shrunk, LEAST_PART)
     sizes = sizes * np.reshape(factors, (-1, 1))
-    norms = np.maximum(np.linalg.norm(sizes, axis=1), 1e-300)
+    # (A10): scaled down to |beta| <= M' / 2
+    norms = np.maximum(np.linalg.norm(sizes, axis=1), TINY)
     sizes *= np.minimum(1.0, most / norms)[:, None]
     return sizes
 
@@ -349,10 +366,13 @@ def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float
         k_e, the part of a log odds that gamma shrinks away; v_e, the standard deviation of the
         noise of one, per standard deviation of a covariate.
     """
-    calibration = step.calibration
-    universe = step.universe
-    total = variance * squares * universe.mass + calibration.gamma
-    noise = float(calibration.variances[-1]) * np.mean(squares / (universe.n_samples * total) ** 2)
-    typical = variance * float(np.mean(squares)) * universe.mass + calibration.gamma
-    ridge = calibration.gamma / typical
+    gamma = step.calibration.gamma
+    noise_variance = float(step.calibration.variances[-1])
+    mass = step.universe.mass
+    n = step.universe.n_samples
+    # (A12): k_e = gamma_e / (tau c mean(q) + gamma_e)
+    ridge = gamma / (variance * float(np.mean(squares)) * mass + gamma)
+    # (A12): v_e^2 = mean of s_e^2 q_i / (n (tau c q_i + gamma_e))^2
+    curvatures = variance * squares * mass + gamma
+    noise = noise_variance * np.mean(squares / (n * curvatures) ** 2)
     return ridge, math.sqrt(float(noise))

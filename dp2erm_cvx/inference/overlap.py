@@ -45,6 +45,75 @@ class OverlapError(NamedTuple):
     intercepts: Array
 
 
+class _LogOdds(NamedTuple):
+    """The law of the fitted log odds, m + s Z.
+
+    Parameters
+    ----------
+    mean
+        m, the released intercept.
+    deviation
+        s, less what noise adds to it.
+    lost_covariance
+        What the covariance of fitted propensities and Z falls short of that of the true ones, as
+        the ridge shrinks slopes: the right-hand side of (A16).
+    """
+
+    mean: float
+    deviation: float
+    lost_covariance: float
+
+
+class _Arm(NamedTuple):
+    """One arm along the log odds.
+
+    Parameters
+    ----------
+    number
+        a: 0 for the untreated, 1 for the treated.
+    probability
+        e_a (nodes,), the probabilities to be in this arm.
+    divisor
+        The fitted probabilities (nodes,), capped, by which a score divides residuals.
+    """
+
+    number: int
+    probability: Array
+    divisor: Array
+
+    def rows(self, size: float) -> Array:
+        """Rows r_a (3, nodes) of the regression: an intercept by arm, then ``size`` times Z."""
+        untreated = np.full_like(NODES, 1.0 - self.number)
+        treated = np.full_like(NODES, float(self.number))
+        return np.stack([untreated, treated, size * NODES])
+
+    def gradient(self, score: EffectScore, residual: float, size: float) -> Array:
+        """What the arm adds to g (3,), by which an error of the regression moves the effect: (A18).
+
+        Parameters
+        ----------
+        score
+            The score at what was released, with its clips.
+        residual
+            sigma, in units of the outcome.
+        size
+            h times the root mean square of a covariate.
+        """
+        # P_a = erf(min(M_r, omega B e_a) / (2^(1/2) sigma))
+        clip = np.minimum(score.residual_bound, score.widening * score.score_bound * self.divisor)
+        not_clipped = special.erf(clip / (math.sqrt(2.0) * residual))
+        # (A18): (2a - 1) E r_a (e_a P_a / fitted e_a - 1)
+        weighted = self.probability / self.divisor * not_clipped
+        sign = 2 * self.number - 1
+        return np.asarray(sign * self.rows(size) @ (WEIGHTS * (weighted - 1.0)))
+
+    def hessian(self, curvature: float, size: float) -> Array:
+        """What the arm adds to the Hessian (3, 3) of the mean loss: H_a E[r_a r_a' | a], (A19)."""
+        rows = self.rows(size)
+        weighted = curvature * (rows * (WEIGHTS * self.probability))
+        return np.asarray(weighted @ rows.T / float(WEIGHTS @ self.probability))
+
+
 def overlap_error(facts: EffectFacts, released: Released, residual: float) -> OverlapError:
     """Error that a released propensity, its cap and the clips leave of slopes in common.
 
@@ -65,41 +134,44 @@ def overlap_error(facts: EffectFacts, released: Released, residual: float) -> Ov
     assert step is not None
     score, nuisances = pair
     fit = nuisances.fit
-    within = facts.assumed.within(nuisances.rate)
-    variance = nuisances.rate * (1.0 - nuisances.rate) * within
+    rate = nuisances.rate
+    within = facts.assumed.within(rate)
+    treatment_variance = rate * (1.0 - rate) * within
     covariance = _covariance(facts, released, nuisances)
     squares = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
 
-    middle, slope, lost = _log_odds(nuisances, released, step, covariance, squares, variance)
-    fitted = special.expit(middle + slope * NODES)
-    propensity = special.expit(middle + _true_slope(middle, slope, lost) * NODES)
-    noise = _log_odds_noise(step, squares, propensity, variance)
+    # (A15) and (A16): the fitted propensities, and the true ones before the ridge
+    law = _log_odds(nuisances, released, step, covariance, squares, treatment_variance)
+    fitted = special.expit(law.mean + law.deviation * NODES)
+    propensity = special.expit(law.mean + _true_deviation(law) * NODES)
+    log_odds_noise = _log_odds_noise(step, squares, propensity, treatment_variance)
 
+    # (A18) and (A19): g and the Hessian, of which both arms have a part
     size = fit.scale * math.sqrt(float(np.mean(np.array(nuisances.spreads) ** 2)))
-    curvature = fit.curvature(residual, nuisances.rate)
+    curvatures = fit.curvature(residual, rate)
     capped = score.capped(fitted)
     untreated = _Arm(0, 1.0 - propensity, 1.0 - capped)
     treated = _Arm(1, propensity, capped)
-    effect = np.zeros(3)
+    gradient = np.zeros(3)
     hessian = fit.gamma * np.eye(3)
     for arm in (untreated, treated):
-        effect += arm.effect(score, residual, size)
-        hessian += arm.hessian(float(curvature[arm.number]), size)
+        gradient += arm.gradient(score, residual, size)
+        hessian += arm.hessian(float(curvatures[arm.number]), size)
 
-    # equation (A20)
-    errors = np.linalg.solve(hessian, effect)
-    along_slopes = float(np.sum(curvature)) * within * size**2 + fit.gamma
-    constants, _ = nuisances.coefficients(released)
+    # (A20): D_b = |g_3| / (h u), D_e = |x| (l H h^2 u^2 + gamma) / (h u), l_a = gamma x_a theta_a
+    x = np.linalg.solve(hessian, gradient)
+    slope_curvature = float(np.sum(curvatures)) * within * size**2 + fit.gamma
+    intercepts, _ = nuisances.coefficients(released)
     return OverlapError(
-        distance=abs(float(effect[2])) / size,
-        reach=float(np.linalg.norm(errors)) * along_slopes / size,
-        log_odds_noise=noise,
-        intercepts=fit.gamma * errors[:2] * constants,
+        distance=abs(float(gradient[2])) / size,
+        reach=float(np.linalg.norm(x)) * slope_curvature / size,
+        log_odds_noise=log_odds_noise,
+        intercepts=fit.gamma * x[:2] * intercepts,
     )
 
 
 def _covariance(facts: EffectFacts, released: Released, nuisances: LinearNuisances) -> Array:
-    """C, the covariance (k, k) of the covariates that were released."""
+    """The covariance C (k, k) of the covariates that were released: equation (A15)."""
     law = facts.law if facts.mean is None else facts.mean.around(released)
     spreads = np.array(nuisances.spreads)
     return np.asarray(spreads[:, None] * law.correlations * spreads)
@@ -111,9 +183,9 @@ def _log_odds(
     step: Step,
     covariance: Array,
     squares: Array,
-    variance: float,
-) -> tuple[float, float, float]:
-    """Mean and standard deviation of the fitted log odds, and what the ridge took off: (A15, A16).
+    treatment_variance: float,
+) -> _LogOdds:
+    """Law of the fitted log odds, and what the ridge took off: equations (A15) and (A16).
 
     Parameters
     ----------
@@ -127,36 +199,33 @@ def _log_odds(
         C, of the covariates (k, k).
     squares
         Its eigenvalues (k,).
-    variance
-        Variance of the treatment that determines the log odds.
-
-    Returns
-    -------
-    tuple
-        Mean and standard deviation; then the product of the ridge and the slope, by which the
-        covariance of fitted propensities and their log odds falls short of that of the true ones.
+    treatment_variance
+        tau, the variance of the treatment that determines the log odds.
     """
     assert nuisances.log_odds is not None
-    ridge, noise = propensity_error(step, squares, variance)
-    middle, *slopes = np.asarray(released[str(nuisances.log_odds.source)]).tolist()
-    # noise alone adds as much to the variance of fitted log odds
+    ridge, noise = propensity_error(step, squares, treatment_variance)
+    mean, *slopes = np.asarray(released[str(nuisances.log_odds.source)]).tolist()
+    # (A15): s^2 = (beta' C beta - J v_e^2)_+, as noise alone adds as much to it
     by_noise = len(slopes) * noise**2
-    slope = math.sqrt(max(float(slopes @ covariance @ slopes) - by_noise, 0.0))
-    return middle, slope, variance * ridge / (1.0 - ridge) * slope
+    deviation = math.sqrt(max(float(slopes @ covariance @ slopes) - by_noise, 0.0))
+    # (A16): tau k_e / (1 - k_e) s
+    return _LogOdds(mean, deviation, treatment_variance * ridge / (1.0 - ridge) * deviation)
 
 
-def _true_slope(middle: float, slope: float, lost: float) -> float:
-    """Standard deviation of the log odds before they were shrunk: equation (A16)."""
-    fitted = special.expit(middle + slope * NODES)
+def _true_deviation(law: _LogOdds) -> float:
+    """s*, the standard deviation of the log odds before they were shrunk: equation (A16)."""
+    fitted = special.expit(law.mean + law.deviation * NODES)
 
-    def reaches(true: float) -> bool:
-        propensity = special.expit(middle + true * NODES)
-        return bool(WEIGHTS @ (NODES * (propensity - fitted)) >= lost)
+    def reaches(deviation: float) -> bool:
+        propensity = special.expit(law.mean + deviation * NODES)
+        return bool(WEIGHTS @ (NODES * (propensity - fitted)) >= law.lost_covariance)
 
-    return bracketed(reaches, STRETCH * slope, slope)
+    return bracketed(reaches, STRETCH * law.deviation, law.deviation)
 
 
-def _log_odds_noise(step: Step, squares: Array, propensity: Array, variance: float) -> float:
+def _log_odds_noise(
+    step: Step, squares: Array, propensity: Array, treatment_variance: float
+) -> float:
     """Noise of a log odds at these propensities (nodes,): equation (A17).
 
     Parameters
@@ -167,51 +236,14 @@ def _log_odds_noise(step: Step, squares: Array, propensity: Array, variance: flo
         Eigenvalues (k,) of the covariance of the covariates.
     propensity
         Probabilities of treatment at ``NODES``.
-    variance
-        The variance of the treatment is at most this.
+    treatment_variance
+        tau, which the variance of the treatment does not exceed.
     """
-    treatment_variance = propensity * (1.0 - propensity)
-    curvature_along = min(variance, float(WEIGHTS @ (NODES**2 * propensity * (1.0 - propensity))))
-    curvature_across = min(variance, float(WEIGHTS @ treatment_variance))
-    along = propensity_error(step, squares, curvature_along)[1]
-    across = propensity_error(step, squares, curvature_across)[1]
+    # (A17): tau along the log odds is at most E Z^2 e (1 - e), and across them E e (1 - e)
+    along = float(WEIGHTS @ (NODES**2 * propensity * (1.0 - propensity)))
+    across = float(WEIGHTS @ (propensity * (1.0 - propensity)))
+    noise_along = propensity_error(step, squares, min(treatment_variance, along))[1]
+    noise_across = propensity_error(step, squares, min(treatment_variance, across))[1]
+    # (A17): v_e^2 = (v_along^2 + (J - 1) v_across^2) / J
     k = len(squares)
-    return math.sqrt((along**2 + (k - 1) * across**2) / k)
-
-
-class _Arm(NamedTuple):
-    """One arm along the log odds.
-
-    Parameters
-    ----------
-    number
-        0 for the untreated, 1 for the treated.
-    own
-        Probabilities (nodes,) to be in this arm.
-    inverse
-        Fitted probabilities (nodes,), capped, by which a score divides residuals.
-    """
-
-    number: int
-    own: Array
-    inverse: Array
-
-    def rows(self, size: float) -> Array:
-        """Rows (3, nodes) of the regression: an intercept by arm, and where the log odds lie."""
-        untreated = np.full_like(NODES, 1.0 - self.number)
-        treated = np.full_like(NODES, float(self.number))
-        return np.stack([untreated, treated, size * NODES])
-
-    def effect(self, score: EffectScore, residual: float, size: float) -> Array:
-        """What an error of the regression (3,) adds to the effect by this arm: equation (A18)."""
-        clip = np.minimum(score.residual_bound, score.widening * score.score_bound * self.inverse)
-        not_clipped = special.erf(clip / (math.sqrt(2.0) * residual))
-        weighted = self.own / self.inverse * not_clipped
-        sign = 2 * self.number - 1
-        return np.asarray(sign * self.rows(size) @ (WEIGHTS * (weighted - 1.0)))
-
-    def hessian(self, curvature: float, size: float) -> Array:
-        """What the arm adds to the Hessian (3, 3) of the mean loss: equation (A19)."""
-        rows = self.rows(size)
-        weighted = curvature * (rows * (WEIGHTS * self.own))
-        return np.asarray(weighted @ rows.T / float(WEIGHTS @ self.own))
+    return math.sqrt((noise_along**2 + (k - 1) * noise_across**2) / k)
