@@ -27,6 +27,7 @@ from dp2erm_cvx.inference.nuisances import (
     propensity_error,
     remaining,
     slope_sizes,
+    steepness_by_arm,
 )
 from dp2erm_cvx.inference.overlap import overlap_error
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit, rare
@@ -231,7 +232,7 @@ def _regression_errors(
     residual = max(residuals)
     share_treated = rate if group is None else group.rate
     distances = _distances(facts, nuisances, released, residual)
-    steepness = _steepness(nuisances, released)
+    steepness = steepness_by_arm(nuisances, released)
     slopes = _slopes(facts, nuisances, released, residual, steepness, distances.bias)
     half_leaks = slopes.arms @ distances.half_leaks
 
@@ -416,15 +417,6 @@ def _slopes(
         # (A25): v_s = pi U' (mean of v'^2)^(1/2)
         noise=np.sqrt(np.mean(errors.noise**2, axis=1)) * steep_weights,
     )
-
-
-def _steepness(nuisances: LinearNuisances, released: Released) -> Array:
-    """What unbending multiplies the slopes of either arm by (2,); 1 where nothing is unbent."""
-    values = nuisances.two_values
-    if values is None:
-        return np.ones(2)
-    levels = nuisances.levels(released)
-    return np.array([values.steepness(float(level[0])) for level in levels])
 
 
 def _bend(facts: EffectFacts, by_arm: bool) -> float:

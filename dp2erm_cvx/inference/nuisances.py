@@ -348,6 +348,15 @@ def slope_sizes(
     return sizes
 
 
+def steepness_by_arm(nuisances: LinearNuisances, released: Released) -> Array:
+    """U'_a, what unbending multiplies the slopes of either arm by (2,); 1 of other outcomes."""
+    values = nuisances.two_values
+    if values is None:
+        return np.ones(2)
+    levels = nuisances.levels(released)
+    return np.array([values.steepness(float(level[0])) for level in levels])
+
+
 def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float, float]:
     """What ridge and noise do to the log odds of treatment: equation (A12).
 

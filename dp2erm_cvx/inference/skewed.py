@@ -7,6 +7,7 @@ A loss that saturates estimates no mean of skewed residuals. Equations (A30) to 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from dp2erm_cvx.calibration import GridSums, SumLaw
 from dp2erm_cvx.inference.nuisances import LEAST_CURVATURE, EffectFacts, confounded
@@ -16,6 +17,24 @@ from dp2erm_cvx.steps.score import Released
 SURE = 3.0
 #: Part of a mean residual that may vary with the covariates.
 VARYING = 0.5
+
+
+class _MeanResidual(NamedTuple):
+    """The mean residual of the untreated by the released sums.
+
+    Parameters
+    ----------
+    value
+        The mean, in units of the outcome.
+    noise
+        Standard deviation of the noise of both sums in it, in units of the outcome.
+    share_treated
+        A, the released share of the treated, at least one record's.
+    """
+
+    value: float
+    noise: float
+    share_treated: float
 
 
 def skewed(facts: EffectFacts, released: Released, deviation: float, least: float) -> float:
@@ -50,22 +69,27 @@ def skewed(facts: EffectFacts, released: Released, deviation: float, least: floa
     score, nuisances = pair
     fit = nuisances.fit
     sums = [int(one) for one in released[facts.score.name]]
-    mean, treated, mean_noise = _mean_residual(noise, sums, score.widening)
+    mean = _mean_residual(noise, sums, score.widening)
 
-    constants, _ = nuisances.coefficients(released)
+    # (A32): what the ridge on the intercept explains, min(|theta_0| gamma / H_0, M')
+    intercepts, _ = nuisances.coefficients(released)
     residual = facts.residuals.deviation(deviation)
     curvature = max(float(fit.curvature(residual, nuisances.rate)[0]), LEAST_CURVATURE)
-    by_ridge = abs(float(constants[0])) * fit.gamma / curvature
-    shrunk = min(by_ridge, facts.residuals.outcome_bound)
+    by_ridge = abs(float(intercepts[0])) * fit.gamma / curvature
+    explained = min(by_ridge, facts.residuals.outcome_bound)
+
+    # (A31): the noise of both sums, 2 (s_b / (n (H_0 + gamma)))^2, and sigma^2 / (n A)
     intercept_noise = fit.noise / (fit.n_samples * (curvature + fit.gamma))
-    sampling = residual / math.sqrt(noise.n_samples * treated)
-    error = math.hypot(mean_noise, math.sqrt(2.0) * intercept_noise, sampling)
-    beyond = abs(mean) - shrunk - SURE * error
-    moved = float(VARYING * facts.assumed.distance * beyond)
+    sampling = residual / math.sqrt(noise.n_samples * mean.share_treated)
+    error = math.hypot(mean.noise, math.sqrt(2.0) * intercept_noise, sampling)
+
+    # (A33): D / 2 times what is left of the mean residual
+    unexplained = abs(mean.value) - explained - SURE * error
+    moved = float(VARYING * facts.assumed.distance * unexplained)
     return moved if moved > least else 0.0
 
 
-def _mean_residual(noise: GridSums, sums: list[int], widening: float) -> tuple[float, float, float]:
+def _mean_residual(noise: GridSums, sums: list[int], widening: float) -> _MeanResidual:
     """The mean residual of the untreated: equation (A30).
 
     Parameters
@@ -75,18 +99,17 @@ def _mean_residual(noise: GridSums, sums: list[int], widening: float) -> tuple[f
     sums
         The released integers.
     widening
-        What scores were divided by.
-
-    Returns
-    -------
-    tuple
-        The mean residual, in units of the outcome; the released share of the treated; the standard
-        deviation of the noise of the mean.
+        omega, what scores were divided by.
     """
     total, treated, _, signed = noise.means(sums)
-    treated = max(treated, 1.0 / noise.n_samples)
+    share_treated = max(treated, 1.0 / noise.n_samples)
     half = 0.5 * widening
-    # a discrete Laplace law has twice the variance that its squared scale says
-    deviations_of_scale = (2.0 if noise.noise.pure else 1.0) ** 0.5
-    by_sums = half * math.hypot(noise.scales[0], noise.scales[3]) * deviations_of_scale
-    return half * (signed - total) / treated, treated, by_sums / treated
+    # A discrete Laplace law has twice the variance that its squared scale says.
+    deviations_of_scale = math.sqrt(2.0) if noise.noise.pure else 1.0
+    noise_of_sums = half * math.hypot(noise.scales[0], noise.scales[3]) * deviations_of_scale
+    return _MeanResidual(
+        # (A30): omega / 2 (S - T) / A
+        value=half * (signed - total) / share_treated,
+        noise=noise_of_sums / share_treated,
+        share_treated=share_treated,
+    )
