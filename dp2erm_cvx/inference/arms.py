@@ -154,6 +154,25 @@ class _ArmOutcomes:
         )
 
 
+class _Distances(NamedTuple):
+    """How far every arm (K,) stays from all, in standard deviations.
+
+    Parameters
+    ----------
+    bias
+        D_b: what a bias of slopes is multiplied by.
+    noisy
+        D_e: what noise and sampling of slopes are multiplied by.
+    log_odds_noise
+        v_e: the standard deviation of what the noise of a propensity adds, per standard deviation
+        of a covariate.
+    """
+
+    bias: Array
+    noisy: Array
+    log_odds_noise: Array
+
+
 def arm_intervals(
     facts: EffectFacts, released: Mapping[str, Array], missed: float, *, predicted: bool
 ) -> tuple[Callable[[Array, float], ScoreInterval], tuple[float, ...]]:
@@ -187,14 +206,17 @@ def arm_intervals(
     n = facts.universe.n_samples
     widenings = np.array(score.widenings)
     n_arms = len(widenings)
+    tail = 0.1 * missed / (2 * n_arms)
+
+    # mean score, mean square and number of records of every arm
     *sums, number = (int(one) for one in released[step.name])
     pairs = np.reshape(sums, (n_arms, 2)).tolist()
-    table = np.array([noise.means((*pair, number)) for pair in pairs])
-    tail = 0.1 * missed / (2 * n_arms)
-    squares = np.clip(table[:, 1] + noise.margin(tail, 1), 0.0, noise.bound**2) * widenings**2
+    means = np.array([noise.means((*pair, number)) for pair in pairs])
+    largest_squares = np.clip(means[:, 1] + noise.margin(tail, 1), 0.0, noise.bound**2)
+    squares = largest_squares * widenings**2
     # as shares of the records that count, a share of n
-    size = min(max(float(table[0, 2]), 1.0 / n), 1.0)
-    blur = float(average.calibration.scale) * average.calibration.unit / (n * size)
+    size = min(max(float(means[0, 2]), 1.0 / n), 1.0)
+    mean_noise = float(average.calibration.scale) * average.calibration.unit / (n * size)
     outcomes = _ArmOutcomes(
         noise=noise,
         domain=domain,
@@ -202,10 +224,10 @@ def arm_intervals(
         size=size,
         lines=_lines(nuisances, released, n_arms, facts.universe.n_features),
         means=np.asarray(released[average.name], dtype=np.float64) / (UNIT * n * size),
-        mean_noise=blur,
+        mean_noise=mean_noise,
         # no direction varies by more than all variances together, and their sum alone was released
         spread=float(np.linalg.norm(nuisances.spreads)) / math.sqrt(size),
-        residuals=table[:, 0] * widenings / size,
+        residuals=means[:, 0] * widenings / size,
         deviations=np.sqrt(squares / size**2),
         scales=noise.scales[0] * widenings / size,
         count_noise=noise.scales[2] / size,
@@ -214,12 +236,13 @@ def arm_intervals(
     )
     if predicted:
         # what noise may hide of the mean square of all arms is less than that of each
-        parts = widenings**2 * nuisances.shares / n_arms
-        hidden = sum_quantile(noise.noise, tail, 0.0, *(noise.scales[1] * parts))
-        rounding = noise.coupling * noise.units[1] * float(np.sum(parts))
-        pooled = float(parts @ table[:, 1]) + hidden + rounding
-        pooled = min(max(pooled, 0.0), float(np.mean(squares * nuisances.shares)))
-        outcomes = _with_errors(facts, released, outcomes, math.sqrt(pooled / size))
+        factors = widenings**2 * nuisances.shares / n_arms
+        hidden = sum_quantile(noise.noise, tail, 0.0, *(noise.scales[1] * factors))
+        rounding = noise.coupling * noise.units[1] * float(np.sum(factors))
+        mean_square = float(factors @ means[:, 1]) + hidden + rounding
+        largest = float(np.mean(squares * nuisances.shares))
+        mean_square = min(max(mean_square, 0.0), largest)
+        outcomes = _with_errors(facts, released, outcomes, math.sqrt(mean_square / size))
     return outcomes.interval, nuisances.shares
 
 
@@ -237,23 +260,20 @@ def _with_errors(
     facts: EffectFacts, released: Mapping[str, Array], outcomes: _ArmOutcomes, clipped: float
 ) -> _ArmOutcomes:
     """The outcomes with what the nuisances leave, at residuals of this deviation once clipped."""
-    half = 0.5 * facts.universe.domain.outcome_bound
-    residual = residual_deviation(clipped, facts.residuals.bound, half)
+    bound = facts.universe.domain.outcome_bound
+    residual = residual_deviation(clipped, facts.residuals.bound, 0.5 * bound)
     # that of a record: a person's mean may vary by any part of it
-    least = 1e-9 * half if outcomes.domain.units is None else facts.residuals.scale
+    least = 1e-9 * (0.5 * bound) if outcomes.domain.units is None else facts.residuals.scale
     errors, common = arm_errors(facts, released, max(residual, least))
-    absolute = outcomes.absolute
+    sizes = outcomes.absolute
     for arm in np.flatnonzero(_rare(facts, released)):
         # any mean outcome of an arm that is too rare
-        errors[arm] = replace(errors[arm], bias=float(absolute[arm]) + 2.0 * half)
+        errors[arm] = replace(errors[arm], bias=float(sizes[arm]) + bound)
     return replace(outcomes, errors=tuple(errors), common=common)
 
 
 def _rare(facts: EffectFacts, released: Mapping[str, Array]) -> NDArray[np.bool_]:
-    """The arms (K,) that may be too rare.
-
-    Of many arms the noise of a share is counted up to half.
-    """
+    """The arms (K,) that may have at most one record in fifty, by three deviations of the noise."""
     step = facts.rate
     if step is None:
         return np.zeros(len(facts.universe.domain.arms), dtype=bool)
@@ -295,101 +315,100 @@ def arm_errors(
     fit = nuisances.fit
     by_arm = nuisances.term.rows is Rows.ARMS
     in_common = nuisances.term.rows is Rows.COMMON
-    distances = arm_distances(facts, released, shares)
-    # equation (A38): no two arms lie farther apart, if each lies as far from all as it would then
-    away = float(np.max(distances / (1.0 - shares)))
-    within = max(1.0 - float(shares @ distances**2), LEAST_WITHIN)
-    curvature = np.maximum(fit.curvature(deviation, nuisances.shares), LEAST_CURVATURE)
-    constants, slopes = nuisances.coefficients(released)
 
-    shrunk, left, each_noise = remaining(facts.spread, nuisances, released, deviation, within)
-    left = left + (0.0 if facts.two_values is None else BENT)
-    half = 0.5 * facts.residuals.outcome_bound
-    slope_bias = np.linalg.norm(left * slope_sizes(nuisances, slopes, shrunk, half), axis=1)
-    slope_noise = np.sqrt(np.mean(each_noise**2, axis=1))
-    apart = _apart(facts, nuisances, distances, within)
+    # (A38): d = max d_a / (1 - pi_a), as no two arms lie farther apart if each lies as far from all
+    # as it would then; l = max(1 - sum pi_a d_a^2, 1/5)
+    from_all = arm_distances(facts, released, shares)
+    between = float(np.max(from_all / (1.0 - shares)))
+    within = max(1.0 - float(shares @ from_all**2), LEAST_WITHIN)
+    distances = _distances(facts, nuisances, from_all, within)
 
-    n = fit.mass * fit.n_samples
-    heavier = HEAVIER / (n * within)
+    # (A21) and (A25) of every arm: b_s = |k' beta|, v_s^2 = mean of v'^2
+    intercepts, slopes = nuisances.coefficients(released)
+    errors = remaining(facts.spread, nuisances, released, deviation, within)
+    wrong_parts = errors.wrong + (0.0 if facts.two_values is None else BENT)
+    largest = 0.5 * facts.residuals.outcome_bound
+    sizes = slope_sizes(nuisances, slopes, errors.shrunk, largest)
+    slope_bias = np.linalg.norm(wrong_parts * sizes, axis=1)
+    slope_noise = np.sqrt(np.mean(errors.noise**2, axis=1))
+
+    # (A42): of slopes in common, t = eta sigma, and what moves all arms together
+    heavier = HEAVIER / (fit.mass * fit.n_samples * within)
     varying = 0.0
     common = 0.0
     if in_common:
-        # equation (A42): slopes of an arm differ from those in common by what effects vary by
         varying = facts.assumed.heterogeneity * deviation
-        common = min(away, 2.0 * max(apart.noisy.tolist()))
+        common = min(between, 2.0 * max(distances.noisy.tolist()))
         common *= math.hypot(float(slope_noise[0]), deviation * math.sqrt(heavier))
-    # of slopes in common either arm has at most half of what stays of the distance between the two
-    stayed = apart.bias if by_arm else np.minimum(apart.bias, 0.5 * away)
-    # the ridge on an intercept leaks into slopes along the mean of an arm
-    leaks = away**2 * np.abs(constants) * fit.gamma / within
-    leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
-    reach_of_leaks = (1.0 - shares) * stayed / away if by_arm and away else shares
-    # equation (A43)
-    bias = stayed * slope_bias + (1.0 - shares) * stayed * varying + leaks * reach_of_leaks
-    # equation (A44)
-    by_slopes = by_arm * apart.noisy * slope_noise
-    by_log_odds = apart.log_odds_noise * slope_bias
-    by_rate = _rate_errors(facts, nuisances, constants, curvature)
+
+    # (A43): b_a = D_b b_s + (1 - pi_a) D_b t + what the ridge on its intercept leaks into slopes
+    curvatures = np.maximum(fit.curvature(deviation, nuisances.shares), LEAST_CURVATURE)
+    leaks = between**2 * np.abs(intercepts) * fit.gamma / within
+    if by_arm:
+        bias_distances = distances.bias
+        leaks = leaks / curvatures
+        leak_shares = (1.0 - shares) * bias_distances / between if between else shares
+    else:
+        # Of slopes in common an arm has at most half of the distance of two.
+        bias_distances = np.minimum(distances.bias, 0.5 * between)
+        leaks = leaks / float(np.sum(curvatures))
+        leak_shares = shares
+    bias = bias_distances * slope_bias + (1.0 - shares) * bias_distances * varying
+    bias = bias + leaks * leak_shares
+
+    # (A44): v_a^2 = 1_A (D_e v_s)^2 + (v_e b_s)^2 + v_p^2
+    by_slopes = by_arm * distances.noisy * slope_noise
+    by_log_odds = distances.log_odds_noise * slope_bias
+    by_rate = _rate_errors(facts, nuisances, intercepts, curvatures)
     noise = np.sqrt(by_slopes**2 + by_log_odds**2 + by_rate**2)
-    # equation (A45)
-    sampling = by_arm * apart.noisy * deviation * np.sqrt(heavier / shares)
+
+    # (A45): s_a = 1_A D_e sigma (1.15 / (c n l pi_a))^(1/2)
+    sampling = by_arm * distances.noisy * deviation * np.sqrt(heavier / shares)
     rows = np.column_stack([bias, noise, sampling]).tolist()
     return [NuisanceError(*row) for row in rows], common
 
 
 def _rate_errors(
-    facts: EffectFacts, nuisances: ArmNuisances, constants: Array, curvature: Array
+    facts: EffectFacts, nuisances: ArmNuisances, intercepts: Array, curvatures: Array
 ) -> Array:
-    """Errors (K,) by the noise of released shares, where an intercept is off: equation (A39).
+    """Errors v_p (K,) by the noise of released shares, where an intercept is off: (A39).
 
     An intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a wrong
     rate.
     """
     fit = nuisances.fit
     shares = np.array(nuisances.shares)
-    n = fit.mass * fit.n_samples
     bound = facts.residuals.outcome_bound
-    by_noise = (fit.noise / (fit.n_samples * (curvature + fit.gamma))) ** 2
-    by_ridge = np.minimum(np.abs(constants) * fit.gamma / curvature, bound) ** 2
-    rate = facts.rate
-    counted = 0.0
-    if rate is not None:
-        counted = rate.calibration.variance / n**2
-    squared = np.minimum(by_noise + by_ridge, bound**2)
-    return np.asarray(np.sqrt(squared * np.minimum(counted / shares**2, 0.25)))
+    # (A39): E_a^2 = (s_b / (n (H_a + gamma)))^2 + min(|theta_a| gamma / H_a, M')^2, at most M'^2
+    by_noise = (fit.noise / (fit.n_samples * (curvatures + fit.gamma))) ** 2
+    by_ridge = np.minimum(np.abs(intercepts) * fit.gamma / curvatures, bound) ** 2
+    mean_residuals = np.minimum(by_noise + by_ridge, bound**2)
+    # (A39): times min(s_p^2 / (c n pi_a)^2, 1/4)
+    count_variance = 0.0
+    if facts.rate is not None:
+        count_variance = facts.rate.calibration.variance / (fit.mass * fit.n_samples) ** 2
+    share_variances = np.minimum(count_variance / shares**2, 0.25)
+    return np.asarray(np.sqrt(mean_residuals * share_variances))
 
 
-class _Apart(NamedTuple):
-    """How far every arm (K,) stays from all, in standard deviations.
-
-    Parameters
-    ----------
-    bias
-        What a bias of slopes is multiplied by.
-    noisy
-        What noise and sampling of slopes are multiplied by.
-    log_odds_noise
-        Standard deviation of what the noise of a propensity adds, per standard deviation of a
-        covariate.
-    """
-
-    bias: Array
-    noisy: Array
-    log_odds_noise: Array
-
-
-def _apart(facts: EffectFacts, nuisances: ArmNuisances, distances: Array, within: float) -> _Apart:
+def _distances(
+    facts: EffectFacts, nuisances: ArmNuisances, from_all: Array, within: float
+) -> _Distances:
     """What a propensity leaves of the distances (K,) of the arms: equations (A40) and (A41)."""
     step = facts.propensity
     if step is None:
-        left = distances
-        log_odds_noise = np.zeros(len(distances))
+        bias_distances = from_all
+        log_odds_noise = np.zeros(len(from_all))
     else:
         shares = np.array(nuisances.shares)
-        part = nuisances.fit.mass * within
-        left, log_odds_noise = _left_by(step, shares, nuisances.spreads, part, distances)
-    k = len(nuisances.spreads)
-    return _Apart(left, np.hypot(left, math.sqrt(k) * log_odds_noise), log_odds_noise)
+        counted_within = nuisances.fit.mass * within
+        bias_distances, log_odds_noise = _left_by(
+            step, shares, nuisances.spreads, counted_within, from_all
+        )
+    # (A41): D_e = (D_b^2 + J v_e^2)^(1/2)
+    root_k = math.sqrt(len(nuisances.spreads))
+    noisy = np.hypot(bias_distances, root_k * log_odds_noise)
+    return _Distances(bias_distances, noisy, log_odds_noise)
 
 
 def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Array) -> Array:
@@ -453,20 +472,34 @@ def _expected_distance(difference: Array, noise: Array, at_most: float) -> float
 
 
 def _left_by(
-    step: Step, shares: Array, spreads: tuple[float, ...], within: float, distances: Array
+    step: Step, shares: Array, spreads: tuple[float, ...], counted_within: float, from_all: Array
 ) -> tuple[Array, Array]:
-    """Distances that a multinomial regression leaves, and its noise there: equation (A40).
+    """Distances D_b (K,) that a multinomial propensity leaves, and its noise v_e (K,) there: (A40).
 
-    To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms
-    at their ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is
-    its row of that times ``pi_b d_b / pi_a`` at most, d the ``distances`` that there were, and at
-    most its own.
+    To first order log odds are shrunk by ``gamma (gamma + u^2 c l W)^-1``, W the covariance of the
+    arms at their shares. What stays of the mean of arm a is its row of that times
+    ``pi_b d_b / pi_a`` at most, and at most its own distance.
+
+    Parameters
+    ----------
+    step
+        The planned step that releases the propensity.
+    shares
+        pi (K,), the shares of the arms.
+    spreads
+        Standard deviations (k,) of the covariates.
+    counted_within
+        c l, the share of the variance within the arms times what a record counts.
+    from_all
+        d (K,), the distances of the arms without it.
     """
-    calibration = step.calibration
+    gamma = step.calibration.gamma
     square = float(np.mean(np.square(spreads)))
     W = np.diag(shares) - np.outer(shares, shares)
-    inverse = np.linalg.inv(calibration.gamma * np.eye(len(shares)) + square * within * W)
-    left = calibration.gamma * np.abs(inverse) @ (shares * distances) / shares
-    deviation = math.sqrt(float(calibration.variances[0]) * square) / step.universe.n_samples
-    noise = deviation * np.linalg.norm(W @ inverse, axis=1) / shares
-    return np.minimum(left, distances), noise
+    inverse = np.linalg.inv(gamma * np.eye(len(shares)) + square * counted_within * W)
+    # (A40): D_b = min(gamma / pi_a sum_b |inverse_ab| pi_b d_b, d_a)
+    bias_distances = gamma * np.abs(inverse) @ (shares * from_all) / shares
+    # (A40): v_e = s_e u / (n pi_a) |(W inverse)_a|
+    deviation = math.sqrt(float(step.calibration.variances[0]) * square) / step.universe.n_samples
+    log_odds_noise = deviation * np.linalg.norm(W @ inverse, axis=1) / shares
+    return np.minimum(bias_distances, from_all), log_odds_noise
