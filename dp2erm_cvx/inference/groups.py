@@ -23,7 +23,7 @@ from dp2erm_cvx.steps.score import GroupScore
 FEW = 0.005
 
 
-class _Parts(NamedTuple):
+class _EstimateErrors(NamedTuple):
     """What moves the estimate of one group, in units of the outcome.
 
     Parameters
@@ -96,7 +96,7 @@ class GroupMean:
             self.noise, self.released, self.center, level, self.widening, self.error
         )
 
-    def parts(self, share: float, psi: float, size: float) -> _Parts:
+    def errors_at(self, share: float, psi: float, size: float) -> _EstimateErrors:
         """What moves an estimate that lies ``psi`` above the center.
 
         Parameters
@@ -108,22 +108,22 @@ class GroupMean:
         size
             The released size that it is divided by, as a share of n.
         """
-        own = psi / self.widening
+        ratio = psi / self.widening
         factor = self.widening / (0.5 * size)
         test = part_test(self.noise, self.released, share)
-        by_size = factor * abs(own)
-        return _Parts(
-            deviation=factor * test.deviation(own),
+        by_size = factor * abs(ratio)
+        return _EstimateErrors(
+            deviation=factor * test.deviation(ratio),
             scales=[factor * test.scales[0], by_size * test.scales[1]],
             rounding=factor * test.roundings[0] + by_size * test.roundings[1],
         )
 
 
-def _combined(
+def _interval_of_sum(
     groups: Sequence[GroupMean],
     level: float,
     estimate: float,
-    parts: Sequence[_Parts],
+    errors: Sequence[_EstimateErrors],
     weights: Sequence[float],
 ) -> ScoreInterval:
     """Interval of a sum over groups, to which their errors are added by ``weights``.
@@ -131,15 +131,16 @@ def _combined(
     Noise and sampling of the scores are independent between groups; what the common regressions add
     is not.
     """
-    deviations = [one.deviation for one in parts]
+    deviations = [one.deviation for one in errors]
     deviation = sum(deviations) if groups[0].persons else math.hypot(*deviations)
     scales: list[float] = []
-    for one in parts:
+    for one in errors:
         scales.extend(one.scales)
-    rounding = sum(one.rounding for one in parts)
-    errors = [(one.error.bias, one.error.noise, one.error.sampling) for one in groups]
-    error = NuisanceError(*(np.array(weights) @ errors).tolist())
-    return linear_interval(groups[0].noise, level, estimate, (deviation, scales, rounding), error)
+    rounding = sum(one.rounding for one in errors)
+    of_groups = [(group.error.bias, group.error.noise, group.error.sampling) for group in groups]
+    of_regressions = NuisanceError(*(np.array(weights) @ of_groups).tolist())
+    parts = (deviation, scales, rounding)
+    return linear_interval(groups[0].noise, level, estimate, parts, of_regressions)
 
 
 def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> ScoreInterval:
@@ -169,21 +170,25 @@ def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> Scor
     """
     share, _ = misses(level)
     pair = (group, reference)
-    parts = []
+    errors = []
     estimates = []
     bounded = True
     for one in pair:
         interval = one.interval(level)
-        half = 0.5 * (interval.high - interval.low)
-        own = one.parts(0.5 * share, interval.estimate - one.center, one.size)
-        linear = linear_interval(one.noise, level, 0.0, own, one.error).high
-        more = max(1.0, half / linear) if math.isfinite(half) else 1.0
-        parts.append(
-            _Parts(more * own.deviation, [more * scale for scale in own.scales], own.rounding)
+        half_width = 0.5 * (interval.high - interval.low)
+        linear_errors = one.errors_at(0.5 * share, interval.estimate - one.center, one.size)
+        linear = linear_interval(one.noise, level, 0.0, linear_errors, one.error).high
+        factor = max(1.0, half_width / linear) if math.isfinite(half_width) else 1.0
+        errors.append(
+            _EstimateErrors(
+                deviation=factor * linear_errors.deviation,
+                scales=[factor * scale for scale in linear_errors.scales],
+                rounding=linear_errors.rounding,
+            )
         )
         estimates.append(interval.estimate)
-        bounded = bounded and half != math.inf
-    result = _combined(pair, level, estimates[0] - estimates[1], parts, (1.0, 1.0))
+        bounded = bounded and half_width != math.inf
+    result = _interval_of_sum(pair, level, estimates[0] - estimates[1], errors, (1.0, 1.0))
     return result if bounded else replace(result, low=-math.inf, high=math.inf)
 
 
@@ -214,12 +219,14 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     psi = sum(2.0 * one.widening * noise.means(one.released)[0] for one in groups) / size
     weights = np.array([one.size for one in groups])
     weights /= np.sum(weights)
-    parts = [one.parts(share / len(groups), psi, size) for one in groups]
+    errors = [one.errors_at(share / len(groups), psi, size) for one in groups]
     center = float(weights @ [one.center for one in groups])
-    result = _combined(groups, level, center + psi, parts, weights.tolist())
+    result = _interval_of_sum(groups, level, center + psi, errors, weights.tolist())
     size_noises = [2.0 * noise.scales[1]] * len(groups)
-    within = total <= 2.0 * sum_quantile(noise.noise, tail, 0.0, *size_noises)
-    return replace(result, low=-math.inf, high=math.inf) if within else result
+    largest_noise = 2.0 * sum_quantile(noise.noise, tail, 0.0, *size_noises)
+    if total <= largest_noise:
+        return replace(result, low=-math.inf, high=math.inf)
+    return result
 
 
 def group_means(
@@ -238,21 +245,21 @@ def group_means(
     """
     score = facts.score
     noise = score.calibration
-    own = score.at(score.universe, released)
-    assert isinstance(own, GroupScore)
+    group_score = score.at(score.universe, released)
+    assert isinstance(group_score, GroupScore)
     assert noise.law.counts
-    assert own.center is not None
+    assert group_score.center is not None
     domain = facts.universe.domain
     means = []
     sums_of_groups = np.reshape(released[score.name], (-1, 3))
-    for name, member, sums in zip(domain.groups, own.members, sums_of_groups, strict=True):
+    for name, member, sums in zip(domain.groups, group_score.members, sums_of_groups, strict=True):
         rate = member.nuisances.rate if isinstance(member.nuisances, LinearNuisances) else None
         public = facts.known_propensity or isinstance(rate, str)
         means.append(
             GroupMean(
                 noise=noise,
                 released=tuple(int(number) for number in sums),
-                center=own.center,
+                center=group_score.center,
                 widening=member.widening,
                 group=name,
                 treated=None if public else rate,

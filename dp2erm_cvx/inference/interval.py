@@ -91,8 +91,8 @@ def score_interval(
     DeclarationError
         Unless ``1/2 <= level < 1``.
     """
-    share, _ = misses(level)
-    deviation = widening * _deviation(noise, released, share) / math.sqrt(noise.n_samples)
+    moments_share, _ = misses(level)
+    deviation = widening * _deviation(noise, released, moments_share) / math.sqrt(noise.n_samples)
     rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
     estimate = center + widening * noise.means(released)[0]
     scales = (widening * noise.scales[0],)
@@ -133,11 +133,11 @@ def linear_interval(
     deviation, scales, rounding = parts
     sampling = math.hypot(deviation, error.sampling)
     normal = math.hypot(sampling, error.noise)
-    half = biased_quantile(noise.noise, tail, error.bias, normal, *scales) + rounding
+    half_width = biased_quantile(noise.noise, tail, error.bias, normal, *scales) + rounding
     return ScoreInterval(
         estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
+        low=estimate - half_width,
+        high=estimate + half_width,
         level=float(level),
         standard_deviation=deviation * math.sqrt(noise.n_samples),
         noise_half_width=sum_quantile(noise.noise, tail, error.noise, *scales) + rounding,
@@ -164,14 +164,14 @@ def biased_quantile(
     scales
         Those of the noises in X.
     """
-    high = bias + sum_quantile(noise, tail, deviation, *scales)
+    largest = bias + sum_quantile(noise, tail, deviation, *scales)
 
-    def within(q: float) -> bool:
-        near = sum_tail(noise, q - bias, deviation, *scales)
-        far = sum_tail(noise, q + bias, deviation, *scales)
-        return near + far <= 2.0 * tail
+    def suffices(q: float) -> bool:
+        near_tail = sum_tail(noise, q - bias, deviation, *scales)
+        far_tail = sum_tail(noise, q + bias, deviation, *scales)
+        return near_tail + far_tail <= 2.0 * tail
 
-    return bracketed(within, high * _ROUND_UP)
+    return bracketed(suffices, largest * _ROUND_UP)
 
 
 def misses(level: float) -> tuple[float, float]:
@@ -182,10 +182,10 @@ def misses(level: float) -> tuple[float, float]:
     DeclarationError
         Unless ``1/2 <= level < 1``.
     """
-    share = 1.0 - public_number("level", level, at_least=0.5)
-    if share <= 0.0:
+    missed = 1.0 - public_number("level", level, at_least=0.5)
+    if missed <= 0.0:
         raise DeclarationError(f"level = {brief(level)}: must be less than 1")
-    return _MOMENTS_SHARE * share, 0.5 * (1.0 - _MOMENTS_SHARE) * share
+    return _MOMENTS_SHARE * missed, 0.5 * (1.0 - _MOMENTS_SHARE) * missed
 
 
 def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
@@ -195,8 +195,9 @@ def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
     own either way, with half of that each.
     """
     mean, second_moment = noise.means(released)
-    least = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
-    variance = (second_moment + noise.margin(0.5 * share, 1) - least**2) * _ROUND_UP
+    least_mean = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
+    largest_moment = second_moment + noise.margin(0.5 * share, 1)
+    variance = (largest_moment - least_mean**2) * _ROUND_UP
     return math.sqrt(min(max(variance, 0.0), noise.bound**2))
 
 

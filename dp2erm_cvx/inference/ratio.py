@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import bracketed, sum_tail
 from dp2erm_cvx.calibration.sums import SHARE_BITS, GridSums, SumLaw
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval, misses
-from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, combined
+from dp2erm_cvx.inference.nuisances import NO_ERROR, TINY, NuisanceError, combined
 
 #: What tests are rounded up by.
 _ROUND_UP = 1.0 + 1e-9
@@ -77,15 +77,16 @@ class Fieller:
             gap = side * (rho * self.denominator - self.numerator)
             return self._rejected(gap, self.deviation(rho), 1.0, rho, tail)
 
-        reach = self.deviation(middle) + self.biases[0] + self.scales[0]
-        reach += abs(middle) * (self.scales[1] + self.biases[1])
-        reach += sum(abs(one - middle * other) for one, other in self.shared)
-        reach = max(reach / self.denominator, 1e-300)
-        while not rejects(middle + side * reach):
-            reach *= 2.0
-            if not math.isfinite(reach):
+        # a first guess of the half length, which is doubled until a test rejects
+        step = self.deviation(middle) + self.biases[0] + self.scales[0]
+        step += abs(middle) * (self.scales[1] + self.biases[1])
+        step += sum(abs(of_A - middle * of_D) for of_A, of_D in self.shared)
+        step = max(step / self.denominator, TINY)
+        while not rejects(middle + side * step):
+            step *= 2.0
+            if not math.isfinite(step):
                 return side * math.inf
-        return bracketed(rejects, middle + side * reach, middle)
+        return bracketed(rejects, middle + side * step, middle)
 
     def _rejected(
         self, gap: float, deviation: float, first: float, rho: float, tail: float
@@ -109,13 +110,13 @@ class Fieller:
         beyond_rounding = gap - first * self.roundings[0] - second * self.roundings[1]
         if not beyond_rounding > 0.0:
             return False
-        both = (abs(first * one - rho * other) for one, other in self.shared)
-        scales = (first * self.scales[0], second * self.scales[1], *both)
+        shared_scales = (abs(first * of_A - rho * of_D) for of_A, of_D in self.shared)
+        scales = (first * self.scales[0], second * self.scales[1], *shared_scales)
         bias = first * self.biases[0] + second * self.biases[1]
         rounded_up = deviation * _ROUND_UP
-        near = sum_tail(self.noise, beyond_rounding - bias, rounded_up, *scales)
-        far = sum_tail(self.noise, beyond_rounding + bias, rounded_up, *scales)
-        return 0.5 * (near + far) < tail
+        near_tail = sum_tail(self.noise, beyond_rounding - bias, rounded_up, *scales)
+        far_tail = sum_tail(self.noise, beyond_rounding + bias, rounded_up, *scales)
+        return 0.5 * (near_tail + far_tail) < tail
 
 
 def quadratic_norm(
@@ -133,9 +134,9 @@ def quadratic_norm(
         Bounds of ``E x y`` from below and above. They are clipped by the inequality of Cauchy and
         Schwarz, so that the result is the larger of two norms of (u, v).
     """
-    most = math.sqrt(first * second)
-    low = min(max(cross[0], -most), most)
-    high = min(max(cross[1], -most), most)
+    largest = math.sqrt(first * second)
+    low = min(max(cross[0], -largest), largest)
+    high = min(max(cross[1], -largest), largest)
 
     def norm(u: float, v: float) -> float:
         product = 2.0 * u * v
@@ -197,8 +198,8 @@ def part_interval(
         return math.hypot(0.0, size * error.noise)
 
     of_regressions = math.hypot(error.noise, error.sampling)
-    whole = replace(test, deviation=with_error(of_regressions), biases=(size * error.bias, 0.0))
-    low, high = whole.ends(tail)
+    with_all = replace(test, deviation=with_error(of_regressions), biases=(size * error.bias, 0.0))
+    low, high = with_all.ends(tail)
     estimate = test.numerator / min(max(test.denominator, 1.0 / n), largest)
     noise_alone = replace(test, deviation=error_alone, slope=0.0)
     sampling_alone = replace(
@@ -247,13 +248,15 @@ def _overlap_test(noise: GridSums, released: Sequence[int], share: float) -> Fie
     ``h <= 1/2``. Two events miss: the noise of either second moment.
     """
     score, size, square, *_ = noise.means(released)
-    half = 0.5 * share
-    most = math.sqrt(min(max(square + noise.margin(half, 2), 0.0), noise.bound**2))
-    spread = math.sqrt(0.5 * min(max(size + noise.margin(half, 1), 0.0), 0.5))
-    root = math.sqrt(noise.n_samples)
+    each = 0.5 * share
+    largest_square = min(max(square + noise.margin(each, 2), 0.0), noise.bound**2)
+    largest_size = min(max(size + noise.margin(each, 1), 0.0), 0.5)
+    score_deviation = math.sqrt(largest_square)
+    size_deviation = math.sqrt(0.5 * largest_size)
+    root_n = math.sqrt(noise.n_samples)
 
     def deviation(psi: float) -> float:
-        return (most + abs(psi) * spread) * _MOMENT_UP / root
+        return (score_deviation + abs(psi) * size_deviation) * _MOMENT_UP / root_n
 
     # a share that is no whole number is rounded to its grid
     grid = math.ldexp(0.5, -SHARE_BITS)
@@ -267,7 +270,7 @@ def _overlap_test(noise: GridSums, released: Sequence[int], share: float) -> Fie
             grid + noise.coupling * noise.units[1],
         ),
         deviation=deviation,
-        slope=spread / root,
+        slope=size_deviation / root_n,
     )
 
 
@@ -306,16 +309,18 @@ def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fiell
     else:
         largest = 0.5
         cross = 0.5 * score
+    # bounds of the means of phi^2, h^2 and phi h
     third = share / 3.0
-    most = max(square + noise.margin(third, 2), 0.0)
-    most = min(most, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
-    rate = largest * min(max(size + noise.margin(third, place), 0.0), largest)
-    aside = cross_part * noise.margin(0.5 * third, *cross_places)
-    norm = quadratic_norm(most, rate, (cross - aside, cross + aside))
-    root = math.sqrt(noise.n_samples)
+    largest_square = max(square + noise.margin(third, 2), 0.0)
+    largest_square = min(largest_square, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
+    size_square = largest * min(max(size + noise.margin(third, place), 0.0), largest)
+    cross_margin = cross_part * noise.margin(0.5 * third, *cross_places)
+    cross_bounds = (cross - cross_margin, cross + cross_margin)
+    norm = quadratic_norm(largest_square, size_square, cross_bounds)
+    root_n = math.sqrt(noise.n_samples)
 
     def deviation(psi: float) -> float:
-        return norm(1.0, -psi) / root
+        return norm(1.0, -psi) / root_n
 
     return Fieller(
         numerator=score,
@@ -327,7 +332,7 @@ def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fiell
             noise.coupling * noise.units[place],
         ),
         deviation=deviation,
-        slope=norm(0.0, 1.0) / root,
+        slope=norm(0.0, 1.0) / root_n,
         shared=shared,
     )
 
@@ -460,8 +465,9 @@ class ArmRisks:
             variances.append(min(max(variance, 0.0), largest) * _MOMENT_UP)
         covariance = product - difference * total
         by_means = mean_margin * (abs(difference) + abs(total) + mean_margin)
-        off = noise.margin(0.5 * fifth, 4) + by_means
-        norm = quadratic_norm(variances[0], variances[1], (covariance - off, covariance + off))
+        margin = noise.margin(0.5 * fifth, 4) + by_means
+        bounds = (covariance - margin, covariance + margin)
+        norm = quadratic_norm(variances[0], variances[1], bounds)
 
         def widened(u: float, v: float) -> float:
             return self.widening * norm(u, v)
@@ -512,12 +518,13 @@ class ArmRisks:
         centers = abs(center_difference) + abs(center_total)
         both_centers = center_difference * center_total
         crossed = center_difference * total + center_total * difference
-        middle = W * W * product + W * crossed + both_centers * size
-        off = W * W * product_margin + W * centers * mean_margin + abs(both_centers) * size_margin
+        cross = W * W * product + W * crossed + both_centers * size
+        by_scores = W * W * product_margin + W * centers * mean_margin
+        cross_margin = by_scores + abs(both_centers) * size_margin
         return quadratic_norm(
             square(moments[0], difference, center_difference),
             square(moments[1], total, center_total),
-            (middle - off, middle + off),
+            (cross - cross_margin, cross + cross_margin),
         )
 
     def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float] | None:
@@ -527,7 +534,7 @@ class ArmRisks:
         out.
         """
         size = self.size
-        root = math.sqrt(self.noise.n_samples)
+        root_n = math.sqrt(self.noise.n_samples)
         risk_1, risk_0 = self.risks
         center_1, center_0 = self.centers
         sign = 1.0
@@ -556,7 +563,7 @@ class ArmRisks:
 
         def deviation(rho: float) -> float:
             # phi_1 - rho phi_0 = (1 + rho)/2 (phi_1 - phi_0) + (1 - rho)/2 (phi_1 + phi_0)
-            of_scores = norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root
+            of_scores = norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root_n
             return math.hypot(of_scores, of_regression_1, rho * of_regression_0)
 
         test = Fieller(
@@ -566,7 +573,7 @@ class ArmRisks:
             scales=(scales[0], scales[1]),
             roundings=(roundings[0], roundings[1]),
             deviation=deviation,
-            slope=math.hypot(norm(0.5, -0.5) / root, of_regression_0),
+            slope=math.hypot(norm(0.5, -0.5) / root_n, of_regression_0),
             biases=(size * error_1.bias, size * error_0.bias),
             shared=shared,
         )
