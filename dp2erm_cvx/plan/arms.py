@@ -14,7 +14,7 @@ from dp2erm_cvx.plan.declared import DeclaredEffect
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, UNKNOWN, effect_rule, planned_fit
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.steps.covariates import CovariateLaw
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
+from dp2erm_cvx.steps.nuisances import LEFT, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.score import ArmScores, AverageScore
 
@@ -126,35 +126,91 @@ def _planned_fit(
 
 
 def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) -> float:
-    """The mean squared error of a contrast of the smallest arm, at ``total`` epsilon."""
-    sigma, n_arms, norm = study.scale, len(study.universe.domain.arms), settings.norm_bound
+    """The mean squared error of a contrast of the smallest arm, in squared units of the outcome.
+
+    Parameters
+    ----------
+    study
+        What is declared.
+    settings
+        The settings that are tried.
+    total
+        The epsilon that their shares are shares of.
+    """
+    sigma = study.scale
+    n_arms = len(study.universe.domain.arms)
+    norm = settings.norm_bound
+    p = study.universe.n_features
+    fit, shares = _planned_fit(study, settings, total)
+    n = fit.n_samples
+    rate = shares[0]
     declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
-    fit, all_shares = _planned_fit(study, settings, total)
-    n, p, rate = fit.n_samples, study.universe.n_features, all_shares[0]
+    within = declared.within(shares)
+
     law = CovariateLaw.of(study.universe.domain, p)
     spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
-    errors = fit.errors(np.array([spread]), sigma, all_shares, declared.within(all_shares))
-    remains, noise = (float(error[0, 0]) for error in errors)
-    stretch = min(1.0 / max(1.0 - remains, 1e-9), STRETCH)
-    noise, still, away = noise * stretch, 1.0 - stretch * (1.0 - remains), declared.distance
+    errors = fit.stretched_errors(np.array([spread]), sigma, shares, within)
+    shrunk, noise, missing = (float(error[0, 0]) for error in errors)
+    distance = declared.distance
     if settings.propensity == "multinomial":
-        paid, row = settings.propensity_share * total, 1.0 + norm**2
-        gamma, scale = 8.0 * row / (n * paid), 2.0 * math.sqrt(2.0 * row) / paid
-        curvature = rate * declared.within(all_shares) * spread**2 + gamma
-        log_noise = scale * math.sqrt((n_arms - 1) * (p + 1) + 1.0) * spread / (n * curvature)
-        away = min(OPTIMISM * math.hypot(gamma / curvature * away, math.sqrt(p) * log_noise), away)
+        paid = settings.propensity_share * total
+        distance = _distance_left(study.assumed, fit, shares, norm, spread, p, paid)
+
     # by arm, both have errors of their own; in common, what effects vary by stays as well
     by_arm = settings.rows is Rows.ARMS
     varying = 0.0 if by_arm else declared.typical * sigma
     times = math.sqrt(2.0) * (1.0 - rate) if by_arm else 1.0
-    residuals = sigma**2 + p * noise**2 + (still * sigma) ** 2 + 0.5 * varying**2
-    reach = settings.score_bound / n_arms / rate
-    scale = (
-        ArmScores.price * 2.0 * reach / (n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total)
-    )
-    sampling = (2.0 * residuals / rate + away**2 * sigma**2 + 4.0 * MARGIN * reach * scale) / n
-    bias = away * (times * max(LEFT * remains, still) * sigma + (1.0 - rate) * varying)
-    return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
+    residuals = sigma**2 + p * noise**2 + (missing * sigma) ** 2 + 0.5 * varying**2
+    largest_score = settings.score_bound / n_arms / rate
+    budget_of_score = n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total
+    scale = ArmScores.price * 2.0 * largest_score / budget_of_score
+    margin = 4.0 * MARGIN * largest_score * scale
+    sampling = (2.0 * residuals / rate + distance**2 * sigma**2 + margin) / n
+    wrong_slopes = times * max(LEFT * shrunk, missing) * sigma
+    bias = distance * (wrong_slopes + (1.0 - rate) * varying)
+    return sampling + 4.0 * scale**2 + (times * noise * distance) ** 2 + bias**2
+
+
+def _distance_left(
+    assumed: Confounding,
+    fit: RidgeFit,
+    shares: tuple[float, ...],
+    norm: float,
+    spread: float,
+    n_features: int,
+    epsilon: float,
+) -> float:
+    """Distance of the smallest arm that a multinomial propensity is predicted to leave.
+
+    It is to first order, multiplied by ``OPTIMISM``: what ridge takes of the distance, and noise.
+
+    Parameters
+    ----------
+    assumed
+        Distance of the arms as it is declared.
+    fit
+        The outcome regression as planned, for its number of records.
+    shares
+        The shares of the arms, the smallest first.
+    norm
+        Norm bound of the scaled covariates.
+    spread
+        Standard deviation of one of them.
+    n_features
+        Number p of the covariates.
+    epsilon
+        Budget of the propensity.
+    """
+    n = fit.n_samples
+    square = 1.0 + norm**2
+    gamma = 8.0 * square / (n * epsilon)
+    scale = 2.0 * math.sqrt(2.0 * square) / epsilon
+    curvature = shares[0] * assumed.within(shares) * spread**2 + gamma
+    columns = (len(shares) - 1) * (n_features + 1)
+    noise = scale * math.sqrt(columns + 1.0) * spread / (n * curvature)
+    shrunk = gamma / curvature * assumed.distance
+    left = OPTIMISM * math.hypot(shrunk, math.sqrt(n_features) * noise)
+    return min(left, assumed.distance)
 
 
 def check_arms(study: DeclaredEffect) -> None:

@@ -23,7 +23,7 @@ from dp2erm_cvx.steps.covariates import (
     DifferenceSquare,
     MeanSquare,
 )
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues
+from dp2erm_cvx.steps.nuisances import LEFT, Confounding, RidgeFit, StretchedErrors, TwoValues
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Step
@@ -634,26 +634,14 @@ class Request:
         noise = fit.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
         return replace(fit, arms=arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
 
-    def remaining(self, regression: RidgeFit) -> tuple[Array, Array, Array]:
-        """What ridge takes of slopes, and what is wrong with stretched ones, relative to slopes.
-
-        Returns
-        -------
-        left
-            (rows, 1) share of the slopes that the ridge takes.
-        noise
-            Noise of the slopes once they are stretched.
-        missing
-            Share of them that is missing then.
-        """
+    def slope_errors(self, regression: RidgeFit) -> StretchedErrors:
+        """What is predicted to be wrong with the slopes of a regression."""
         within = self.confounding.within(self.rate)
-        left, noise = regression.errors(self.spread, self.deviation, self.rate, within)
-        stretch = np.minimum(1.0 / (1.0 - left), STRETCH)
-        return left, noise * stretch, 1.0 - stretch * (1.0 - left)
+        return regression.stretched_errors(self.spread, self.deviation, self.rate, within)
 
     def noise_in_residuals(self, center: float) -> float:
         """Root mean square of what noise of the regression adds to residuals of an arm."""
-        _, noise, _ = self.remaining(self.regression(center))
+        noise = self.slope_errors(self.regression(center)).noise
         return math.sqrt(self.n_features + 1) * float(np.max(noise))
 
     def log_odds_error(self, share: float) -> float:
@@ -712,7 +700,7 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     by_arm = regression.rows is Rows.ARMS
     # What is wrong with slopes of controls (first) matters for the treated, and vice versa.
     parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
-    ridge, noise, missing = request.remaining(regression)
+    shrunk, noise, missing = request.slope_errors(regression)
     if request.two_values is not None:
         noise = noise * request.two_values.steepness(request.level)
     # How far the arms lie apart where the propensity does not say so.
@@ -737,6 +725,6 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     noise_of_slopes = float(np.sum((parts * noise * distance) ** 2))
     leaning = regression.leaning(rate, kind.wanted(rate))
     varying_effects = (leaning * request.confounding.typical * sigma * distance) ** 2
-    confounding_left = parts * np.maximum(LEFT * ridge, missing) * distance * sigma
+    confounding_left = parts * np.maximum(LEFT * shrunk, missing) * distance * sigma
     bias = float(np.sum(confounding_left)) ** 2
     return sampling + noise_of_score + noise_of_slopes + varying_effects + bias

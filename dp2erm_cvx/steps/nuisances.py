@@ -6,7 +6,7 @@ import abc
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,25 @@ class TwoValues:
     def _place(self, m: float) -> float:
         """Where a regression lies between both values: from 0 to 1."""
         return min(max((m - self.low) / self.width, 0.0), 1.0)
+
+
+class StretchedErrors(NamedTuple):
+    """What is wrong with slopes (g, k) once the shrinkage that is predicted of them is undone.
+
+    Parameters
+    ----------
+    shrunk
+        k: parts of slopes that the ridge takes.
+    noise
+        f v: standard deviations of their noise, in units of the outcome per standard deviation of a
+        covariate.
+    missing
+        1 - f (1 - k): parts of slopes that are missing still.
+    """
+
+    shrunk: Array
+    noise: Array
+    missing: Array
 
 
 @dataclass(frozen=True)
@@ -270,6 +289,31 @@ class RidgeFit:
             curvature = np.sum(curvature, axis=0, keepdims=True)
         total = curvature * part * size**2 + self.gamma
         return self.gamma / total, self.noise * size / (self.n_samples * total)
+
+    def stretched_errors(
+        self, spreads: Array, deviation: float, rate: Rate, part: float
+    ) -> StretchedErrors:
+        """What is wrong with slopes that are stretched by what is predicted of them: (A7), (A9).
+
+        Parameters
+        ----------
+        spreads
+            Standard deviations (k,) of the covariates.
+        deviation
+            Standard deviation of residuals, in units of the outcome.
+        rate
+            The rate of treatment, or those of more than two arms.
+        part
+            Share of the variance of the records that tells of the slopes.
+        """
+        shrunk, noise = self.errors(spreads, deviation, rate, part)
+        stretch = stretch_of(shrunk)
+        return StretchedErrors(shrunk, noise * stretch, 1.0 - stretch * (1.0 - shrunk))
+
+
+def stretch_of(shrunk: Array) -> Array:
+    """Factors of released slopes of which the ridge takes the parts ``shrunk``: equation (A7)."""
+    return np.asarray(np.minimum(1.0 / np.maximum(1.0 - shrunk, 1e-9), STRETCH))
 
 
 def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array]) -> Term:
@@ -454,8 +498,7 @@ class LinearNuisances(Nuisances):
     @property
     def stretch(self) -> Array:
         """Factors of released slopes (g, k): equation (A7)."""
-        left = self.shrinkage(self.deviation)[0]
-        return np.minimum(1.0 / np.maximum(1.0 - left, 1e-9), STRETCH)
+        return stretch_of(self.shrinkage(self.deviation)[0])
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
         m_0 = self.outcome(x, np.zeros(len(x)), released)
