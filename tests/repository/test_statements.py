@@ -8,8 +8,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
 ROW = re.compile(
-    r"^\| (?P<name>[A-Z][a-z]+ \d+|Tilt lemma) \| [^|]+ \| \[[^|\]]+\]\((?P<page>[\w/]+\.md)"
-    r"[^|]*\) \| `(?P<code>[\w/]+\.py)` \| `(?P<test>[\w/]+\.py)` \|$",
+    r"^\| \[(?P<name>[A-Z][a-z]+ \d+|Tilt lemma)\]\((?P<page>[\w/]+\.md)[^)]*\) \| [^|]+ "
+    r"\| `(?P<code>[\w/]+\.py)` `(?P<test>[\w/]+\.py)` \|$",
     re.MULTILINE,
 )
 TABLE = [row.groupdict() for row in ROW.finditer((PAGES / "theory.md").read_text())]
