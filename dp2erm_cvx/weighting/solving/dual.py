@@ -90,11 +90,13 @@ class OuterPoint:
     Parameters
     ----------
     y
-        The outer variable (K,): an imbalance and ``step`` times its price.
+        The outer variable (K,): an imbalance s and ``step`` times its price.
     multipliers
         Multipliers of the sums, one per block.
     step
-        Steps (K,) of the proximal steps, the same for all coordinates of one imbalance.
+        Lengths (K,) of the proximal steps in s, the same for all coordinates of one imbalance. As
+        ``lambda = (y - s) / step``, the inverse of each is the length of a gradient step in the
+        prices.
     """
 
     y: Array
@@ -243,6 +245,7 @@ class DualProblem:
         ``docs/theory/weights_certificate.md``).
         """
         data = self.data
+        # in the coordinates of the theorem its ell, the inverse length of a step in the prices
         step = np.full(len(data.targets), smoothness) / data.smoothness
         contraction = 1.0 / math.sqrt(1.0 + smoothness)
         momentum = (1.0 - contraction) / (1.0 + contraction)
@@ -357,7 +360,10 @@ def _prices_at(data: WeightingData, s: Array, otherwise: Array) -> Array:
 
 
 class _Newton:
-    """Newton's method in y, with a line search on the dual value or the size of what is missed."""
+    """Newton's method in y, with a line search on the dual value or the size of what is missed.
+
+    Values are those of the negative dual, which :meth:`state` returns: a search lowers them.
+    """
 
     def __init__(self, data: WeightingData, goal: float) -> None:
         self.data = data
@@ -375,7 +381,10 @@ class _Newton:
     def state(
         self, y: Array, multipliers: Array, step: Array | None = None
     ) -> tuple[_State, float]:
-        """The state after a proximal step from y, and the negative value of the dual there."""
+        """The state after a proximal step from y, and the negative dual value there.
+
+        That value is ``f = P* + g`` of the page: solving the dual lowers it.
+        """
         data = self.data
         step = self.step if step is None else step
         s = _prox(data, y, step)
@@ -469,11 +478,11 @@ class _Newton:
         return best, _MOST_STEPS
 
     def descended(self, state: _State, value: float) -> tuple[Array, _State, float] | None:
-        """The point after proximal gradient steps that lower the dual, or None.
+        """The point after proximal gradient steps, or None where none of them is good.
 
-        They find which kinks hold a price where Newton's steps jump between them, and take prices
-        far along directions that no weight answers to. A step that was good is followed by a longer
-        one.
+        A step is good if it lowers the negative dual value that :meth:`state` returns. These steps
+        find which kinks hold a price where Newton's steps jump between them, and take prices far
+        along directions that no weight answers to.
         """
         found = False
         step = self.step
@@ -485,6 +494,7 @@ class _Newton:
                 state = new
                 value = new_value
                 found = True
+                # a smaller `step` is a longer move of the prices: this one doubles it
                 step = step / 2.0
             else:
                 step = 4.0 * step
@@ -497,10 +507,9 @@ class _Newton:
     ) -> tuple[Array, _State, float] | None:
         """The first point of a line that is good enough, or None.
 
-        It lowers the dual value, or misses less than ``least``.
-
-        The least that any step missed, as less than the last one missed would let steps go round in
-        circles.
+        It lowers the negative dual value that :meth:`state` returns, or it misses less than
+        ``least``: the least that any step has missed, because less than the last step missed would
+        let steps go round in circles.
         """
         length = 1.0
         for _ in range(_HALVINGS):
