@@ -1,4 +1,6 @@
-"""How near a point is to the minimizer of a problem with kinks, by a duality gap (Theorem 40).
+"""How near a point is to the minimizer of a problem without a prox: a duality gap (Theorem 40).
+
+Such are second stages whose penalties have kinks, and weights outside of the form.
 
 The judge solves the problem itself and proves a radius of its own point: an *anchor*. The radius of
 any other point is its distance to the anchor and that radius, whatever solver computed it.
@@ -22,8 +24,9 @@ from dp2erm_cvx.solve.kinks import at_kinks
 #: Slopes of a kink this near to the edge of their set are taken at the edge, where the kink is not
 #: felt; all of them in the end.
 _EDGES = (0.0, 1e-6, 1e-3, 1.0)
-#: Lengths of a step, relative to the strong convexity, where no curvature is known.
-_LENGTHS = (1.0, 1e1, 1e2, 1e3, 1e4)
+#: Curvatures ell of a step, whose length is 1/ell, relative to the strong convexity: where no
+#: curvature of the problem is known.
+_RELATIVE_CURVATURES = (1.0, 1e1, 1e2, 1e3, 1e4)
 
 
 class Anchor(NamedTuple):
@@ -36,9 +39,10 @@ class Anchor(NamedTuple):
     radius
         Bound on its distance to the minimizer.
     strong_convexity
-        The curvature that the radius rests on, the mean of both sides of the proof.
+        The curvature that the radius rests on: c/2 of the theorem, the mean of both sides of the
+        proof.
     residual
-        Norm of what is left of stationarity.
+        Norm of r of the theorem, which stationarity leaves at the point.
     """
 
     point: Array
@@ -59,27 +63,27 @@ def anchored(problem: KinkedProblem) -> Anchor | None:
     candidate = solved(problem)
     if candidate is None:
         return None
-    anchors = [_anchor(problem, choice, length) for choice, length in _choices(problem, candidate)]
+    anchors = [_anchor(problem, choice, ell) for choice, ell in _choices(problem, candidate)]
     for one in at_kinks(problem, candidate):
         anchors.append(_standing(problem, one))
-        anchors += [_anchor(problem, one, length) for length in _lengths(problem, one)]
+        anchors += [_anchor(problem, one, ell) for ell in _curvatures_of_step(problem, one)]
     return min(anchors, key=lambda anchor: anchor.radius)
 
 
 def _choices(problem: KinkedProblem, candidate: Candidate) -> Iterator[tuple[Candidate, float]]:
-    """Slopes and lengths of a step to be tried: a proof may rest on any."""
-    lengths = _lengths(problem, candidate)
+    """Slopes and curvatures of a step to be tried: a proof may rest on any."""
+    curvatures = _curvatures_of_step(problem, candidate)
     for edge in _EDGES:
         slopes = _edged(problem.kinks, candidate.point, candidate.slopes, edge)
-        for length in lengths:
-            yield candidate._replace(slopes=slopes), length
+        for ell in curvatures:
+            yield candidate._replace(slopes=slopes), ell
 
 
-def _lengths(problem: KinkedProblem, candidate: Candidate) -> list[float]:
-    """Lengths of a step: the largest curvature, or some where none is known."""
+def _curvatures_of_step(problem: KinkedProblem, candidate: Candidate) -> list[float]:
+    """Curvatures ell of a step: the largest of the problem, or some where none is known."""
     if problem.smooth is not None:
         return [max(problem.smooth.spectrum(candidate.point)[1], 1e-300)]
-    return [length * problem.strong_convexity for length in _LENGTHS]
+    return [relative * problem.strong_convexity for relative in _RELATIVE_CURVATURES]
 
 
 def _edged(
@@ -95,25 +99,29 @@ def _edged(
     return result
 
 
-def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anchor:
-    """Theorem 40 at the projection of one step of a ``length`` from the candidate."""
+def _anchor(problem: KinkedProblem, candidate: Candidate, curvature_of_step: float) -> Anchor:
+    """Theorem 40 at the projection of one step from the candidate.
+
+    The step is the pull over ell, the ``curvature_of_step``.
+    """
+    ell = curvature_of_step
     start = candidate.point
     still = np.zeros_like(start)
     pull = _plane(problem, candidate, start, still).slope
     if problem.smooth is not None:
         pull = pull + problem.smooth.gradient(start)
-    trial = start - pull / length
+    trial = start - pull / ell
     projected = problem.feasible.project(trial)
     rounded = projected if problem.feasible.scales else trial
     misplaced = problem.feasible.rounding(len(trial)) * UNIT * rounded_norm(rounded)
-    normal = length * (trial - projected)
+    normal = ell * (trial - projected)
     point, moved, shift = _feasible(problem, projected, np.full_like(start, misplaced))
 
     plane = _plane(problem, candidate, point, moved)
     residual = plane.slope + normal
     sizes = rounded_norm(plane.slope) + rounded_norm(normal)
     error = rounded_norm(plane.error)
-    error += length * (misplaced + 4 * UNIT * (rounded_norm(trial) + rounded_norm(projected)))
+    error += ell * (misplaced + 4 * UNIT * (rounded_norm(trial) + rounded_norm(projected)))
     if problem.smooth is not None:
         gradient = problem.smooth.gradient(point)
         residual = residual + gradient
@@ -122,10 +130,10 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
     stationarity = rounded_norm(residual) + error + 8 * UNIT * sizes
 
     by_shift = rounded_norm(normal) * shift * (1 + 1e-9)
-    left_out = plane.left_out + by_shift + length * misplaced * shift
-    left_out += _slack(problem, candidate, point, moved)
-    curvature = _curvature(problem, point, rounded_norm(normal) - 2 * length * misplaced)
-    radius = _proved_radius(stationarity, curvature, left_out, rounded_norm(moved))
+    tau = plane.left_out + by_shift + ell * misplaced * shift
+    tau += _slack(problem, candidate, point, moved)
+    curvature = _curvature(problem, point, rounded_norm(normal) - 2 * ell * misplaced)
+    radius = _proved_radius(stationarity, curvature, tau, rounded_norm(moved))
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))
 
 
@@ -154,7 +162,7 @@ def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))
 
 
-def _proved_radius(stationarity: float, curvature: float, left_out: float, moved: float) -> float:
+def _proved_radius(stationarity: float, curvature: float, tau: float, moved: float) -> float:
     """The radius of Theorem 40; infinite where nothing is proved.
 
     Parameters
@@ -162,15 +170,16 @@ def _proved_radius(stationarity: float, curvature: float, left_out: float, moved
     stationarity
         Bound on the norm of a subgradient at the point.
     curvature
-        That of both sides of the proof.
-    left_out
-        What the planes leave out of the objective at the point.
+        The sum c of the curvatures of both sides of the proof.
+    tau
+        What the lower bound of the objective leaves out at the point: sigma of the planes, the
+        slack of the constraints at their prices, and what the shift into them costs.
     moved
         How far the exact point may be from the computed one.
     """
-    if not (curvature > 0 and left_out >= 0):
+    if not (curvature > 0 and tau >= 0):
         return math.inf
-    root = math.sqrt(stationarity * stationarity + 2 * curvature * left_out)
+    root = math.sqrt(stationarity * stationarity + 2 * curvature * tau)
     radius = ((stationarity + root) / curvature + moved) * (1 + 1e-9)
     return radius if math.isfinite(radius) else math.inf
 
