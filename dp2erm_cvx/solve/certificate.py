@@ -19,16 +19,29 @@ from dp2erm_cvx.solve.gap import anchored, rounded_norm
 class Certificate:
     """Proven bounds on the error of one point, whatever solver computed it. It is private.
 
-    ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius``
-    ``||w_hat - w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or
-    over the norm of theta (a gradient step from 0, if longer). ``basis`` is "prox-gradient
-    residual", "multiplier residual" (the dual of weights that are the variable), "duality gap"
-    (Theorem 40) or "backward error" (constraints of the imbalance). ``strong_convexity`` is the
-    declared coefficient, or the curvature proved around the point; ``dual_residual`` the norm of
-    the prox-gradient residual. Under constraints of the imbalance the radii are infinite, and
-    ``backward_error`` is proved in their place: weights within this part of n solve exactly a
-    problem whose targets and sums are off by as much. It says nothing of the distance to the
-    minimizer.
+    Parameters
+    ----------
+    radius
+        Bound on the distance to the exact minimizer, in the model's own variable: lambda or theta.
+    output_radius
+        Bound on ``||w_hat - w||_1`` or ``||theta_hat - theta||_2``.
+    relative_radius
+        The output radius over n, or over the norm of theta (a gradient step from 0, if longer).
+    basis
+        "prox-gradient residual", "multiplier residual" (the dual of weights that are the variable),
+        "duality gap" (Theorem 40), "backward error" (constraints of the imbalance), or "none" or
+        "not computed", where nothing is proved.
+    strong_convexity
+        The declared coefficient m, or the curvature proved around the point; for a duality gap c/2
+        of Theorem 40, the mean of both sides of the proof, which can be below m.
+    dual_residual
+        Norm of the prox-gradient residual; for a duality gap, of r of Theorem 40, which
+        stationarity leaves at the judge's own point; for weights in their dual, the distance of
+        the point to the judge's own weights in the 1-norm.
+    backward_error
+        Under constraints of the imbalance, where the radii are infinite: weights within this part
+        of n solve exactly a problem whose targets and sums are off by as much. It says nothing of
+        the distance to the minimizer. None elsewhere.
     """
 
     radius: float
@@ -175,9 +188,16 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
 def _distance_by_pieces(
     model: Composite, point: Array, residual: float, declared: float
 ) -> tuple[float, float]:
-    """Bound ``residual / h`` where the Hessian jumps, if it is below t.
+    """Bound on the distance to the minimizer where the Hessian jumps, by balls of trial radii.
 
-    H is a lower bound of its eigenvalues on a ball of radius t.
+    For a trial radius t let h be a lower bound of the eigenvalues on the ball of radius t around
+    the point. If ``residual / h < t``, then ``residual / h`` bounds the distance.
+
+    Returns
+    -------
+    tuple
+        The bound, or the ``declared`` one where that is smaller, and the curvature that it rests
+        on.
     """
     best = (declared, model.ridge)
     scale = 1.0 + float(np.linalg.norm(point))
