@@ -39,15 +39,15 @@ class VarianceConstants(NamedTuple):
     Attributes
     ----------
     variance
-        C, ``inf`` where a weight moves and the loss is flat.
-    growth
-        G.
+        The bound C, ``inf`` where a weight moves and the loss is flat.
+    largest_g
+        The largest g, G of the theorem.
     steepest
-        L, in inverse units of the margin.
+        The largest ``|h'|``, L of the theorem, in inverse units of the margin.
     """
 
     variance: float
-    growth: float
+    largest_g: float
     steepest: float
 
 
@@ -64,11 +64,12 @@ class CoefficientTravel:
     end
         Bound on the movement of v.
     gradient_diameter
-        D.
+        Diameter D of the gradients of the loss, in units of the loss over those of the margin.
     weight_diameter
-        D_h.
-    moving
-        H, the length of an interval that h of one arm lies in.
+        Diameter D_h of the gradients of h, in inverse units of the margin.
+    arm_range
+        Length of the longest interval that h of one arm lies in: the H of the tilt. It is not the
+        ``log_weight_range`` of a scheme, which spans both arms and log b.
     """
 
     n: int
@@ -76,12 +77,12 @@ class CoefficientTravel:
     end: float
     gradient_diameter: float
     weight_diameter: float
-    moving: float
+    arm_range: float
 
     @property
     def by_range(self) -> float:
         """Change of laws by the tilt lemma."""
-        spread = min(self.weight_diameter * self.end, 2.0 * self.moving)
+        spread = min(self.weight_diameter * self.end, 2.0 * self.arm_range)
         return 2.0 * math.tanh(spread / 4.0)
 
     def law_change(
@@ -95,16 +96,16 @@ class CoefficientTravel:
         Parameters
         ----------
         constant
-            C.
+            The bound C of Theorem 22.
         from_mean
-            G/m.
+            The quotient G/m of Theorem 23.
         steepest
-            L.
+            The largest ``|h'|``, L of Theorem 22.
 
         Returns
         -------
         float
-            Ell, at most 2.
+            The bound, at most 2.
         """
         if not math.isfinite(min(constant, from_mean)):
             # without curvature the way may have no end, either
@@ -112,7 +113,7 @@ class CoefficientTravel:
         edges = np.linspace(0.0, self.end, _MOVES + 1)
         low = edges[:-1]
         high = edges[1:]
-        spread = np.minimum(self.weight_diameter * high, 2.0 * self.moving)
+        spread = np.minimum(self.weight_diameter * high, 2.0 * self.arm_range)
         by_range = 2.0 * np.tanh(spread / 4.0)
         constants = np.minimum(constant, from_mean * _mean_growth(steepest, high))
         room = self._curvature_room(low, high)
@@ -129,7 +130,7 @@ class CoefficientTravel:
 
 
 def _mean_growth(steepest: float, movement: Array) -> Array:
-    """``(e^x - 1) / x`` at ``x = L delta / 2``, the mean growth of 1/F along the way."""
+    """``(e^x - 1) / x`` at ``x = L delta / 2``, by which 1/F grows along the way on average."""
     x = np.minimum(steepest * movement / 2.0, _LARGEST_EXPONENT)
     growth: Array = np.where(x > 1e-8, np.expm1(x) / np.maximum(x, 1e-300), 1.0 + x)
     return growth

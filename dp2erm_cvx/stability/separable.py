@@ -1,10 +1,15 @@
-"""Weights proportional to ``exp(h)`` at the minimizer of a separable loss (Theorems 3, 22, 23).
+"""Weights proportional to ``exp(h)`` at the minimizer of a separable loss.
 
 The coefficient minimizes over ``||v|| <= radius`` the mean of ``c_i phi(s_i)``, ``s_i = <z_i, v> +
-o_i``, plus ``ridge/2 ||v||^2``, and ``w_i`` is proportional to ``b_i f(s_i)``, f = exp(h), with sum
-n: one normalization over all records, read at the margin that the loss bends. Phi and h may differ
-between the arms. Everything follows from them, a bound on the rows and the public intervals of c, b
-and o.
+o_i``, plus ``ridge/2 ||v||^2``. With ``f = exp(h)`` weights are proportional to ``b_i f(s_i)``, at
+the margin that the loss bends, with sum n. The functions phi and h may differ between the arms.
+Everything follows from them, a bound on the rows and the public intervals of c, b and o.
+
+- With one normalization over all records the bound is the lesser of Theorem 3 and of Theorems 22
+  and 23.
+- By arm it is that of Theorem 43 with a floor, and that of Theorem 44 with a total.
+
+No bound is above 2n.
 """
 
 from __future__ import annotations
@@ -74,12 +79,12 @@ def separable(
     ridge
         Of the mean objective, above 0.
     gradient_diameter
-        D_psi, the diameter of the gradients of psi.
+        Diameter D_psi of the gradients of psi.
     log_weight_diameter
-        D_h, that of the gradients of h, with the zero vector where it is clipped (clipping does not
-        preserve differences).
+        Diameter D_h of the gradients of h, with the zero vector where h is clipped (clipping does
+        not preserve differences).
     log_weight_range
-        H, the length of the interval that h lies in; ``inf`` for none.
+        Length H of the interval that h lies in; ``inf`` for none.
     radius
         Bound on ``||lam||`` of every dataset; ``inf`` for none.
 
@@ -119,26 +124,28 @@ def separable(
 
 @dataclass(frozen=True)
 class MarginMovement:
-    """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
+    """Numbers that bound the movement of weights, for rows of norm 1.
+
+    The theorems are those of the module.
 
     Parameters
     ----------
     reach
         Bound on every ``<z, v>`` of a minimizer.
     gradient_diameter
-        D, in units of the loss over those of the margin.
+        Diameter D of the gradients of the loss, in units of the loss over those of the margin.
     log_weight_diameter
-        D_h, in inverse units of the margin.
+        Diameter D_h of the gradients of h, in inverse units of the margin.
     log_weight_range
-        H, the length of an interval that ``h + log b`` lies in.
+        Length H of an interval that ``h + log b`` of both arms lies in.
     largest
         Bound on a weight.
     least_mean
         Lower bound of the mean of ``b f`` over any n - 1 records of a minimizer (Theorem 23).
     variance
-        C of Theorem 22, ``inf`` where a weight moves and the loss is flat.
+        The bound C of Theorem 22, ``inf`` where a weight moves and the loss is flat.
     bound
-        V, and what it assumes.
+        The bound V of the movement, and what it assumes.
     """
 
     reach: float
@@ -169,12 +176,15 @@ def margin_movement(
     normalization: str = "all",
     arm_total: float | None = None,
 ) -> MarginMovement:
-    """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
+    """Bound for a separable scheme, by the theorem of its normalization, and at most 2n.
 
-    Rows have ``||z|| <= row_norm``. With one normalization over all records ``w_i = n b_i f_i / sum
-    of b f``. By arm ``w_i = n/2 b_i f_i / sum of b f over the own arm`` (Theorem 43), or, with a
-    total tau, w_i is proportional to ``b_i f_i / max(sum of b f over the own arm, n tau)`` with sum
-    n (Theorem 44).
+    Rows have ``||z|| <= row_norm``.
+
+    - With one normalization over all records ``w_i = n b_i f_i / sum of b f``: the lesser of
+      Theorem 3 and of Theorems 22 and 23.
+    - By arm with a floor ``w_i = n/2 b_i f_i / sum of b f over the own arm``: Theorem 43.
+    - By arm with a total tau w_i is proportional to ``b_i f_i / max(sum of b f over the own arm, n
+      tau)``, with sum n: Theorem 44.
 
     Parameters
     ----------
@@ -209,7 +219,7 @@ def margin_movement(
     normalization
         "all" or "arm".
     arm_total
-        Tau, above 0, in units of b f.
+        The total tau of Theorem 44, above 0, in units of b f.
 
     Returns
     -------
@@ -252,7 +262,7 @@ def margin_movement(
         end=min(farthest, 2.0 * reach),
         gradient_diameter=D,
         weight_diameter=D_h,
-        moving=longest_range(arms, ranges),
+        arm_range=longest_range(arms, ranges),
     )
     scheme = MarginScheme(
         n=n,
@@ -333,21 +343,21 @@ class _Facts:
     largest
         Bound on a weight.
     mean
-        M, the least mean of b f over n - 1 records.
-    variance, growth, steepest
-        C, G and L.
+        The least mean m of ``b f`` over n - 1 records (Theorem 23).
+    variance, largest_g, steepest
+        The constants C, G and L of Theorem 22.
     """
 
     largest: float
     mean: float
     variance: float
-    growth: float
+    largest_g: float
     steepest: float
 
     @property
     def from_mean(self) -> float:
-        """G/m."""
-        return self.growth / self.mean if self.mean > 0.0 else math.inf
+        """The quotient G/m; infinite where the least mean is 0."""
+        return self.largest_g / self.mean if self.mean > 0.0 else math.inf
 
 
 def _facts(scheme: MarginScheme, crude: float) -> _Facts:
@@ -378,7 +388,7 @@ class _WeightMovement(NamedTuple):
 
 
 def _of_one_sum(travel: CoefficientTravel, facts: _Facts, H: float) -> _WeightMovement:
-    """One normalization over all records: the smaller one of Theorems 3 and 22."""
+    """One normalization over all records: the lesser of Theorem 3 and of Theorems 22 and 23."""
     n = travel.n
     by_range = travel.by_range
     V = coupled_variation(n, largest_weight(n, H), by_range)
@@ -486,16 +496,16 @@ def _of_saturated_sums(
     travel
         How far the coefficient moves.
     facts
-        Of the scheme, whose m and G are used.
+        Facts of the scheme, whose m and G are used.
     total
-        Tau, in units of b f.
+        The total tau of the theorem, in units of b f.
     highest
         Largest log of b f.
     """
     n = travel.n
     mean = facts.mean
     theorem = "Theorem 44 (saturated normalization by arm)"
-    if mean == 0.0 or not math.isfinite(facts.growth):
+    if mean == 0.0 or not math.isfinite(facts.largest_g):
         return _WeightMovement(2.0 * n, float(n), theorem)
     top = math.exp(highest)
     largest = min(float(n), top * max(1.0 / total, 1.0 / mean))
@@ -515,9 +525,9 @@ def _of_saturated_sums(
 
     # K: ell is that of twice the diameter and twice the range
     growth_along = math.exp(min(0.5 * moved, FARTHEST))
-    constant = facts.growth * max(1.0 / total, n / (n - 1) * growth_along / mean)
+    constant = facts.largest_g * max(1.0 / total, n / (n - 1) * growth_along / mean)
     twice = replace(
-        travel, weight_diameter=2.0 * travel.weight_diameter, moving=2.0 * travel.moving
+        travel, weight_diameter=2.0 * travel.weight_diameter, arm_range=2.0 * travel.arm_range
     )
     law = twice.law_change(constant * (n - 1) / n)
     return _WeightMovement(min(2.0 * n, 2.0 * both_weights + n * law), largest, theorem)
