@@ -217,7 +217,7 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     n_samples = objective.n_samples
     epsilon = budget.epsilon
     slack = max(jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon, 1e-6)
-    if loss.saturation is not None and math.isfinite(loss.saturation.ball):
+    if loss.saturation is not None and math.isfinite(loss.saturation.margin_reach):
         spent = jacobian_loss(V, loss, n_samples, ball_gamma(objective, budget)) / epsilon
         return min(max(1.0 - spent, GRID[0]), 1.0 - 1e-6)
     candidates = list(GRID)
@@ -271,10 +271,12 @@ def calibrate_saturating(
     objective.refuse_uncovered(budget, kind)
     in_box = ", box noise" if kind is Noise.BOX else ""
     facts: dict[str, Any] = {"sensitivity": size * V}
-    if kind.pure and math.isfinite(curve.ball):
+    if kind.pure and math.isfinite(curve.margin_reach):
         gamma = ball_gamma(objective, budget) if gamma is None else gamma
         k = curve.curvature * curve.row_norm**2 / n / (gamma + loss.strong_convexity)
-        a = curve.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
+        a = curve.largest_noise_factor(
+            2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX
+        )
         facts["theorem"] = f"Theorem 19 (in a ball{in_box})"
         scale = size / a if a > 0.0 else math.inf
         return objective.calibrated(kind, budget, scale, gamma, **facts)

@@ -67,7 +67,7 @@ class MarginGradient:
     Parameters
     ----------
     loss
-        Phi.
+        The function phi.
     offset
         Public interval of o, in units of the margin.
     factor
@@ -94,7 +94,7 @@ class MarginSlope:
     Parameters
     ----------
     weight
-        H, the logarithm of a weight.
+        The function h, the logarithm of a weight.
     offset
         Public interval of o, in units of the margin.
     """
@@ -120,7 +120,7 @@ def gradient_diameter(
     Parameters
     ----------
     loss
-        Phi.
+        The function phi.
     reach
         Bound on ``||v||``, which may be infinite.
     offset, factor, tilt
@@ -174,7 +174,7 @@ def multiple_diameter(
     Parameters
     ----------
     loss
-        Phi.
+        The function phi.
     reach
         Bound on ``|s|``, which may be infinite.
     offset, factor, tilt
@@ -425,7 +425,7 @@ def _second_derivative(kind: MarginGradient, radius: float, size: float) -> floa
     kind
         Of the records.
     radius
-        Rho, the largest ``||v||``.
+        The largest ``||v||``, called rho here.
     size
         Bound on ``|y|``.
     """
@@ -507,36 +507,39 @@ class Saturation:
     Parameters
     ----------
     loss
-        Phi, without kinks and with finite limits of its slope; see :meth:`of`.
+        The function phi, without kinks and with finite limits of its slope; see :meth:`of`.
     row_norm
-        M with ``||z||_2 <= M`` over the domain, the constant column included.
+        Bound M with ``||z||_2 <= M`` over the domain, the constant column included.
     factor
         Largest c.
-    ball
-        Bound on ``|<z, v>|`` over the set of v, for a loss without an offset (Theorem 19).
+    margin_reach
+        Bound rho of Theorem 19 on the margins ``|<z, v>|`` over the set of v, for a loss without an
+        offset; infinite where none is known.
     """
 
     loss: ScalarLoss
     row_norm: float
     factor: float = 1.0
-    ball: float = math.inf
+    margin_reach: float = math.inf
 
     @classmethod
-    def of(cls, loss: ScalarLoss, row_norm: float, factor: float, ball: float) -> Saturation | None:
+    def of(
+        cls, loss: ScalarLoss, row_norm: float, factor: float, margin_reach: float
+    ) -> Saturation | None:
         """Saturation of a loss; None where the slope is unbounded or the curvature jumps."""
         has_limits = max(map(abs, loss.ends)) < math.inf
         if has_limits and 0.0 < loss.bend < math.inf and not loss.kinks:
-            return cls(loss, row_norm, factor, ball)
+            return cls(loss, row_norm, factor, margin_reach)
         return None
 
     @property
     def slope(self) -> float:
-        """S, in units of the loss over those of the margin."""
+        """The largest ``c |phi'|``, S, in units of the loss over those of the margin."""
         return self.factor * float(max(map(abs, self.loss.ends)))
 
     @property
     def curvature(self) -> float:
-        """Kappa."""
+        """The largest ``c phi''``, kappa, in units of the loss over those of the margin squared."""
         everywhere = np.array([math.inf])
         return self.factor * float(self.loss.curvatures(-everywhere, everywhere)[1][0])
 
@@ -550,9 +553,9 @@ class Saturation:
         return self.slope * float(self.loss.bend) / self.curvature
 
     @property
-    def in_a_ball(self) -> bool:
-        """True if the set of v bounds the margins to any effect."""
-        return self.ball * float(self.loss.bend) < _LIMIT
+    def margins_bounded(self) -> bool:
+        """True if the set of v bounds the margins closely enough to make a difference."""
+        return self.margin_reach * float(self.loss.bend) < _LIMIT
 
     def largest(self, a: float, k: float, *, box: bool = False) -> float:
         """Bound on ``a ||g - g'|| + k h`` over the set of v and ordered pairs of records.
@@ -579,25 +582,29 @@ class Saturation:
         if a < alone or top < 1.0:
             alone = min(alone, self._along(weighted, box=box))
         anywhere = a * top + alone
-        if box or not self.in_a_ball:
+        if box or not self.margins_bounded:
             return anywhere
         return min(anywhere, self._across(weighted))
 
-    def steepest(self, total: float, k: float, *, box: bool = False) -> float:
-        """The largest a with ``largest(a, k) <= total``, but for rounding; 0 if there is none."""
+    def largest_noise_factor(self, total: float, k: float, *, box: bool = False) -> float:
+        """The largest a with ``largest(a, k) <= total``, but for rounding; 0 if there is none.
+
+        It is the inverse of :meth:`largest` in a, the factor that is inverse to the scale of the
+        noise.
+        """
         share = k / total
-        steepest = 0.5 * ROUND_DOWN if share * self.steepness <= 0.5 else 0.0
-        if self.in_a_ball and share < 0.5:
+        factor = 0.5 * ROUND_DOWN if share * self.steepness <= 0.5 else 0.0
+        if self.margins_bounded and share < 0.5:
             # at least half of the sum is a times the distance
-            steepest = max(steepest, _steepest_in_a_ball(self, share, box))
-        return steepest * total
+            factor = max(factor, _noise_factor_of_bounded_margins(self, share, box))
+        return factor * total
 
     @property
     def _top(self) -> float:
         """Largest u over the set of v."""
-        if not self.in_a_ball:
+        if not self.margins_bounded:
             return 1.0
-        ends = self.loss.slope(np.array([-self.ball, self.ball]))
+        ends = self.loss.slope(np.array([-self.margin_reach, self.margin_reach]))
         return min(float(np.max(np.abs(ends))) * self.factor / self.slope * ROUND_UP, 1.0)
 
     def _at(self, low: Array, high: Array) -> tuple[Array, Array]:
@@ -610,7 +617,7 @@ class Saturation:
     def _along(self, value: Callable[[Array, Array], Array], *, box: bool) -> float:
         """Upper bound on ``value(u, h)``, increasing in both, over one margin."""
         far = _FAR / self.loss.bend
-        reach = min(self.ball, far) if box else far
+        reach = min(self.margin_reach, far) if box else far
 
         def bounds(s: Array, half_width: float) -> tuple[Array, Array]:
             """Values at margins, and bounds on the cells around."""
@@ -630,7 +637,7 @@ class Saturation:
         Angles phi of rows to v have margins ``rho sin(phi)``, and the parts of g and g' across v
         are opposite at worst (page of calibrations, Theorem 19).
         """
-        rho = self.ball
+        rho = self.margin_reach
         unit = self.factor / self.slope
         flat = self.factor / self.curvature
         steep = math.hypot(1.0, rho * self.curvature / self.slope)
@@ -656,8 +663,8 @@ class Saturation:
 
 
 @lru_cache(maxsize=256)
-def _steepest_in_a_ball(curve: Saturation, share: float, box: bool) -> float:
-    """The largest a with ``largest(a, share) <= 1``, but for rounding, as the set is a ball."""
+def _noise_factor_of_bounded_margins(curve: Saturation, share: float, box: bool) -> float:
+    """The largest a with ``largest(a, share) <= 1``, but for rounding, as margins are bounded."""
     if box:
         top = curve._top
 

@@ -119,7 +119,8 @@ def _sharp(
     """
     calibration = calibrate(objective, budget, noise=noise, split=split)
     saturation = objective.loss.saturation
-    in_a_ball = saturation is not None and math.isfinite(saturation.ball) and calibration.noise.pure
+    in_a_ball = saturation is not None and math.isfinite(saturation.margin_reach)
+    in_a_ball = in_a_ball and calibration.noise.pure
     if saturation is None or (split is not None and not in_a_ball):
         return calibration
     gamma = calibration.gamma if in_a_ball else None

@@ -101,7 +101,7 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
 
 
 def in_a_ball(rho, M=2.0):
-    shape, radius = Saturation(LOGISTIC, M, ball=rho), M * logistic_diameter(rho) / 2
+    shape, radius = Saturation(LOGISTIC, M, margin_reach=rho), M * logistic_diameter(rho) / 2
     box = RowBox((M / math.sqrt(5.0),) * 5, 1.0)
     return objective_of(
         LossConstants(5, radius, M**2 / 4, 0.0, rho / M, 1.0, saturation=shape, box=box)
@@ -157,7 +157,9 @@ def test_a_ball_is_calibrated_by_the_least_of_three_theorems():
     first = calibrate(objective, budget)
     assert (first.theorem[:9], first.gamma) == ("Theorem 1", pytest.approx(result.gamma))
     assert 0.92 * first.scale < result.scale < 0.99 * first.scale
-    unbound = replace(objective.loss, saturation=replace(objective.loss.saturation, ball=math.inf))
+    unbound = replace(
+        objective.loss, saturation=replace(objective.loss.saturation, margin_reach=math.inf)
+    )
     assert result.scale < 0.8 * calibrate_saturating(objective_of(unbound), budget).scale
     assert saturating_epsilon(result, unbound, 400) > 0.12
     # a declared split fixes gamma, and where it leaves too little to the noise Theorem 1 stands

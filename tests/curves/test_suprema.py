@@ -261,7 +261,7 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball, box):
             <= slack * reached(a, k) + 1e-6
         )
     for k in (0.05, 0.4):
-        a = loss.steepest(1.0, k, box=box)
+        a = loss.largest_noise_factor(1.0, k, box=box)
         assert loss.largest(a, k, box=box) <= 1.0
         # none is found where the curvature takes as much as a record that it leaves alone
         assert (0.98 if a else -1) < reached(a, k) <= 1 + 1e-12

@@ -93,7 +93,7 @@ def ball_loss(calibration, loss, n, V):
         / (n * (calibration.gamma + loss.strong_convexity))
     )
     angles = np.linspace(-np.pi / 2, np.pi / 2, 801)
-    u = 1 / (1 + np.exp(-result.ball * np.sin(angles)))
+    u = 1 / (1 + np.exp(-result.margin_reach * np.sin(angles)))
     inner = np.cos(angles[:, None] + angles)
     apart = np.sqrt(np.maximum(u[:, None] ** 2 + u**2 + 2 * u[:, None] * u * inner, 0.0))
     return mpmath.mpf(float(np.max(a * apart + (bend * u * (1 - u))[:, None]))) * V / 2
