@@ -157,7 +157,9 @@ def test_a_1_norm_in_the_euclidean_norm_is_caught(monkeypatch: pytest.MonkeyPatc
 
 def test_half_of_the_gradients_of_a_ball_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two gradients of a ball are twice its radius apart."""
-    monkeypatch.setattr(constants, "_gradient_diameter", lambda form, prices: form.n * prices.ball)
+    monkeypatch.setattr(
+        constants, "_gradient_diameter", lambda form, gradients: form.n * gradients.gradient_norm
+    )
     for name in ("ball", "smoothed 1.5-norm", "smoothed largest entry"):
         assert ratio(name) > 1.15
 

@@ -23,7 +23,7 @@ from dp2erm_cvx.weighting.bounds.diameters import (
     largest_squares,
 )
 from dp2erm_cvx.weighting.bounds.largest import (
-    Prices,
+    GradientBounds,
     block_diameter,
     largest_by_size,
     start_squares,
@@ -162,14 +162,14 @@ def weighting_constants(
     check_feasible(form, sizes)
     check_means(form, sizes)
     _check_covered(form)
-    prices = _prices(form)
-    starts = start_squares(form, sizes, prices.smooth)
-    by_size = largest_by_size(form, sizes, prices, starts)
+    gradients = _gradient_bounds(form)
+    starts = start_squares(form, sizes, gradients.smooth)
+    by_size = largest_by_size(form, sizes, gradients, starts)
     largest = (float(np.max(by_size[0])), float(np.max(by_size[1])))
     response = _response(form, sizes, largest, keeps_treatment)
     blocks = _pairs_within_blocks(form, sizes)
-    diameter = block_diameter(prices.smooth, blocks)
-    spread = _Spread(form.n, response, diameter, prices, _gradient_diameter(form, prices))
+    diameter = block_diameter(gradients.smooth, blocks)
+    spread = _Spread(form.n, response, diameter, gradients, _gradient_diameter(form, gradients))
     kinds = _pair_kinds(form, sizes, by_size, keeps_treatment)
     pairs = tuple(_pair_bound(kind, spread) for kind in kinds)
     release_factor = _release_factor(form, sizes)
@@ -178,8 +178,8 @@ def weighting_constants(
     return WeightingConstants(
         response=response,
         diameter=diameter,
-        row_bound=_largest_norm(prices.smooth, singles, np.array([1.0]), np.array([0.0])),
-        target_diameter=_target_diameter(form, sizes, prices, keeps_treatment),
+        row_bound=_largest_norm(gradients.smooth, singles, np.array([1.0]), np.array([0.0])),
+        target_diameter=_target_diameter(form, sizes, gradients, keeps_treatment),
         start=float(np.sqrt(np.max(starts))),
         largest=largest,
         factor=spread_factor(response, diameter),
@@ -241,7 +241,7 @@ def _coordinates(imbalance: Imbalance) -> int:
     return sum(len(group[0].matrix) for group in imbalance.groups)
 
 
-def _prices(form: WeightingForm) -> Prices:
+def _gradient_bounds(form: WeightingForm) -> GradientBounds:
     """The imbalances, scaled where their penalties are smooth, and what bounds their gradients."""
     smooth = []
     kinks = []
@@ -260,7 +260,7 @@ def _prices(form: WeightingForm) -> Prices:
         elif penalty.kinked:
             kinks.append(ScaledImbalance(imbalance, 1.0))
     counted = [(kink.imbalance.penalty, _coordinates(kink.imbalance)) for kink in kinks]
-    return Prices(
+    return GradientBounds(
         smooth,
         kinks,
         [penalty.gradient_size(coordinates) for penalty, coordinates in counted],
@@ -272,7 +272,11 @@ def _prices(form: WeightingForm) -> Prices:
 
 
 def _pull_at_zero(imbalance: Imbalance) -> float:
-    """Largest difference of ``<z, P'(0)>`` of two records, a linear term of W1 and W2."""
+    """Largest difference of ``<z, P'(0)>`` of two records.
+
+    It is a linear term of the bounds W1 and W2 on the largest weight (section "The largest weight"
+    of the page).
+    """
     slope = imbalance.penalty.slope_at_zero(_coordinates(imbalance))
     if not np.any(slope):
         return 0.0
@@ -306,9 +310,9 @@ def _alone(rows: FeatureRows) -> ScaledImbalance:
     return ScaledImbalance(Imbalance(((rows,),), shift, ImbalancePenalty(1.0)), 1.0)
 
 
-def _gradient_diameter(form: WeightingForm, prices: Prices) -> float:
+def _gradient_diameter(form: WeightingForm, gradients: GradientBounds) -> float:
     """``n Gamma`` of the smooth penalties, the largest ``s = n |Delta|``; infinite for squares."""
-    return form.n * prices.diameter
+    return form.n * gradients.diameter
 
 
 def _response(
@@ -368,14 +372,14 @@ def _largest_norm(
 
 
 def _target_diameter(
-    form: WeightingForm, sizes: ArmSizes, prices: Prices, keeps_treatment: bool
+    form: WeightingForm, sizes: ArmSizes, gradients: GradientBounds, keeps_treatment: bool
 ) -> float:
     """Largest movement of the target, scaled."""
     largest = 0.0
-    if prices.smooth:
+    if gradients.smooth:
         for before, after in _arm_pairs(sizes, keeps_treatment):
             for moved in moved_targets(form, sizes, before, after):
-                squares = largest_squares(prices.smooth, moved.alone())
+                squares = largest_squares(gradients.smooth, moved.alone())
                 largest = max(largest, float(np.sqrt(np.max(squares))))
     return largest
 
@@ -535,43 +539,45 @@ class _Spread:
         Number of records.
     response, diameter
         R, and D of the smooth penalties.
-    prices
-        The imbalances.
-    reach
-        ``n Gamma`` of the smooth penalties: the largest ``s = n |Delta|``; infinite for squares.
+    gradients
+        The imbalances, and what bounds the gradients of their penalties.
+    largest_s
+        The largest ``s = n |Delta|``, which is ``n Gamma`` of the smooth penalties; infinite for
+        squares.
     """
 
     n: int
     response: float
     diameter: float
-    prices: Prices
-    reach: float
+    gradients: GradientBounds
+    largest_s: float
 
     @property
-    def bounded(self) -> bool:
-        """Whether the gradients of the smooth penalties are bounded, or there are kinks."""
-        return math.isfinite(self.reach) or bool(self.prices.kinks)
+    def has_bounded_gradients(self) -> bool:
+        """Whether a bound by Theorem 29 holds: gradients are bounded, or there are kinks.
+
+        Kinks always have bounded gradients: their subgradients lie in a bounded set.
+        """
+        return math.isfinite(self.largest_s) or bool(self.gradients.kinks)
 
     def squared(self, kappa: float) -> float:
         """``F kappa^2``, of Theorems 5 and 6."""
         return spread_factor(self.response, self.diameter) * kappa**2
 
-    def squared_within_reach(self, kappa: float, kink_kappas: Sequence[float]) -> float:
-        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``.
-
-        Kinks enter by Theorem 29.
+    def squared_with_bounded_gradients(self, kappa: float, kink_kappas: Sequence[float]) -> float:
+        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma`` (Theorem 29).
 
         The second branch says that s moves rows of diameter D alone; beside kinks only the first is
         left, and each kink adds ``R n Gamma kappa``.
         """
-        if self.prices.kinks:
-            step = min(self.reach, kappa / 2.0)
+        if self.gradients.kinks:
+            step = min(self.largest_s, kappa / 2.0)
             gained = kappa * step - step**2
-            for diameter, own in zip(self.prices.kink_diameters, kink_kappas, strict=True):
+            for diameter, own in zip(self.gradients.kink_diameters, kink_kappas, strict=True):
                 gained += self.n * diameter * own
             return self.response * gained
         bend = self.response * self.diameter**2 / 4.0
-        step = min(self.reach, max(kappa / 2.0, kappa / (1.0 + bend)))
+        step = min(self.largest_s, max(kappa / 2.0, kappa / (1.0 + bend)))
         return self.response * min(kappa * step - step**2, bend * step**2)
 
 
@@ -582,22 +588,22 @@ def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
     it is not; but V rises with each weight while kappa is held, so that the largest weights
     together with the largest kappa of all corners are a bound.
     """
-    kappas = kind.kappas(spread.prices.smooth)
+    kappas = kind.kappas(spread.gradients.smooth)
     kappa = float(np.max(kappas))
     arms = (kind.before, kind.after)
     largest = (float(np.max(kind.largest[:, 0])), float(np.max(kind.largest[:, 1])))
     if math.isinf(spread.response):
         return PairBound(arms, largest, kappa, math.inf)
-    kink_kappas = [np.max(kind.kappas([kink]), axis=1) for kink in spread.prices.kinks]
+    kink_kappas = [np.max(kind.kappas([kink]), axis=1) for kink in spread.gradients.kinks]
     worst = 0.0
     for box, corners in enumerate(kind.corners().tolist()):
         best = math.inf
-        if not spread.prices.kinks:
+        if not spread.gradients.kinks:
             pulled = zip(corners, kappas[box].tolist(), strict=True)
             best = max(kind.total(w, v, spread.squared(own)) for (w, v), own in pulled)
-        if spread.bounded:
+        if spread.has_bounded_gradients:
             kinked = [float(own[box]) for own in kink_kappas]
-            squared = spread.squared_within_reach(float(np.max(kappas[box])), kinked)
+            squared = spread.squared_with_bounded_gradients(float(np.max(kappas[box])), kinked)
             best = min(best, kind.total(corners[-1][0], corners[-1][1], squared))
         if best > worst:
             worst = best
@@ -667,9 +673,9 @@ def _theorem(form: WeightingForm, spread: _Spread) -> str:
         SumKind.TREATED: "Theorem 5 (controls that weigh as many as the treated)",
     }
     name = names[form.sums.kind]
-    if spread.prices.kinks:
+    if spread.gradients.kinks:
         return f"{name} with Theorem 29 (kinks)"
-    if math.isfinite(spread.reach):
+    if math.isfinite(spread.largest_s):
         return f"{name}, gradients bounded"
     return name
 

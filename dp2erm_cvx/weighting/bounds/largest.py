@@ -29,7 +29,7 @@ _ASIDE = 1e-12
 
 
 @dataclass(frozen=True)
-class Prices:
+class GradientBounds:
     """What bounds the gradient g of the penalties, in the scaled rows of a form.
 
     Parameters
@@ -42,25 +42,28 @@ class Prices:
         Largest Euclidean norm of a subgradient of each kink.
     kink_diameters
         Largest Euclidean distance of two subgradients of each kink.
-    ball
-        Largest norm of the gradient of the smooth ones less that at 0, scaled; infinite for
-        squares.
+    gradient_norm
+        Largest norm of the gradient of the smooth ones less that at 0, scaled: the ball of the
+        page; infinite for squares.
     diameter
         Largest distance of two gradients of the smooth ones, scaled; infinite for squares.
     linear
-        Diameter of the linear terms of two records, that of the slopes of prices at 0 among them.
+        Largest difference of the linear terms of two records, those of the slopes of the penalties
+        at 0 among them.
     """
 
     smooth: Sequence[ScaledImbalance]
     kinks: Sequence[ScaledImbalance]
     kink_sizes: Sequence[float]
     kink_diameters: Sequence[float]
-    ball: float
+    gradient_norm: float
     diameter: float
     linear: float
 
 
-def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts: Array) -> Array:
+def largest_by_size(
+    form: WeightingForm, sizes: ArmSizes, gradients: GradientBounds, starts: Array
+) -> Array:
     """Upper bounds of the weights of controls and treated, by the arm sizes of a dataset.
 
     The smallest of the cap, of what the others leave of the sum, and of the bounds W1 and W2.
@@ -71,7 +74,7 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts
         The form; it is feasible on the universe.
     sizes
         Arm sizes of the universe.
-    prices
+    gradients
         What bounds the gradient of its penalties.
     starts
         What :func:`start_squares` finds of the smooth ones.
@@ -88,17 +91,17 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts
             np.minimum(form.cap, float(form.n))[:, None], len(sizes.cells()[0]), axis=1
         )
     if kind is SumKind.ALL:
-        blocks = [_Block(form, sizes, prices, starts, (0, 1))]
+        blocks = [_Block(form, sizes, gradients, starts, (0, 1))]
     elif kind in (SumKind.CONTROLS, SumKind.TREATED):
-        blocks = [_Block(form, sizes, prices, starts, (0,))]
+        blocks = [_Block(form, sizes, gradients, starts, (0,))]
     else:
         blocks = [
-            _Block(form, sizes, prices, starts, (0,)),
-            _Block(form, sizes, prices, starts, (1,)),
+            _Block(form, sizes, gradients, starts, (0,)),
+            _Block(form, sizes, gradients, starts, (1,)),
         ]
     bounds = [block.second_bound() for block in blocks]
     apart = None
-    if _first_bound_applies(form, prices):
+    if _first_bound_applies(form, gradients):
         apart = [block.first_bound() for block in blocks]
     elif form.base is not None:
         apart = [block.base_bound() for block in blocks]
@@ -278,10 +281,10 @@ def _equal_weights_fit(form: WeightingForm) -> bool:
     return bool(np.all(form.highest_low <= 1.0) and np.all(form.least_cap >= 1.0))
 
 
-def _first_bound_applies(form: WeightingForm, prices: Prices) -> bool:
+def _first_bound_applies(form: WeightingForm, gradients: GradientBounds) -> bool:
     """W1 asks for a concave slope and for smooth penalties."""
-    fine = form.dispersion.concave_slope and form.base is None and not prices.kinks
-    return fine and bool(prices.smooth) and _equal_weights_fit(form)
+    fine = form.dispersion.concave_slope and form.base is None and not gradients.kinks
+    return fine and bool(gradients.smooth) and _equal_weights_fit(form)
 
 
 class _Block:
@@ -291,7 +294,7 @@ class _Block:
 
     Parameters
     ----------
-    form, sizes, prices, starts
+    form, sizes, gradients, starts
         As of :func:`largest_by_size`.
     arms
         Arms of the block.
@@ -301,13 +304,13 @@ class _Block:
         self,
         form: WeightingForm,
         sizes: ArmSizes,
-        prices: Prices,
+        gradients: GradientBounds,
         starts: Array,
         arms: tuple[int, ...],
     ) -> None:
         self.form = form
         self.sizes = sizes
-        self.prices = prices
+        self.gradients = gradients
         self.arms = [arm for arm in arms if arm in sizes.arms]
         self.cells = sizes.cells()
         boxed = list(arms)
@@ -343,8 +346,8 @@ class _Block:
         Linear terms a_i cost ``sum a_i (c - w_i) <= D_a sum |w_i - c| / 2 <= n D_a``, kinks at most
         their price of the imbalance of equal weights.
         """
-        total = np.full_like(self.mean, self.prices.linear)
-        for own, largest in zip(self.prices.kinks, self.prices.kink_sizes, strict=True):
+        total = np.full_like(self.mean, self.gradients.linear)
+        for own, largest in zip(self.gradients.kinks, self.gradients.kink_sizes, strict=True):
             total = total + largest * np.sqrt(start_squares(self.form, self.sizes, [own]))
         return np.asarray(total)
 
@@ -380,13 +383,13 @@ class _Block:
         / n``. Beside bases from d_- to d_+ the record of the weight W has the base d_+ at worst,
         and the others d_-.
         """
-        prices = self.prices
+        gradients = self.gradients
         least, largest = self.bases
         pairs = [(first, second) for first in self.arms for second in self.arms]
-        diameter = block_diameter(prices.smooth, pairs)
+        diameter = block_diameter(gradients.smooth, pairs)
         # What linear terms and kinks, whose subgradients are bounded, pull on two records.
-        pull = prices.linear
-        for own, size in zip(prices.kinks, prices.kink_sizes, strict=True):
+        pull = gradients.linear
+        for own, size in zip(gradients.kinks, gradients.kink_sizes, strict=True):
             pull += size * block_diameter([own], pairs)
         resistance = self.resistance()
         slope_at_mean = _slopes_after(self.form.dispersion, self.mean / least)
@@ -398,7 +401,9 @@ class _Block:
             steps = above - _slopes_after(self.form.dispersion, rest)
             spread = np.maximum(weight - even, 0.0) * np.maximum(above - slope_at_mean, 0.0)
             room = self.start**2 / 4.0 + resistance - spread / self.form.n
-            gradient = np.minimum(self.start / 2.0 + np.sqrt(np.maximum(room, 0.0)), prices.ball)
+            gradient = np.minimum(
+                self.start / 2.0 + np.sqrt(np.maximum(room, 0.0)), gradients.gradient_norm
+            )
             return self.admits(weight, (room >= 0.0) & (steps <= diameter * gradient + pull))
 
         return _last_admitted(admitted, highest)
@@ -410,7 +415,7 @@ class _Block:
         with ``h = (W - c)(phi'(W) - phi'(wbar)) / n``: g lies in a ball of center ``m_o/2``, in
         which an inner product with d is at most ``<d, m_o>/2 + |d| sqrt(|m_o|^2/4 - h)``.
         """
-        prices = self.prices
+        gradients = self.gradients
         if not self.arms:
             return np.zeros_like(self.left_over)
         distances = []
@@ -422,9 +427,9 @@ class _Block:
                 np.max([arm_size(self.form.n, arm, treated) for treated in self.cells], axis=0)
                 >= 1.0
             )
-            squared = [largest_squares(prices.smooth, own) for own in apart]
+            squared = [largest_squares(gradients.smooth, own) for own in apart]
             inner = [
-                largest_products(prices.smooth, *own) for own in zip(apart, starts, strict=True)
+                largest_products(gradients.smooth, *own) for own in zip(apart, starts, strict=True)
             ]
             product = np.max(inner, axis=0) + self.between()
             distances.append(np.where(present, np.sqrt(np.max(squared, axis=0)), 0.0))
@@ -441,9 +446,9 @@ class _Block:
             spread = np.maximum(weight - self.mean, 0.0) * np.maximum(steps, 0.0)
             room = self.start**2 / 4.0 + resistance - spread / self.form.n
             gain = product / 2.0 + distance * np.sqrt(np.maximum(room, 0.0))
-            if math.isfinite(prices.ball):
-                gain = np.minimum(gain, prices.ball * distance)
-            held = np.any((steps - prices.linear) * shrinkage <= gain, axis=0)
+            if math.isfinite(gradients.gradient_norm):
+                gain = np.minimum(gain, gradients.gradient_norm * distance)
+            held = np.any((steps - gradients.linear) * shrinkage <= gain, axis=0)
             return self.admits(weight, (room >= 0.0) & held)
 
         return _last_admitted(admitted, self.left_over)
@@ -473,8 +478,8 @@ class _Block:
             return 0.0 * width
         arms = np.array([[0, 1]])
         rows = np.array([[-1.0, 1.0]])
-        apart = largest_squares(self.prices.smooth, RecordCombinations(rows, 0.0 * rows, arms))
-        moved = largest_squares(self.prices.smooth, RecordCombinations(rows, -rows, arms))
+        apart = largest_squares(self.gradients.smooth, RecordCombinations(rows, 0.0 * rows, arms))
+        moved = largest_squares(self.gradients.smooth, RecordCombinations(rows, -rows, arms))
         return np.asarray(np.sqrt(apart * moved)[0] * width**2 / 4.0)
 
 
