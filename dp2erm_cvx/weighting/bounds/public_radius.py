@@ -653,7 +653,7 @@ class _CurveRounding:
 
 @dataclass(frozen=True)
 class _BracketRounding(_CurveRounding):
-    """Rounding of weights that are found in brackets (Theorem 34 (e) of the page).
+    """Rounding of weights that are found in brackets (section "Powers and brackets" of the page).
 
     Parameters
     ----------
