@@ -113,16 +113,16 @@ class Composite(abc.ABC):
     Attributes
     ----------
     dimension
-        D, the number of entries of v.
+        The number d of entries of v.
     ridge
         The declared m with ``f - m/2 ||.||^2`` convex.
     smoothness
         An upper bound on the Lipschitz constant of the gradient of f.
     self_concordance
-        C with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]``: 0 for a quadratic, ``inf`` where the
-        Hessian jumps.
+        A number c with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]``: 0 for a quadratic, ``inf``
+        where the Hessian jumps.
     penalty
-        H.
+        The penalty h.
     """
 
     dimension: int
@@ -282,9 +282,9 @@ class Sizes:
     Parameters
     ----------
     strong_convexity
-        M > 0.
+        A number m > 0 with ``f - m/2 ||.||^2`` convex.
     smoothness
-        L, the largest eigenvalue of any Hessian.
+        The largest eigenvalue L of any Hessian.
     slope
         Norm of the gradient of f at 0.
     rounding, rounding_growth
@@ -491,7 +491,8 @@ def multinomial_sizes(
     """Sizes of every such sum over at most ``n_rows`` of mass n, for noise of at most this norm."""
     fixed, growing = rounding_of(n_rows, p, n_arms, row_bound, n * (1.0 + 1e-9))
     steep = n * _ROOT_2 * row_bound + noise_bound
-    # at the minimizer ridge ||v||^2 <= n log K + ||noise|| ||v||, as 0 has no smaller a value
+    # at the minimizer ridge/2 ||v||^2 <= n log K + ||noise|| ||v||: the loss is n log K at 0, where
+    # the objective is no smaller, and at least 0 anywhere
     far = math.sqrt(2.0 * n * math.log(n_arms) / ridge) + 2.0 * noise_bound / ridge
     return Sizes(
         strong_convexity=ridge,
