@@ -22,8 +22,8 @@ from dp2erm_cvx.calibration.profiles import (
     CELLS,
     MARGIN_THEOREM,
     MarginCalibration,
-    curvature_left,
     gaussian_delta,
+    largest_free_curvature,
     margin_delta,
 )
 from dp2erm_cvx.checks import one_of, public_number, public_size, whole_number
@@ -79,10 +79,10 @@ def calibrate(
     """Calibrate objective perturbation to a budget.
 
     Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is: ``scale =
-    zeta_c V / (q epsilon)``, q the split. Gaussian noise by Theorem 2, or for a loss of a margin by
-    Theorem 16 where that is smaller. The rest pays for the Jacobian, ``J <= (1 - q) epsilon``:
-    gamma is the least with that, and at least ``1e-8`` of the bound on the trace. Every rounding
-    goes to more noise.
+    zeta_c V / (q epsilon)`` with zeta_c the ``gradient_radius`` and q the split. Gaussian noise by
+    Theorem 2, or for a loss of a margin by Theorem 16 where that is smaller. The rest pays for the
+    Jacobian, ``J <= (1 - q) epsilon``: gamma is the least with that, and at least ``1e-8`` of the
+    bound on the trace. Every rounding goes to more noise.
 
     Parameters
     ----------
@@ -120,11 +120,11 @@ def calibrate(
             raise DeclarationError(f"split = {split!r}: must be from 1e-9 to 1 - 1e-9")
 
     gamma = required_gamma(bound.V, loss, objective.n_samples, (1.0 - q) * budget.epsilon)
-    scales, line = _scales(objective, budget, kind, (q * budget.epsilon,))
+    scales, by_theorem_16 = _scales(objective, budget, kind, (q * budget.epsilon,))
     sensitivity = gradient_size(loss, kind) * bound.V
     facts = {"split": q, "sensitivity": sensitivity, "theorem": _THEOREM[kind]}
     calibration = objective.calibrated(kind, budget, float(scales[0]), gamma, **facts)
-    if not line[0]:
+    if not by_theorem_16[0]:
         return calibration
     assert loss.gradient_bound is not None
     known = vars(calibration) | {
@@ -152,8 +152,8 @@ def _scales(
             raise DeclarationError(
                 f"{objective.name}: a loss of a margin states its gradient_bound"
             )
-        other = loss.gradient_bound * V / _ratios(shares, None, budget.delta, CELLS)
-    return np.minimum(scales, other), other < scales
+        one_dimensional = loss.gradient_bound * V / _ratios(shares, None, budget.delta, CELLS)
+    return np.minimum(scales, one_dimensional), one_dimensional < scales
 
 
 def privacy_loss(
@@ -192,13 +192,16 @@ def privacy_loss(
         return max(0.0, -math.expm1(min(0.0, beyond)))
     deltas = [float(gaussian_delta(ratio, left, loss.n_parameters))]
     if loss.is_margin and loss.gradient_bound is not None:
-        line = max(loss.gradient_bound * calibration.V / calibration.scale, 1e-300)
-        deltas.append(float(margin_delta(line, left)))
+        largest_gradient = loss.gradient_bound
+        one_dimensional_ratio = max(largest_gradient * calibration.V / calibration.scale, 1e-300)
+        deltas.append(float(margin_delta(one_dimensional_ratio, left)))
     curve = loss.saturation
     if curve is not None:
         # Theorem 16 of a loss that saturates
-        ratio = max(curve.row_norm * curve.slope * calibration.V / calibration.scale, 1e-300)
-        deltas.append(float(margin_delta(ratio, level, _share(calibration, loss, n))))
+        largest_gradient = curve.row_norm * curve.slope
+        one_dimensional_ratio = max(largest_gradient * calibration.V / calibration.scale, 1e-300)
+        curvature = _share(calibration, loss, n)
+        deltas.append(float(margin_delta(one_dimensional_ratio, level, curvature)))
     return min(deltas)
 
 
@@ -209,7 +212,7 @@ GRID = tuple(k / 100 for k in range(1, 100))
 def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     """The q of the least :func:`~dp2erm_cvx.calibration.base.predicted_distance`.
 
-    Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a logistic
+    Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a saturating
     loss in a ball it is the share of the gamma of Theorem 19.
     """
     V = objective.bound.V
@@ -240,9 +243,10 @@ def _ratios(shares: tuple[float, ...], n_parameters: int | None, delta: float, c
     return private_ratio(np.array(shares), n_parameters, delta, cells)
 
 
-#: ``4 k V / 2`` as a share of epsilon for a logistic loss in a ball (Theorem 19), where no gamma is
-#: declared: the best share in simulations with five parameters was .2 at n epsilon = 100, .5 at 500
-#: and .65 at 2000.
+#: ``2 k V`` as a share of epsilon, with ``k = kappa M^2 / (n (gamma + mu_R))``, for any saturating
+#: loss in a ball (Theorem 19) where no gamma is declared. It is tuned on the logistic loss: in
+#: simulations with five parameters its best share was .2 at n epsilon = 100, .5 at 500 and .65 at
+#: 2000.
 CURVATURE_SHARE = 0.4
 
 
@@ -281,14 +285,15 @@ def calibrate_saturating(
         scale = size / a if a > 0.0 else math.inf
         return objective.calibrated(kind, budget, scale, gamma, **facts)
     ratio = epsilon
-    left = epsilon
+    # the largest K that costs the noise nothing
+    free_curvature = epsilon
     if kind is Noise.GAUSSIAN:
         ratio = float(private_ratio(epsilon, None, budget.delta))
-        left = curvature_left(ratio, epsilon)
+        free_curvature = largest_free_curvature(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
     curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n
     # below an epsilon of 1e-14 rounding may leave the curvature nothing
-    curvature *= V / left if left > 0.0 else math.inf
+    curvature *= V / free_curvature if free_curvature > 0.0 else math.inf
     needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
     facts["theorem"] = f"Theorem 15 (saturating loss{in_box})"
@@ -369,8 +374,8 @@ def private_ratio(
     epsilon
         Above 0, of any shape.
     n_parameters
-        P of :func:`gaussian_delta`; None for :func:`margin_delta`. The delta may be monotone or
-        not.
+        The number p of :func:`gaussian_delta`; None for :func:`margin_delta`. The delta may be
+        monotone or not.
     delta
         What is allowed.
     cells

@@ -46,7 +46,7 @@ def gaussian_delta(
     epsilon
         What the Jacobian leaves of the budget.
     n_parameters
-        P, the number of entries of theta.
+        The number p of entries of theta.
     cells
         Cells of the grid.
 
@@ -124,7 +124,7 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
 
     For ``l = s |N| + s^2/2``, N standard normal, every y >= 0 with ``t = epsilon + log(1 + y) - y
     >= 0`` gives the bound ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``, which is least at
-    ``y = E(l - t | l > t)``.
+    ``y = E(l - t | l > t)``. Here ``y = e^x - 1`` with x of the theorem.
 
     Parameters
     ----------
@@ -161,8 +161,11 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
     return best
 
 
-def curvature_left(ratio: float, epsilon: float) -> float:
-    """The largest K, rounded down, that leaves :func:`margin_delta` what it is without."""
+def largest_free_curvature(ratio: float, epsilon: float) -> float:
+    """The largest K, rounded down, that leaves :func:`margin_delta` what it is without.
+
+    It is t of that function at the best y: a K up to it adds nothing to delta.
+    """
     y = 0.0
     for _ in range(_STEPS - 1):
         t = _offset(np.array(epsilon), np.array(y))
@@ -182,7 +185,7 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
     order
         Orders alpha > 1 (m,).
     ratio
-        S, as of :func:`margin_delta`.
+        The ratio s of :func:`margin_delta`.
     jacobian, curvature
         J and K.
 
@@ -255,17 +258,20 @@ _HALVINGS = 13
 
 @dataclass(frozen=True)
 class LossLaw:
-    """A random number that the privacy loss of one Gaussian step averages, whatever came before.
+    """A law that stands for the privacy loss of one Gaussian step, whatever came before.
 
-    It is ``max(s |N| + s^2/2, K)`` and ``s |N| + s^2/2`` in equal parts for an objective, and ``s N
-    + s^2/2`` for a number, N standard normal.
+    It is that of Z_j of Theorem 16, "Several steps, one delta": given all that came before, the
+    loss L_j of the step has ``E(c + L_j - t)_+ <= E(c + Z_j - t)_+`` for every c. With N standard
+    normal it is ``max(s |N| + s^2/2, K)`` or ``s |N| + s^2/2``, with probability 1/2 each, for an
+    objective, and ``s N + s^2/2`` for a number.
 
     Parameters
     ----------
     ratio
-        S > 0.
+        The ratio s > 0 of the step: of :func:`margin_delta` for an objective, the bound of the
+        movement over the deviation of the noise for a number.
     curvature
-        K.
+        The bound K of the curvature's part of the loss; 0 without one.
     folded
         Whether the step perturbs an objective.
     """
@@ -284,9 +290,10 @@ class LossLaw:
 def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` of steps with these laws, one after the other.
 
-    It is ``e^{-x} E(Z - t)_+`` with Z the sum of independent losses and ``t = epsilon + x + 1 -
-    e^x``, the least of a few x >= 0; y is ``e^x - 1``. One folded law is integrated exactly, the
-    others are rounded up to a grid.
+    By Theorem 16, "Several steps, one delta", it is ``E(Z - t)_+ / (1 + y)`` with Z the sum of
+    independent losses and ``t = epsilon + log(1 + y) - y``, the least of a few y >= 0. As in
+    :func:`margin_delta`, ``y = e^x - 1`` with x of the theorem. One folded law is integrated
+    exactly, the others are rounded up to a grid.
 
     Parameters
     ----------
