@@ -94,7 +94,7 @@ class Calibration:
     split
         Share of epsilon that pays for the noise, not the Jacobian.
     n_parameters
-        P, the number of entries of theta.
+        The number p of entries of theta.
     V
         Bound on the coupled variation of the weights.
     sensitivity

@@ -226,7 +226,7 @@ class GridNoise:
     epsilon
         Pure.
     n_parameters
-        P, the number of entries.
+        The number p of entries.
     """
 
     l1_sensitivity: float
@@ -247,7 +247,7 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
     l1_sensitivity
         The shift, in units of the vector.
     n_parameters
-        P, the number of entries.
+        The number p of entries.
     epsilon
         Pure.
 

@@ -31,13 +31,14 @@ class Atom:
     kind, number
         What :func:`atom` makes it from.
     value, slope, curvature
-        Phi(u), the monotone phi'(u), and ``|phi''(u)|``.
+        The value phi(u), the monotone phi'(u), and ``|phi''(u)|``.
     declared
         The function of a CVXPY expression.
     ends
         Limits of the slope far to the left and far to the right.
     bend
-        C with ``|phi'''| <= c phi''`` between kinks; ``inf`` where it grows with ``|u|``.
+        A number c with ``|phi'''| <= c phi''`` between kinks; ``inf`` where it grows with
+        ``|u|``.
     bend_at_zero
         Where it grows, c with ``|phi'''| <= (c + |u|) phi''``.
     kinks

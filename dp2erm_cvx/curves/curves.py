@@ -26,12 +26,12 @@ FARTHEST = 700.0
 
 
 class LossTerms(NamedTuple):
-    """Phi, its two derivatives and bounds on their errors at margins.
+    """A function phi, its two derivatives and bounds on their errors at margins.
 
     Attributes
     ----------
     value, slope, curvature
-        Phi, phi' and phi'' (n,).
+        Values of phi, phi' and phi'' (n,).
     slope_error, curvature_error
         Bounds on how far the computed derivatives are off (n,).
     """

@@ -75,11 +75,11 @@ class MarginReading:
     Parameters
     ----------
     curve
-        Phi, the loss of the margin s.
+        The loss phi of the margin s.
     beside
         The coefficient of the other margin beside it; 0 without one.
     log_weight
-        Log f.
+        The log weight h = log f.
     loss_text, weight_text
         Loss and log weight in words.
     """

@@ -47,9 +47,9 @@ class ArmCurves:
     Parameters
     ----------
     loss
-        Phi, convex with a continuous slope.
+        The function phi, convex with a continuous slope.
     weight
-        H, the logarithm of f.
+        The function h, the logarithm of f.
     offset
         Public interval of o, in units of the margin.
     factor
