@@ -318,7 +318,7 @@ def _gradient_diameter(form: WeightingForm, gradients: GradientBounds) -> float:
 def _response(
     form: WeightingForm, sizes: ArmSizes, largest: tuple[float, float], keeps_treatment: bool
 ) -> float:
-    """R, by the weights and the mean that the section "Constants" of the page gives."""
+    """R, by the weights and the mean that the paragraph "Constants" of the page gives."""
     n = form.n
     kind = form.sums.kind
     if kind is SumKind.CONTROLS:

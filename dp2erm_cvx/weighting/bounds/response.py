@@ -260,7 +260,7 @@ def _has_concave_response(part: DispersionPart) -> bool:
 
 
 def _response_at(dispersion: Dispersion, weight: float) -> float:
-    """Q at one weight: 0 where the curvature is infinite, infinite where it is 0."""
+    """The number q at one weight: 0 where the curvature is infinite, infinite where it is 0."""
     curvature = 0.0
     for part in _curved(dispersion):
         ends = _CurvatureOnCells.of(part, np.array([weight]), np.array([weight]))
@@ -487,7 +487,7 @@ def _knees(curved: list[DispersionPart], low: float, high: float) -> Array:
 def _responses_on_cells(
     curved: list[DispersionPart], edges: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Q at both ends of every cell, and the ends of a chord that q lies below on it; all (m,)."""
+    """Values q at both ends of every cell, and the ends of a chord that q lies below; all (m,)."""
     cells = [_CurvatureOnCells.of(part, edges[:-1], edges[1:]) for part in curved]
     with np.errstate(divide="ignore"):
         left = 1.0 / np.asarray(sum(cell.left for cell in cells))
