@@ -108,7 +108,7 @@ def released(way: Way, n: int, epsilon: float, seed: int) -> EffectRelease:
     y = 50.0 - 8.0 * X[:, 0] + EFFECT * treated + SPREAD * rng.standard_normal(n)
     table = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "kit": np.where(switch == 1.0, "B", "A")})
     model = PrivateEffect(declared(), Budget(epsilon), residual_scale=SPREAD, seed=seed)
-    return model.run_plan(*model.prepared(table, treated.astype(int), y)).release
+    return model.run_plan(*model.plan_and_data(table, treated.astype(int), y)).release
 
 
 def measured(releases: list[EffectRelease]) -> str:

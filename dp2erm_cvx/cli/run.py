@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.diagnostics.look import Findings
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.estimators.fitting import Answered
+    from dp2erm_cvx.estimators.fitting import PlanRun
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.release.record import BaseRelease
@@ -209,14 +209,14 @@ def _answered(
     places: Places,
     options: dict[str, Any],
     bar: Any,
-) -> dict[str, Answered]:
+) -> dict[str, PlanRun]:
     """Charge all questions, answer each, and write its release."""
     seeded = options["seed"] is not None
     book = _account_file(study)
     if seeded and book is not None:
         click.echo(_SEEDED, err=True)
     tell = screen.stages(bar)
-    answered: dict[str, Answered] = {}
+    answered: dict[str, PlanRun] = {}
 
     def answers() -> Iterator[tuple[str, BaseRelease]]:
         tell("questions answered", 0, len(models))
@@ -270,7 +270,7 @@ def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
 
 
 def _show_releases(
-    study: StudyFile, answered: Mapping[str, Answered], files: Mapping[str, str], *, as_json: bool
+    study: StudyFile, answered: Mapping[str, PlanRun], files: Mapping[str, str], *, as_json: bool
 ) -> None:
     """The releases as JSON or in words, then all answers, what was spent and the digest."""
     releases = {name: one.release for name, one in answered.items()}
@@ -295,7 +295,7 @@ def _show_releases(
 
 
 def _tell_holder(
-    answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = ""
+    answered: PlanRun, figures: Mapping[str, str], *, balance: bool, title: str = ""
 ) -> None:
     """Messages about the records.
 

@@ -372,7 +372,7 @@ def _asked(
         return [AskedAbout(public)]
     try:
         study = read_study(path, changes)
-        return study.asked(study.models()) or [AskedAbout(public)]
+        return study.asked_about(study.models()) or [AskedAbout(public)]
     except Dp2ermError:  # a study that is not complete, or a domain alone
         return [AskedAbout(public)]
 

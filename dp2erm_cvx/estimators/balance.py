@@ -30,7 +30,7 @@ def adjusted_balance(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable,
     Parameters
     ----------
     plan
-        What was run, as ``look`` of an estimator gets it.
+        What was run, as ``after_run`` of an estimator gets it.
     result
         What it found, of records in memory.
 

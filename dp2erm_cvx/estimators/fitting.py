@@ -54,7 +54,7 @@ _NESTED = ("domain", "budget", "first_stage", "second_stage", "weights")
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class PlanRun:
     """What the run of a plan gave.
 
     Parameters
@@ -71,7 +71,7 @@ class Answered:
     plan: Plan[Any]
     result: PlanResult
 
-    def handed_on(self) -> dict[str, StepResult]:
+    def results_for_later(self) -> dict[str, StepResult]:
         """What later questions may take over: results of the steps without solutions and noise."""
         steps = self.result.steps.items()
         return {name: replace(step, solution=None, noise=None) for name, step in steps}
@@ -114,7 +114,7 @@ class ConfiguredEstimator:
         if not deep:
             return params
         for outer in _NESTED:
-            inner = _settings(built(outer, params.get(outer)))
+            inner = _settings(build_program(outer, params.get(outer)))
             params |= {f"{outer}__{name}": value for name, value in inner.items()}
         return params
 
@@ -136,7 +136,7 @@ class ConfiguredEstimator:
         for outer in _NESTED:
             if outer in own and outer in changing:
                 # The outer one may be new as well.
-                whole[outer] = built(outer, params.get(outer, own[outer]))
+                whole[outer] = build_program(outer, params.get(outer, own[outer]))
                 known += [f"{outer}__{name}" for name in _settings(whole[outer])]
         changed: dict[str, Any] = {}
         inner: dict[str, dict[str, Any]] = {outer: {} for outer in whole}
@@ -152,12 +152,12 @@ class ConfiguredEstimator:
             else:
                 changed[outer] = value
         for outer, values in inner.items():
-            changed[outer] = _with(whole[outer], values)
+            changed[outer] = _with_settings(whole[outer], values)
         for name, value in changed.items():
             setattr(self, name, value)
         return self
 
-    def shared(self, study: type, *but: str) -> dict[str, Any]:
+    def settings_shared_with(self, study: type, *but: str) -> dict[str, Any]:
         """The settings that a ``study`` has as well, by name."""
         names = {field.name for field in dataclasses.fields(study)} - {*but, *_NESTED}
         return {name: value for name, value in self.get_params(deep=False).items() if name in names}
@@ -174,12 +174,12 @@ class ConfiguredEstimator:
 
         check_is_fitted(self)
 
-    def _saw(self, columns: tuple[str, ...]) -> None:
+    def _remember_columns(self, columns: tuple[str, ...]) -> None:
         """Remember the columns of a fit, as scikit-learn names them."""
         self.n_features_in_ = len(columns)
         self.feature_names_in_ = np.array(columns, dtype=object)
 
-    def _fitted_before(self) -> tuple[str, ...]:
+    def _steps_fitted_before(self) -> tuple[str, ...]:
         """Names of the steps that a Pipeline around this fit has fitted to the same records.
 
         Steps of scikit-learn that learn nothing are none of them. A function counts unless it is a
@@ -200,7 +200,7 @@ class ConfiguredEstimator:
         return tuple(names)
 
 
-def built(outer: str, value: Any) -> Any:
+def build_program(outer: str, value: Any) -> Any:
     """The program of a name; anything else as it stands.
 
     Raises
@@ -217,7 +217,7 @@ def built(outer: str, value: Any) -> Any:
     return value
 
 
-def _with(value: Any, changes: dict[str, Any]) -> Any:
+def _with_settings(value: Any, changes: dict[str, Any]) -> Any:
     """A program, a domain or a budget with some of its settings changed."""
     if isinstance(value, Program):
         return value.with_settings(**changes)
@@ -282,6 +282,21 @@ def checked_domain(domain: object) -> Domain:
 class PrivateEstimator(ConfiguredEstimator):
     """Common to everything that releases something from records: its fields are its settings.
 
+    Its methods call each other in this order. ``*`` marks those that every subclass overrides,
+    ``+`` those that some do.
+
+    - :meth:`fit` checks the records by ``public+``, then calls ``plan+``.
+    - ``plan+`` makes the calibrated steps of ``_study*``.
+    - The look at the records asks ``asked_about+``, whose ``advice+`` is on outcomes.
+    - ``_charge_and_run`` calls the rest: first ``before_run+``, which refuses what cannot be run.
+    - ``charge`` charges the ledger, and calls the release ``_name_of_release*`` in its note.
+    - ``run_plan`` draws noise for the records of ``_select_columns+``, calls ``_warn_of_result+``
+      and returns the release of ``_make_release*``.
+    - ``after_run``, where it is set, and ``_keep_workings+`` get what the run found.
+
+    :meth:`check` reads no records. Where nobody names their covariates it assumes those of
+    ``_assumed_covariates+``.
+
     Parameters
     ----------
     domain
@@ -324,11 +339,11 @@ class PrivateEstimator(ConfiguredEstimator):
     numerical_share: float = NUMERICAL_SHARE
     ledger: Ledger | None = None
     dataset: str | None = None
-    #: Asked before every charge, once all that is declared has been judged: what it raises costs
+    #: Called before every charge, once all that is declared has been judged: what it raises costs
     #: nothing.
     before_charge: Callable[[], None] | None = field(default=None, init=False)
     #: Gets the plan and what its run found, where it is set: private, for the data holder alone.
-    look: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
+    after_run: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
     output: str | None = field(default=None, init=False)
 
@@ -336,7 +351,7 @@ class PrivateEstimator(ConfiguredEstimator):
     tolerance = TOLERANCE
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> Pipeline:
-        """Study that is declared, for covariates of these names or numbers.
+        """The study that is declared, for covariates of these names or numbers.
 
         Raises
         ------
@@ -345,15 +360,15 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         raise NotImplementedError
 
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
+    def _name_of_release(self, plan: Any) -> str:
+        """What is released, in a few words for the note of a charge."""
+        raise NotImplementedError
+
+    def _make_release(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
         """The release of a run."""
         raise NotImplementedError
 
-    def _note(self, plan: Any) -> str:
-        """Name of what is released, for the note of a charge."""
-        raise NotImplementedError
-
-    def _assumed(self, number: int | None) -> Sequence[str] | range:
+    def _assumed_covariates(self, number: int | None) -> Sequence[str] | range:
         """Covariates to judge a declaration for, where nobody names them.
 
         Their ``number`` may be unknown as well, and is then None.
@@ -446,7 +461,7 @@ class PrivateEstimator(ConfiguredEstimator):
         self.execution()
         public = self.public()
         number = None if public.ranges is None else len(public.ranges)
-        known = columns or public.columns or self._assumed(number)
+        known = columns or public.columns or self._assumed_covariates(number)
         numbers: Sequence[int] = _NUMBERS
         book = public.codebook
         if book is not None and book.unit is not None:
@@ -510,7 +525,7 @@ class PrivateEstimator(ConfiguredEstimator):
             # Raises where there is no such account, before records are looked at.
             self.ledger.account(self.dataset)
         with telling_charge(None):
-            raw = self._data(X, a, y)
+            raw = self._checked_data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
         if not conditional:
             self._refuse_weaker(plan)
@@ -518,14 +533,14 @@ class PrivateEstimator(ConfiguredEstimator):
         cells = cells_of(public, X, a, y)
         with telling_charge(None):
             seen = seen_of(raw, public, cells, most=SAMPLE)
-        findings = rows_that_do_not_match(X, a, y) + look(seen, self.asked(raw.columns))
+        findings = rows_that_do_not_match(X, a, y) + look(seen, self.asked_about(raw.columns))
         if not accept:
             findings.refuse("fit(..., accept=True)")
         for line in (*findings.gross, *findings.lines):
             warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
-        return self._fitted(raw, plan)
+        return self._charge_and_run(raw, plan)
 
-    def asked(self, columns: Sequence[str]) -> AskedAbout:
+    def asked_about(self, columns: Sequence[str]) -> AskedAbout:
         """What a look at records with these covariates has to know of what is asked."""
         return AskedAbout(self.public(), tuple(columns), advice=self.advice)
 
@@ -541,20 +556,20 @@ class PrivateEstimator(ConfiguredEstimator):
             already.
         """
         with telling_charge(None):
-            raw = self._data(data, None, None)
+            raw = self._checked_data(data, None, None)
         if plan is None:
             plan = self.plan(raw.n_samples, raw.columns)
-        return self._fitted(raw, plan)
+        return self._charge_and_run(raw, plan)
 
-    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
+    def plan_and_data(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
         """The plan of a fit to raw data, and the records that it is run on.
 
         Raises as :meth:`plan` does.
         """
         raw = Dataset.declared(self.public(), X, a, y)
-        return self.plan(raw.n_samples, raw.columns), self._chosen(raw)
+        return self.plan(raw.n_samples, raw.columns), self._select_columns(raw)
 
-    def _data(
+    def _checked_data(
         self, X: ArrayLike | Dataset | BlockedDataset, a: ArrayLike | None, y: ArrayLike | None
     ) -> Dataset | BlockedDataset:
         """Checked raw data, in memory or in blocks. Raises DataError and DeclarationError."""
@@ -575,7 +590,7 @@ class PrivateEstimator(ConfiguredEstimator):
         if plan.seeded:
             return
         weaker = weaker_standings({"": plan})
-        learned = self._fitted_before()
+        learned = self._steps_fitted_before()
         if learned:
             weaker.append(
                 f"its release will be {CONDITIONAL} (step {', '.join(learned)} of this Pipeline "
@@ -587,8 +602,8 @@ class PrivateEstimator(ConfiguredEstimator):
                 f"{text}. Nothing was charged; fit(..., conditional=True) releases all the same"
             )
 
-    def _chosen(self, raw: Any) -> Any:
-        """The part of checked data that a plan is run on."""
+    def _select_columns(self, raw: Any) -> Any:
+        """The columns of checked data that a plan is run on: mostly all."""
         return raw
 
     def before_run(self, plan: Plan[Any], raw: Dataset | BlockedDataset) -> None:
@@ -612,7 +627,7 @@ class PrivateEstimator(ConfiguredEstimator):
         plan: Plan[Any],
         raw: Dataset | BlockedDataset,
         earlier: Mapping[str, StepResult] = MappingProxyType({}),
-    ) -> Answered:
+    ) -> PlanRun:
         """Draw the noise of a plan and state what was released.
 
         It charges nothing, and changes nothing here.
@@ -634,7 +649,7 @@ class PrivateEstimator(ConfiguredEstimator):
         DataError
             Where the records are not of the declared domain.
         """
-        data = self._chosen(raw)
+        data = self._select_columns(raw)
         universe = plan.study.universe
         if (universe.n_samples, universe.n_features) != (data.n_samples, len(data.columns)):
             raise DeclarationError(
@@ -647,26 +662,26 @@ class PrivateEstimator(ConfiguredEstimator):
         ran = result.plan
         self._warn_of_result(ran, result)
         guarantee = guarantee_of(self._solved_here(ran), result.certified, result.by_gap)
-        return Answered(self._answer(ran, data, result, guarantee), ran, result)
+        return PlanRun(self._make_release(ran, data, result, guarantee), ran, result)
 
     def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
         """Warn the data holder of what a run met; mostly nothing."""
 
-    def _keep(self, answered: Answered) -> None:
+    def _keep_workings(self, run: PlanRun) -> None:
         """Keep private workings of a fit for the data holder; mostly none."""
 
-    def _fitted(self, raw: Dataset | BlockedDataset, plan: Plan[Any]) -> Self:
+    def _charge_and_run(self, raw: Dataset | BlockedDataset, plan: Plan[Any]) -> Self:
         """Charge the ledger, run the plan, and state what was released and what that guarantees."""
         with telling_charge(None):
             self.before_run(plan, raw)
         self.receipt_ = self.charge(plan, raw)
         with telling_charge(self.receipt_):
-            answered = self.run_plan(plan, raw)
-        if self.look is not None:
-            self.look(answered.plan, answered.result)
-        self._keep(answered)
-        self.release_: Any = self._stated(answered.release)
-        self._saw(raw.columns)
+            run = self.run_plan(plan, raw)
+        if self.after_run is not None:
+            self.after_run(run.plan, run.result)
+        self._keep_workings(run)
+        self.release_: Any = self._name_steps_before(run.release)
+        self._remember_columns(raw.columns)
         return self
 
     def charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
@@ -685,7 +700,7 @@ class PrivateEstimator(ConfiguredEstimator):
             self.before_charge()
         if self.seed is None and _in_a_search():
             PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
-        learned = self._fitted_before()
+        learned = self._steps_fitted_before()
         if learned:
             warnings.warn(
                 f"step {', '.join(learned)} of this Pipeline read all of these records before: "
@@ -704,7 +719,7 @@ class PrivateEstimator(ConfiguredEstimator):
                 "seeded, hence not private: nothing is charged to the ledger", stacklevel=4
             )
             return None
-        what = self._note(plan)
+        what = self._name_of_release(plan)
         note = self._note_of_charge(what, data)
         return charge(self.ledger, self.dataset, {what: plan}, plan.guarantee, note)
 
@@ -721,9 +736,9 @@ class PrivateEstimator(ConfiguredEstimator):
             note += f", to {self.output}"
         return note
 
-    def _stated(self, release: BaseRelease) -> BaseRelease:
+    def _name_steps_before(self, release: BaseRelease) -> BaseRelease:
         """The release, with what it rests on where a Pipeline has read the records before."""
-        learned = self._fitted_before()
+        learned = self._steps_fitted_before()
         if not learned:
             return release
         guarantee = release.guarantee
@@ -743,7 +758,7 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle carries: the release, and not the private workings."""
-        left = ("private_workings_", "before_charge", "look")
+        left = ("private_workings_", "before_charge", "after_run")
         return {name: value for name, value in vars(self).items() if name not in left}
 
 

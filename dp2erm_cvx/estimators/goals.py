@@ -131,6 +131,20 @@ class PrivateEffect(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
     weights: str | FirstStage | None = None
 
+    def public(self) -> Domain:
+        """The domain, with ``where`` and ``by`` in its codebook. Raises DeclarationError."""
+        public = checked_domain(self.domain)
+        if not self.where and self.by is None:
+            return public
+        book = public.codebook
+        if book is None:
+            raise DeclarationError(
+                "where and by: need a codebook that declares the levels of their columns"
+            )
+        group = book.group if self.by is None else self.by
+        where = self.where or book.where
+        return replace(public, codebook=replace(book, where=where, group=group))
+
     def plan_after(
         self,
         n_samples: int,
@@ -160,6 +174,7 @@ class PrivateEffect(PrivateEstimator):
         known: Sequence[str] | range,
         before: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> EffectStudy:
+        """The effect that is declared, with the chosen covariates alone."""
         if self.interval not in TARGETS:
             raise DeclarationError(
                 f"interval = {brief(self.interval)}: must be one of {', '.join(TARGETS)}"
@@ -180,95 +195,8 @@ class PrivateEffect(PrivateEstimator):
             declared=dict(self.settings or {}),
             before=dict(before),
             weights=self.weights,
-            **self.shared(EffectStudy),
+            **self.settings_shared_with(EffectStudy),
         )
-
-    def _assumed(self, number: int | None) -> Sequence[str] | range:
-        chosen = self.prognostic if isinstance(self.prognostic, list | tuple) else ()
-        names = dict.fromkeys(name for name in chosen if isinstance(name, str))
-        if number is None:
-            places = [place + 1 for place in chosen if isinstance(place, int)]
-            number = max([1, len(names), *places])
-        if not names:
-            return range(number)
-        # The data may have these names, whatever the others are.
-        return (*names, *map(str, range(len(names), number)))
-
-    def public(self) -> Domain:
-        """Declaration about the records. Raises DeclarationError."""
-        public = checked_domain(self.domain)
-        if not self.where and self.by is None:
-            return public
-        book = public.codebook
-        if book is None:
-            raise DeclarationError(
-                "where and by: need a codebook that declares the levels of their columns"
-            )
-        group = book.group if self.by is None else self.by
-        where = self.where or book.where
-        return replace(public, codebook=replace(book, where=where, group=group))
-
-    def _chosen(self, raw: Any) -> Any:
-        columns = self._columns(raw.columns)
-        return raw.restricted(columns, self._curves(columns))
-
-    def _answer(
-        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
-    ) -> EffectRelease:
-        return make_effect(
-            plan, result.released, data.columns, guarantee, self.level, self.interval
-        )
-
-    @property
-    def effect_(self) -> float:
-        """Estimate in units of the outcome."""
-        return float(self.release_.estimate)
-
-    @property
-    def interval_(self) -> tuple[float, float]:
-        """Its interval (low, high); an end that is not released is infinite."""
-        interval = self.release_.interval
-        low = -math.inf if interval.low is None else interval.low
-        high = math.inf if interval.high is None else interval.high
-        return low, high
-
-    def advice(self, values: Sequence[float]) -> str:
-        """Advice where outcomes have two values alone: a bounded regression is biased for them."""
-        public = self.public()
-        if len(values) != 2 or self.estimand == "risks":
-            return ""
-        if public.binary_outcome or public.treatment_cost:
-            return ""
-        lower, upper = values
-        middle = 0.5 * lower + 0.5 * upper
-        half = 0.5 * upper - 0.5 * lower
-        return (
-            f"the outcome is {lower:g} or {upper:g}, nothing else: declare binary_outcome "
-            f"= true, outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is "
-            "biased"
-        )
-
-    def asked(self, columns: Sequence[str]) -> AskedAbout:
-        """As of other estimators, of the covariates that are adjusted for."""
-        public = self.public()
-        propensity = dict(self.settings or {}).get("propensity")
-        trial = public.codebook is not None and bool(public.codebook.treatment.rates)
-        if isinstance(propensity, int | float | tuple | list):
-            trial = True
-        chosen = tuple(columns[place] for place in self._columns(columns))
-        known = "constant" if trial else "estimated"
-        return AskedAbout(public, chosen, float(self.confounding), known, self.advice)
-
-    def _note(self, plan: Any) -> str:
-        where = [f"where {name} is {level}" for name, level in (self.where or {}).items()]
-        by = "" if self.by is None else f" by {self.by}"
-        return f"effect ({', '.join([self.estimand + by, *where])})"
-
-    def _curves(self, columns: Sequence[int]) -> Curves | None:
-        """The second-degree terms of covariates of these numbers. Raises DeclarationError."""
-        if self.curved is None:
-            return None
-        return Curves.of(self.public().restricted(columns), self.curved)
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates.
@@ -289,6 +217,83 @@ class PrivateEffect(PrivateEstimator):
         book = self.public().codebook
         chosen = self.prognostic if book is None else book.expanded(self.prognostic)
         return chosen_columns("prognostic", chosen, names, len(known))
+
+    def _curves(self, columns: Sequence[int]) -> Curves | None:
+        """The second-degree terms of covariates of these numbers. Raises DeclarationError."""
+        if self.curved is None:
+            return None
+        return Curves.of(self.public().restricted(columns), self.curved)
+
+    def asked_about(self, columns: Sequence[str]) -> AskedAbout:
+        """What a look at the chosen covariates has to know of the propensity and of confounding."""
+        public = self.public()
+        propensity = dict(self.settings or {}).get("propensity")
+        trial = public.codebook is not None and bool(public.codebook.treatment.rates)
+        if isinstance(propensity, int | float | tuple | list):
+            trial = True
+        chosen = tuple(columns[place] for place in self._columns(columns))
+        known = "constant" if trial else "estimated"
+        return AskedAbout(public, chosen, float(self.confounding), known, self.advice)
+
+    def advice(self, values: Sequence[float]) -> str:
+        """Advice where outcomes have two values alone: a bounded regression is biased for them."""
+        public = self.public()
+        if len(values) != 2 or self.estimand == "risks":
+            return ""
+        if public.binary_outcome or public.treatment_cost:
+            return ""
+        lower, upper = values
+        middle = 0.5 * lower + 0.5 * upper
+        half = 0.5 * upper - 0.5 * lower
+        return (
+            f"the outcome is {lower:g} or {upper:g}, nothing else: declare binary_outcome "
+            f"= true, outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is "
+            "biased"
+        )
+
+    def _name_of_release(self, plan: Any) -> str:
+        """The estimand with its groups, such as ``effect (ate by sex, where ward is North)``."""
+        where = [f"where {name} is {level}" for name, level in (self.where or {}).items()]
+        by = "" if self.by is None else f" by {self.by}"
+        return f"effect ({', '.join([self.estimand + by, *where])})"
+
+    def _select_columns(self, raw: Any) -> Any:
+        """The records with the chosen covariates alone, and with their second-degree terms."""
+        columns = self._columns(raw.columns)
+        return raw.restricted(columns, self._curves(columns))
+
+    def _make_release(
+        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
+    ) -> EffectRelease:
+        """The estimates with their intervals, from what the steps released."""
+        return make_effect(
+            plan, result.released, data.columns, guarantee, self.level, self.interval
+        )
+
+    @property
+    def effect_(self) -> float:
+        """Estimate in units of the outcome."""
+        return float(self.release_.estimate)
+
+    @property
+    def interval_(self) -> tuple[float, float]:
+        """Its interval (low, high); an end that is not released is infinite."""
+        interval = self.release_.interval
+        low = -math.inf if interval.low is None else interval.low
+        high = math.inf if interval.high is None else interval.high
+        return low, high
+
+    def _assumed_covariates(self, number: int | None) -> Sequence[str] | range:
+        """The covariates that ``prognostic`` names or counts, and others up to their ``number``."""
+        chosen = self.prognostic if isinstance(self.prognostic, list | tuple) else ()
+        names = dict.fromkeys(name for name in chosen if isinstance(name, str))
+        if number is None:
+            places = [place + 1 for place in chosen if isinstance(place, int)]
+            number = max([1, len(names), *places])
+        if not names:
+            return range(number)
+        # The data may have these names, whatever the others are.
+        return (*names, *map(str, range(len(names), number)))
 
 
 @dataclass(eq=False, repr=False)
@@ -343,21 +348,13 @@ class PrivateRule(PrivateEstimator):
     settings: Mapping[str, Any] | None = None
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> RuleStudy:
+        """The rule that is declared, in all covariates."""
         universe = Universe(checked_domain(self.domain), n_samples, len(known))
-        own = {"declared": dict(self.settings or {}), **self.shared(RuleStudy)}
+        own = {"declared": dict(self.settings or {}), **self.settings_shared_with(RuleStudy)}
         return RuleStudy(universe, self.declared_budget(), **own)
 
-    def _assumed(self, number: int | None) -> range:
-        if number:
-            return range(number)
-        public = (self.settings or {}).get("propensity")
-        if isinstance(public, list | tuple):
-            # One public coefficient is that of the constant.
-            return range(len(public) - 1)
-        return range(1)
-
-    def asked(self, columns: Sequence[str]) -> AskedAbout:
-        """As of other estimators; public coefficients of a propensity leave nothing to estimate."""
+    def asked_about(self, columns: Sequence[str]) -> AskedAbout:
+        """What a look has to know: whether the propensity is estimated, constant or public."""
         propensity = dict(self.settings or {}).get("propensity")
         known = "estimated"
         if isinstance(propensity, int | float):
@@ -366,12 +363,14 @@ class PrivateRule(PrivateEstimator):
             known = "public"
         return AskedAbout(self.public(), tuple(columns), propensity=known, advice=self.advice)
 
-    def _note(self, plan: Any) -> str:
+    def _name_of_release(self, plan: Any) -> str:
+        """The name of every rule."""
         return "treatment rule"
 
-    def _answer(
+    def _make_release(
         self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
     ) -> RuleRelease:
+        """The coefficients of the rule, with whatever else the steps released."""
         return make_rule(plan, result.released, data.columns, guarantee)
 
     @property
@@ -396,3 +395,13 @@ class PrivateRule(PrivateEstimator):
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
         self._refuse_unfitted()
         return recommend(self.release_, X)
+
+    def _assumed_covariates(self, number: int | None) -> range:
+        """As many covariates as public coefficients of a propensity are declared for."""
+        if number:
+            return range(number)
+        public = (self.settings or {}).get("propensity")
+        if isinstance(public, list | tuple):
+            # One public coefficient is that of the constant.
+            return range(len(public) - 1)
+        return range(1)

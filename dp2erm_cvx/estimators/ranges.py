@@ -73,6 +73,7 @@ class PrivateRanges(PrivateEstimator):
         return self.domain
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> RangesStudy:
+        """The ranges that are declared, of all covariates and the outcome."""
         if self.noise != "gamma":
             raise DeclarationError(
                 f"noise = {brief(self.noise)}: choices of ranges have their own: leave it out"
@@ -80,19 +81,21 @@ class PrivateRanges(PrivateEstimator):
         self.public()
         universe = Universe(self.domain.universe(), n_samples, len(known))
         return RangesStudy(
-            universe, self.declared_budget(), self.domain, **self.shared(RangesStudy)
+            universe, self.declared_budget(), self.domain, **self.settings_shared_with(RangesStudy)
         )
 
-    def _answer(
+    def _make_release(
         self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
     ) -> RangesRelease:
+        """The ranges by the columns that they are of."""
         return make_ranges(plan, result.released, (*data.columns, data.outcome), guarantee)
 
-    def asked(self, columns: Sequence[str]) -> AskedAbout:
-        """As of other estimators, but nothing is adjusted for."""
+    def asked_about(self, columns: Sequence[str]) -> AskedAbout:
+        """What a look has to know: nothing is adjusted for."""
         return AskedAbout(self.public(), ())
 
-    def _note(self, plan: Any) -> str:
+    def _name_of_release(self, plan: Any) -> str:
+        """The name of all ranges."""
         return "ranges"
 
     @property

@@ -23,10 +23,10 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
 from dp2erm_cvx.estimators.fitting import (
     LEAST_TOLERANCE,
     TOLERANCE,
-    Answered,
     ConfiguredEstimator,
+    PlanRun,
     PrivateEstimator,
-    built,
+    build_program,
     checked_domain,
 )
 from dp2erm_cvx.plan import Plan, PlanResult, Study
@@ -132,7 +132,7 @@ class TwoStageBase(ConfiguredEstimator):
 
     def _stage(self, outer: str, kind: type[Stage]) -> Stage:
         """The program of a stage. Raises ProgramError for what is none of this ``kind``."""
-        program = built(outer, getattr(self, outer))
+        program = build_program(outer, getattr(self, outer))
         if not isinstance(program, kind):
             raise ProgramError(
                 f"{outer} = {brief(program)}: must be a program of this stage, or its name"
@@ -196,7 +196,7 @@ class TwoStageERM(TwoStageBase):
         instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
         theta = solve(instance, solver=self.solver, tolerance=attainable(instance, tolerance))
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
-        self._saw(dataset.columns)
+        self._remember_columns(dataset.columns)
         self.theta_ = theta.value
         return self
 
@@ -248,6 +248,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     tolerance: float = TOLERANCE
 
     def _study(self, n_samples: int, known: Sequence[str] | range) -> Study:
+        """Both stages with every default filled in, and the tolerance of their weights."""
         domain = checked_domain(self.domain)
         budget = self.declared_budget()
         tolerance = public_number("tolerance", self.tolerance, above=0)
@@ -260,7 +261,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
             universe=Universe(domain, n_samples, len(known)),
             budget=budget,
             tolerance=tolerance,
-            **self.shared(Study, "tolerance"),
+            **self.settings_shared_with(Study, "tolerance"),
         )
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
@@ -285,18 +286,24 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         if cost is not None:
             warnings.warn(cost, stacklevel=4)
 
-    def _note(self, plan: Any) -> str:
+    def _name_of_release(self, plan: Any) -> str:
+        """The names of both programs."""
         return f"{plan.study.first.name}, then {plan.study.second.name}"
 
     def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
+        """Warn of weights 1 in place of those that were not found."""
         if result.weights.substituted:  # for the data holder: the release does not say it
             warnings.warn(f"{plan.study.first.name}: {result.weights.advice()}", stacklevel=4)
 
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Release:
+    def _make_release(
+        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
+    ) -> Release:
+        """The released parameter with its guarantee."""
         return make_release(plan, result.released, data.columns, guarantee)
 
-    def _keep(self, answered: Answered) -> None:
-        result = answered.result
+    def _keep_workings(self, run: PlanRun) -> None:
+        """Keep weights, solutions and noise in ``private_workings_``."""
+        result = run.result
         theta = result.steps["theta"]
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(

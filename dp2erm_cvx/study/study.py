@@ -20,7 +20,7 @@ from dp2erm_cvx.diagnostics.look import AskedAbout, Findings, look
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
 from dp2erm_cvx.estimators import PrivateEffect
 from dp2erm_cvx.estimators.fitting import (
-    Answered,
+    PlanRun,
     PrivateEstimator,
     charge,
     telling_charge,
@@ -314,16 +314,18 @@ class StudyFile:
         """
         counts: list[RecordCounts] = []
         findings = Findings()
-        for question, asked in zip(self._about_records(), self.asked(models), strict=True):
+        for question, asked in zip(self._about_records(), self.asked_about(models), strict=True):
             seen = records.seen(asked.public, question.named)
             if asked.columns is None:
-                asked = replace(models[question.name].asked(seen.columns), public=asked.public)
+                asked = replace(
+                    models[question.name].asked_about(seen.columns), public=asked.public
+                )
             if seen.counts not in counts:
                 counts.append(seen.counts)
             findings += look(seen, asked)
         return counts, findings
 
-    def asked(self, models: Mapping[str, PrivateEstimator]) -> list[AskedAbout]:
+    def asked_about(self, models: Mapping[str, PrivateEstimator]) -> list[AskedAbout]:
         """What a look at records has to know of every question that is about more than ranges."""
         every = []
         for question in self._about_records():
@@ -333,7 +335,7 @@ class StudyFile:
                 public = model.public()
             asked = AskedAbout(public)
             if question.columns is not None:
-                asked = replace(model.asked(question.columns), public=public)
+                asked = replace(model.asked_about(question.columns), public=public)
             every.append(asked)
         return every
 
@@ -370,7 +372,7 @@ class StudyFile:
         models: Mapping[str, PrivateEstimator],
         plans: Mapping[str, Plan[Any]],
         records: StudyRecords,
-    ) -> Iterator[tuple[str, Answered]]:
+    ) -> Iterator[tuple[str, PlanRun]]:
         """The answer of every question in turn, with the digest of the study; it charges nothing.
 
         Steps that an earlier question released are handed on to those whose plans take them over.
@@ -392,7 +394,7 @@ class StudyFile:
             earlier = {step: released[entry["of"]][step] for step, entry in before}
             raw = study._raw(models[name], question, records)
             answered = models[name].run_plan(plans[name], raw, earlier)
-            released[name] = answered.handed_on()
+            released[name] = answered.results_for_later()
             release = replace(answered.release, study=self.digest)
             yield name, replace(answered, release=release)
             if isinstance(release, RangesRelease):

@@ -178,7 +178,7 @@ def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, 
     tables = [pd.concat([others, rows(second, 1, 0, -1e9, -3.0), one]) for one in (twice, once)]
     fitted = PrivateEffect(domain, Budget(1.0, 1e-6), noise=noise, seed=1, residual_scale=1.0)
     seen = []
-    fitted.look = lambda plan, result: seen.append((plan, result.released))
+    fitted.after_run = lambda plan, result: seen.append((plan, result.released))
     fitted.fit(tables[0], tables[0].a, tables[0].y)
     ((plan, released),) = seen
     steps, ratios = [step for step in plan.steps if isinstance(step, IntegerSums)], {}

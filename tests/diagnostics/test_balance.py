@@ -143,7 +143,7 @@ def test_what_is_released_balances_what_confounds() -> None:
     def looked(kind: Any, propensity: str) -> Any:
         seen = list[Any]()
         model = kind(Domain(1.5, 4.0), Budget(500.0), settings={"propensity": propensity}, seed=1)
-        model.look = lambda *run: seen.extend(run)
+        model.after_run = lambda *run: seen.extend(run)
         model.fit(confounded, arms, arms + confounded[:, 0])
         return adjusted_balance(*seen)
 

@@ -149,7 +149,7 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
     """Newton's method on the exact form, a conic solver on the declaration, and the formula in
     scipy.
     """
-    plan, data = model(SURVEY, settings={"propensity": "logistic"}).prepared(*survey(3, 300))
+    plan, data = model(SURVEY, settings={"propensity": "logistic"}).plan_and_data(*survey(3, 300))
     step = plan.step("propensity")
     records = step.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
     noise, rows = np.array([9.0, -6.0, 3.0]), (2 * records.a - 1)[:, None] * records.X
@@ -181,7 +181,7 @@ def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
     forms, own = [], model(CODED, estimand=estimand, settings=settings)
     for unknown in (0.0, 0.2):
         X, labels, y = table(400, unknown=unknown)
-        plan, data = own.prepared(X, labels if unknown else np.where(labels, "yes", "no"), y)
+        plan, data = own.plan_and_data(X, labels if unknown else np.where(labels, "yes", "no"), y)
         lost = data.sampling == 0.0
         assert np.any(lost) == (unknown > 0.0)
         far = np.where(lost[:, None], [1.9, 0.9], data.X), np.where(lost, 5.0, data.y)

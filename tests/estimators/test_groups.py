@@ -78,13 +78,13 @@ def test_every_group_has_its_own_effect(prognostic):
 @pytest.mark.parametrize("changes", [{"by": "ward"}, {"where": {"ward": "B"}}])
 def test_nothing_of_a_record_outside_enters(changes):
     X, a, y = table(600)
-    plan, data = model(**changes, settings={"propensity": "constant"}).prepared(X, a, y)
+    plan, data = model(**changes, settings={"propensity": "constant"}).plan_and_data(X, a, y)
     inside = X["ward"].isin(["B"] if "where" in changes else list(WARDS)).to_numpy()
     assert 0 < inside.sum() < 600
     far = (X * 1).assign(age=np.where(inside, X["age"], 85.0), sex=np.where(inside, X["sex"], "M"))
-    other = model(**changes).prepared(far, np.where(inside, a, "yes"), np.where(inside, y, 149.0))[
-        1
-    ]
+    other = model(**changes).plan_and_data(
+        far, np.where(inside, a, "yes"), np.where(inside, y, 149.0)
+    )[1]
     one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
     for name, numbers in one.items():
         assert np.array_equal(numbers, same[name]), name

@@ -184,7 +184,7 @@ def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, cou
     for noise in ("gamma", "gaussian")[: 1 + both]:
         fitted, seen = model(name, noise=noise, seed=0, domain=domain(count=count)), []
         fitted = replace(fitted, budget=Budget(2.0, 1e-6))
-        fitted.look = lambda plan, result, seen=seen: seen.append((plan, result.released))
+        fitted.after_run = lambda plan, result, seen=seen: seen.append((plan, result.released))
         fitted.fit(others, others.arm, others.y)
         (plan, released), public = seen[0], seen[0][0].study.start.domain
         steps = [step for step in plan.steps if isinstance(step, IntegerSums)]

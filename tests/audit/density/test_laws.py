@@ -296,7 +296,7 @@ def test_the_law_of_every_step_at_its_noise_is_what_was_released(name):
     """The audited mechanism is the one that releases."""
     model, covariates = FITS[name]
     pair = drawn(neighbors, 8 if name == "effect" else 6, covariates, seed=7)
-    plan, data = model.prepared(*pair[0])
+    plan, data = model.plan_and_data(*pair[0])
     _, (law_of, _) = audited_laws(plan, pair)
     for seed in range(3):
         result, drawn_noises = plan.run(data, Execution("newton", 1e-6, seed=seed)), 0
