@@ -421,7 +421,7 @@ def search_additive(
     """
     search, domain = search or SearchPlan(evaluations=3000), universe.domain
 
-    def look(state: State, number: int, room: int) -> Gain:
+    def attempt(state: State, number: int, room: int) -> Gain:
         """A new pair, or a change of one of the best, often with its splits and released values."""
         rng = np.random.default_rng([search.seed, state.spent])
         seed, known, fresh = int(rng.integers(2**31)), state.elite("loss", rng), rng.random() < 0.35
@@ -437,7 +437,9 @@ def search_additive(
         height = audit.found, sum(stage.loss for stage in audit.losses)
         return Gain(1, [({"loss": height}, (pair, audit, groups))])
 
-    state = explore(look, search, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8)
+    state = explore(
+        attempt, search, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8
+    )
     worst, audit, _ = state.pairs("loss")[0]
     counts = {"screened": state.spent}
     return Finding.of("additive", worst, domain, audit, mechanism=mechanism, counts=counts)

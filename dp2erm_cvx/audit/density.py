@@ -515,17 +515,17 @@ def _bernstein(values: Array, risk: float, side: int) -> float:
 
 #: Pairs that are looked at before one is audited.
 _SCREENED = 8
-#: Share of the looks that are at new pairs.
+#: Share of the attempts that are at new pairs.
 _FRESH = 0.4
 #: The best pairs that are audited in the end.
 _AUDITED = 3
-#: Points or outputs that a look at a pair takes.
-_LOOK = 60
+#: Points or outputs by which a pair is screened.
+_POINTS = 60
 #: Outputs of each dataset that an audit draws while searching.
 _SEARCH_DRAWS = 300
 #: Share of a limit in seconds that the search for pairs takes.
 _SEARCHING = 0.6
-#: Share of what is left of it that the screening of a look takes.
+#: Share of what is left of it that the screening of an attempt takes.
 _SCREENING = 0.25
 
 
@@ -557,9 +557,9 @@ def search_density(
 ) -> Finding:
     """Look in its own domain for the neighbors on which ``model`` loses most.
 
-    Every look screens a few pairs, of structured families or small changes of the best so far, by
-    the log density ratio where an ascent would start, and audits the best. The worst pair is then
-    audited with ``starts`` and ``draws``.
+    Every attempt screens a few pairs, of structured families or small changes of the best so far,
+    by the log density ratio where an ascent would start, and audits the best. The worst pair is
+    then audited with ``starts`` and ``draws``.
 
     Parameters
     ----------
@@ -603,7 +603,7 @@ def search_density(
     hunt = _Hunt(model, plan, search.seed, limit.part(_SEARCHING))
     facts, weights = _facts_of(model)
     state = explore(
-        hunt.look,
+        hunt.attempt,
         search,
         highest=_highest,
         wave=4,
@@ -661,7 +661,7 @@ class _Hunt:
         first, second = pair.raw(self.model.domain)
         return _audited(self.model, first, second, effort, until)
 
-    def look(self, state: State, number: int, room: int) -> Gain:
+    def attempt(self, state: State, number: int, room: int) -> Gain:
         """Screen a few pairs, and audit the best of them."""
         rng = np.random.default_rng([self.seed, number])
         known = None
@@ -727,7 +727,7 @@ def _screened(
         if not one.pure:
             return max(_high_quantile(a, b, rng, until) for a, b in ways)
         points = one.starts(other, 1, rng, until) + other.starts(one, 1, rng, until)
-        points = points[:: 1 + len(points) // _LOOK]
+        points = points[:: 1 + len(points) // _POINTS]
         peaks = [_largest_ratio(*way, points, ascents=0, until=until) for way in ways]
         return max(peak.certain for peak in peaks)
     except CertificateError:
@@ -739,7 +739,7 @@ def _high_quantile(
 ) -> float:
     """A high quantile of the log ratio among a few outputs, one at least, of ``one``."""
     losses = list[float]()
-    while len(losses) < _LOOK and not (losses and until.passed):
+    while len(losses) < _POINTS and not (losses and until.passed):
         losses.append(log_density_ratio(one, other, one.draw(rng)))
     return float(np.quantile(losses, 0.95))
 

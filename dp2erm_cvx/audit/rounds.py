@@ -36,12 +36,12 @@ from dp2erm_cvx.errors import DataError
 
 #: Ways to choose a neighbor of given data, and the search over base datasets.
 STRATEGIES, BASE = ("random", "held-out", "extreme", "flips", "each", "ascent"), "base"
-#: Neighbors of one dataset in a strategy's first look, and in any, where neighbors have common
+#: Neighbors of one dataset in a strategy's first attempt, and in any, where neighbors have common
 #: steps.
 CHUNK, LARGEST_CHUNK = 100, 1024
-#: Weights that are read in one look at most, but for those of its first ``CHUNK`` neighbors.
+#: Weights that are read in one attempt at most, but for those of its first ``CHUNK`` neighbors.
 _WEIGHTS = 2**24
-#: Neighbors among which an ascent begins, and those that it tries; looks per drawn dataset.
+#: Neighbors among which an ascent begins, and those that it tries; attempts per drawn dataset.
 SCREENED, CLIMB, STAY = 20, 200, 4
 #: Of neighbors that are solved one by one, one in so many is solved again by the named solver.
 CHECKED = 100
@@ -132,7 +132,7 @@ class Rounds:
             "kinds": (Pairs, Replacement),
         }
         return explore(
-            self.look, plan, most=most, highest=highest, call=call, until=self.until, **limits
+            self.attempt, plan, most=most, highest=highest, call=call, until=self.until, **limits
         )
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
@@ -150,7 +150,7 @@ class Rounds:
         ]
         return sorted(ranked, key=lambda item: -item[0])
 
-    def look(self, state: State, number: int, room: int) -> Gain:
+    def attempt(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
         rng = np.random.default_rng([self.seed, 2, number])
         number, turn = divmod(number, len(self.names))
@@ -178,7 +178,7 @@ class Rounds:
     def _search_data(
         self, name: str, number: int, state: State, room: int, rng: np.random.Generator
     ) -> Gain:
-        # of one dataset all looks, of those that are drawn a few each
+        # of one dataset all attempts, of those that are drawn a few each
         index, turn = (0, number) if isinstance(self.source, Records) else divmod(number, STAY)
         base = self.base(index)
         if name == "ascent":
@@ -270,7 +270,7 @@ class Rounds:
         return rng.permutation(solved)[:count]
 
     def _size(self, turn: int) -> int:
-        """Neighbors in the looks of one turn.
+        """Neighbors in the attempts of one turn.
 
         There are more from turn to turn where many are solved together.
         """

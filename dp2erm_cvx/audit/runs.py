@@ -374,9 +374,9 @@ def _run(
 _SHORT = 40
 #: Runs on each dataset of a pair that is looked at again.
 _LONG = 200
-#: Share of the looks that change one of the best pairs.
+#: Share of the attempts that change one of the best pairs.
 _CHANGED = 0.3
-#: Share of the looks that go along a path.
+#: Share of the attempts that go along a path.
 _PATHS = 0.2
 #: Share of a limit in seconds that the search takes, before the best pairs are looked at again.
 _SEARCHING = 0.8
@@ -431,7 +431,7 @@ def search_runs(
     searching = limit.part(_SEARCHING)
     distance = _Distance(mechanism, attack, declared)
 
-    def look(state: State, number: int, room: int) -> Gain:
+    def attempt(state: State, number: int, room: int) -> Gain:
         """A new pair, a change of one of the best, or where a path is steepest."""
         rng = np.random.default_rng([search.seed, state.spent])
         chance = rng.random()
@@ -439,20 +439,20 @@ def search_runs(
         pair = next_pair(universe, known, rng)
         # one pair is looked at in any case
         until = searching if state.best else Deadline()
-        looks = 0
+        evaluations = 0
         try:
             if chance > 1 - _PATHS:
                 apart = partial(distance, runs=_SHORT, rng=rng, until=until)
-                steep, looks = pair.steepest(universe, apart, rng)
+                steep, evaluations = pair.steepest(universe, apart, rng)
                 if steep is not None:
                     pair = steep
             height = distance(*pair.raw(domain), runs=_SHORT, rng=rng, until=until)
         except OutOfTime:
-            return Gain(looks + 1, cut=True)
-        return Gain(looks + 1, [({"distance": height}, pair)])
+            return Gain(evaluations + 1, cut=True)
+        return Gain(evaluations + 1, [({"distance": height}, pair)])
 
-    state = explore(look, search, until=searching)
-    # the best of those kept, by more runs: the highest of many short looks is partly luck
+    state = explore(attempt, search, until=searching)
+    # the best of those kept, by more runs: the highest of many short attempts is partly luck
     pairs: list[Pairs] = state.pairs("distance")
     heights = list[float]()
     with contextlib.suppress(OutOfTime):

@@ -59,7 +59,7 @@ class Deadline:
 
 
 class OutOfTime(Exception):
-    """A deadline has passed in the middle of a look, which ends without a result."""
+    """A deadline has passed in the middle of an attempt, which ends without a result."""
 
 
 @dataclass(frozen=True)
@@ -126,20 +126,20 @@ Height = Any
 
 @dataclass
 class Gain:
-    """Results of one look.
+    """Results of one attempt.
 
     Parameters
     ----------
     spent
-        Evaluations that the look took.
+        Evaluations that the attempt took.
     pairs
         Pairs that were found, each behind its heights by the name of what it is high in.
     counts
-        Numbers that are added up over all looks, by name.
+        Numbers that are added up over all attempts, by name.
     largest
-        Numbers of which the largest of all looks is kept, by name.
+        Numbers of which the largest of all attempts is kept, by name.
     cut
-        True if the look ended early, at the deadline of the search.
+        True if the attempt ended early, at the deadline of the search.
     """
 
     spent: int = 1
@@ -151,18 +151,18 @@ class Gain:
 
 @dataclass
 class State:
-    """Where a search stands after a number of looks.
+    """Where a search stands after a number of attempts.
 
     Parameters
     ----------
     rounds
-        Looks so far, each of which draws from a generator of its own.
+        Attempts so far, each of which draws from a generator of its own.
     spent
         Evaluations so far.
     counts
-        Sums of what the looks counted, by name.
+        Sums of what the attempts counted, by name.
     largest
-        Largest numbers that the looks returned, by name.
+        Largest numbers that the attempts returned, by name.
     best
         Pairs that are kept by the name of what they are high in, each behind its height, largest
         first.
@@ -192,17 +192,17 @@ class State:
         return best[place - 1]
 
     def at_start_of_wave(self) -> State:
-        """A copy that stays as it is while the looks of a wave are added one by one."""
+        """A copy that stays as it is while the attempts of a wave are added one by one."""
         best = {name: [*pairs] for name, pairs in self.best.items()}
         return State(self.rounds, self.spent, best=best)
 
     def add(self, gain: Gain, keep: int, apart: float) -> None:
-        """Count a look, and keep its best pairs.
+        """Count an attempt, and keep its best pairs.
 
         Parameters
         ----------
         gain
-            Results of the look.
+            Results of the attempt.
         keep
             How many pairs are kept of every name.
         apart
@@ -234,7 +234,7 @@ class State:
 
 
 def explore(
-    look: Callable[[State, int, int], Gain],
+    attempt: Callable[[State, int, int], Gain],
     plan: SearchPlan,
     *,
     most: Callable[[int], int] = lambda number: 1,
@@ -246,17 +246,17 @@ def explore(
     kinds: Sequence[type] = (),
     until: Deadline | None = None,
 ) -> State:
-    """Search in waves of looks until a limit is reached; the first look is always taken.
+    """Search in waves of attempts until a limit is reached; the first attempt is always taken.
 
     Parameters
     ----------
-    look
-        ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with
-        at most ``room`` evaluations. It depends on nothing else.
+    attempt
+        ``attempt(state, number, room)`` tries new pairs, or changes of the best before its wave,
+        with at most ``room`` evaluations. It depends on nothing else.
     plan
         The limits of the search, its workers, and its checkpoint.
     most
-        How many evaluations a look takes at most, by its number.
+        How many evaluations an attempt takes at most, by its number.
     highest
         The largest ratio to a bound so far, which is told to ``plan.progress``.
     keep
@@ -264,15 +264,15 @@ def explore(
     apart
         The least distance between the heights of those that are kept.
     wave
-        Looks that start from the same best pairs, whoever takes them: no result depends on the
+        Attempts that start from the same best pairs, whoever takes them: no result depends on the
         workers.
     call
         What a checkpoint belongs to. One is written wherever the search could go on after a stop.
     kinds
         Classes of the pairs in a checkpoint. A search without any has no checkpoints.
     until
-        When the search ends; default: after the seconds of the plan. Looks that take long keep to
-        it by themselves.
+        When the search ends; default: after the seconds of the plan. Attempts that take long
+        keep to it by themselves.
 
     Returns
     -------
@@ -304,10 +304,10 @@ def explore(
             left = left - wanted
             whole = whole and left >= 0
             if room > 0:
-                # the first look is taken whatever the time
+                # the first attempt is taken whatever the time
                 end = until if number else Deadline()
                 tasks.append((before, number, room, end))
-        for gain in run_tasks(partial(_look, look), tasks, workers=workers):
+        for gain in run_tasks(partial(_attempt_in_time, attempt), tasks, workers=workers):
             whole = whole and gain is not None and not gain.cut
             state.add(gain or Gain(0), keep, apart)
             if plan.progress is not None:
@@ -390,13 +390,17 @@ def _plain(value: Any) -> Any:
     return {"$pair": type(value).__name__, **kept}
 
 
-def _look(
-    look: Callable[[State, int, int], Gain], before: State, number: int, room: int, until: Deadline
+def _attempt_in_time(
+    attempt: Callable[[State, int, int], Gain],
+    before: State,
+    number: int,
+    room: int,
+    until: Deadline,
 ) -> Gain | None:
-    """What a look gains; None after the deadline."""
+    """What an attempt gains; None where the deadline passed before it."""
     if until.passed:
         return None
-    return look(before, number, room)
+    return attempt(before, number, room)
 
 
 #: Generations without a gain of 1e-6 of the value after which a climb ends.

@@ -84,12 +84,6 @@ class PrivateRanges(PrivateEstimator):
             universe, self.declared_budget(), self.domain, **self.settings_shared_with(RangesStudy)
         )
 
-    def _make_release(
-        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
-    ) -> RangesRelease:
-        """The ranges by the columns that they are of."""
-        return make_ranges(plan, result.released, (*data.columns, data.outcome), guarantee)
-
     def asked_about(self, columns: Sequence[str]) -> AskedAbout:
         """What a look has to know: nothing is adjusted for."""
         return AskedAbout(self.public(), ())
@@ -97,6 +91,12 @@ class PrivateRanges(PrivateEstimator):
     def _name_of_release(self, plan: Any) -> str:
         """The name of all ranges."""
         return "ranges"
+
+    def _make_release(
+        self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee
+    ) -> RangesRelease:
+        """The ranges by the columns that they are of."""
+        return make_ranges(plan, result.released, (*data.columns, data.outcome), guarantee)
 
     @property
     def domain_(self) -> Domain:

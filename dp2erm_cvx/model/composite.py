@@ -131,7 +131,7 @@ class Composite(abc.ABC):
     self_concordance: float
     penalty: Penalty = Penalty()
 
-    def look(self, v: Array) -> None:  # noqa: B027
+    def prepare(self, v: Array) -> None:  # noqa: B027
         """Hint that value, gradient and Hessian at ``v`` follow: one pass may find all of them."""
 
     @abc.abstractmethod

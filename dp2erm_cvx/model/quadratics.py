@@ -158,8 +158,8 @@ class WithQuadratic(Composite):
         first_step = -self.gradient(origin) / self.smoothness
         self.least_scale = float(np.linalg.norm(self.penalty.set.project(first_step)))
 
-    def look(self, v: Array) -> None:
-        self.base.look(v)
+    def prepare(self, v: Array) -> None:
+        self.base.prepare(v)
 
     def value(self, v: Array) -> float:
         return self.base.value(v) + self.quadratic.value(v)

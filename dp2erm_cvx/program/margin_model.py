@@ -138,7 +138,7 @@ class MarginModel(Composite):
             self._hessian = 2 * gram + ridge * np.eye(self.dimension)
             self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
-        self.look(np.zeros(self.dimension))
+        self.prepare(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
 
@@ -192,7 +192,7 @@ class MarginModel(Composite):
         """<z_i, v> - o_i, (n,)."""
         return np.concatenate(self.blocks.map(partial(MarginRows.margins, v=v)))
 
-    def look(self, v: Array) -> None:
+    def prepare(self, v: Array) -> None:
         self._at(v, curved=True)
 
     def value(self, v: Array) -> float:

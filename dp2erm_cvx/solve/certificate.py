@@ -83,7 +83,7 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     claim = model.claimed(point)
     if claim is not None:
         return _by_model(model, claim)
-    model.look(point)
+    model.prepare(point)
     near = _subgradient(model, point)
     norm = rounded_norm(near.residual)
     distance, strong_convexity = _distance(model, near.point, norm + near.rounding)
@@ -138,7 +138,7 @@ def _subgradient(model: Composite, point: Array) -> _Subgradient:
     # its rounding small
     curvature = max(model.spectrum(point)[1], 1e-300)
     forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
-    model.look(forward)
+    model.prepare(forward)
     residual = curvature * (point - forward) + model.gradient(forward) - gradient
     # the prox and the difference point - forward round at the size of the point and of the step
     # taken

@@ -351,7 +351,7 @@ class _State:
 
     def __init__(self, model: Composite, v: Array, step: float) -> None:
         self.v = v
-        model.look(v)
+        model.prepare(v)
         self.gradient = model.gradient(v)
         self.trial = v - step * self.gradient
         self.forward = model.penalty.prox(self.trial, step)
@@ -444,17 +444,17 @@ def accelerated(
 
     With a constant ``momentum`` instead, which is never restarted (Beck, section 10.7.7).
     """
-    look = v
+    extrapolated = v
     age = 1.0
     for iterations in range(1, max_iterations + 1):
-        new = _gradient_step(model, look)
-        if momentum is None and float((look - new) @ (new - v)) > 0:
+        new = _gradient_step(model, extrapolated)
+        if momentum is None and float((extrapolated - new) @ (new - v)) > 0:
             age = 1.0
-            look = v
+            extrapolated = v
             continue
         older = (1 + np.sqrt(1 + 4 * age**2)) / 2
-        move = float(np.linalg.norm(new - look))
-        look = new + ((age - 1) / older if momentum is None else momentum) * (new - v)
+        move = float(np.linalg.norm(new - extrapolated))
+        extrapolated = new + ((age - 1) / older if momentum is None else momentum) * (new - v)
         v = new
         age = older
         if move <= _STILL * float(np.linalg.norm(v)):

@@ -103,11 +103,11 @@ def test_a_search_of_runs_keeps_it_but_for_the_declared_runs(monkeypatch, second
     plan = SearchPlan(seconds=seconds, clock=clock)
     found = search_runs(mechanism, UNIVERSE, Declared(1.0), attack=attack, search=plan)
     assert found.counts["screened"] >= 1
-    declared, first_look = 2 * 40, 2 * 40
+    declared, first_attempt = 2 * 40, 2 * 40
     if seconds == 1:
         # whether the first pair lies on a path is drawn: each step of it takes two distances
-        first_look *= 1 + 2 * 4
-    assert clock.seconds <= 1.1 * seconds + declared + first_look
+        first_attempt *= 1 + 2 * 4
+    assert clock.seconds <= 1.1 * seconds + declared + first_attempt
 
 
 @pytest.mark.parametrize("seconds", [1, 50])
