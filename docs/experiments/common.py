@@ -19,7 +19,7 @@ from joblib import Memory, Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
 from dp2erm_cvx.data.dataset import Dataset
-from dp2erm_cvx.diagnostics.balance import Estimate, logistic
+from dp2erm_cvx.diagnostics.balance import Estimate, fitted_propensity
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.report.figures import save
 
@@ -230,7 +230,7 @@ def hajek(data: Dataset, propensity: np.ndarray | None = None) -> Estimate:
     """The difference of means weighted by inverse propensities (n,), by default those of a logistic
     fit.
     """
-    e = logistic(data) if propensity is None else propensity
+    e = fitted_propensity(data) if propensity is None else propensity
     total, score = 0.0, np.zeros(len(data.a))
     for arm, sign, share in ((1, 1.0, e), (0, -1.0, 1.0 - e)):
         weight = (data.a == arm) / share

@@ -29,7 +29,7 @@ from twins_data import SHA256, read_twins
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageERM
 from dp2erm_cvx.datasets import SCENARIOS, simulate
-from dp2erm_cvx.diagnostics import augmented, difference
+from dp2erm_cvx.diagnostics import augmented, difference_of_means
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Box, registry
 
@@ -345,7 +345,7 @@ def weighted_row(data: EffectData, scheme: Row, epsilon: float, rng: np.random.G
 def plain_estimates(data: EffectData) -> dict[str, Any]:
     """Estimates without privacy from the records inside the universe."""
     inside = data.inside
-    estimates = {"difference of means": difference(inside)}
+    estimates = {"difference of means": difference_of_means(inside)}
     estimates["AIPW"] = augmented(inside, estimand="att" if data.treated_only else "ate")
     if not data.treated_only:
         estimates["Hajek"] = hajek(inside)

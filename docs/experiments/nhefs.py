@@ -32,7 +32,7 @@ from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
-from dp2erm_cvx.diagnostics import difference
+from dp2erm_cvx.diagnostics import difference_of_means
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -192,7 +192,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
         thetas, share, _ = without_noise(first, arm_means().resolve(domain.space), weights)
         out.append(_plain(CLIPPED, effect_of(thetas[0].tolist())) | {"effective_share": share})
     out.append(_plain("textbook, no bounds", textbook_effect(data)))
-    out.append(_plain("difference of means", difference(data).value))
+    out.append(_plain("difference of means", difference_of_means(data).value))
     return out
 
 

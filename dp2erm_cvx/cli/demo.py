@@ -158,13 +158,14 @@ def _without_privacy() -> str:
     """Answer of the same records without noise."""
     from dp2erm_cvx.data.dataset import Dataset
     from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
-    from dp2erm_cvx.diagnostics import augmented, difference
+    from dp2erm_cvx.diagnostics import augmented, difference_of_means
 
     data = load_nhefs()
     records = nhefs_domain().records(data.X, data.a, data.y)
     robust = augmented(Dataset(records.X, records.a, records.y, data.columns)).value
+    plain = difference_of_means(data).value
     return (
         f"Doubly robust {robust:.2f} kg, from all ten covariates of the clipped records; the plain "
-        f"difference of means {difference(data).value:.2f} kg, but those who gave up were also "
+        f"difference of means {plain:.2f} kg, but those who gave up were also "
         "older."
     )

@@ -16,7 +16,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import one_line, public_number
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.diagnostics import augmented, difference
+from dp2erm_cvx.diagnostics import augmented, difference_of_means
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 
 #: Estimated probabilities of treatment are at least this far from 0 and 1.
@@ -176,7 +176,7 @@ def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
     counted = np.ones(len(data.a), dtype=bool) if data.sampling is None else data.sampling > 0
     inside = Dataset(data.X[counted], data.a[counted], data.y[counted], data.columns)
     truth = augmented(inside, estimand=estimand).value
-    return truth, difference(inside).value - truth
+    return truth, difference_of_means(inside).value - truth
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ from dp2erm_cvx.diagnostics.balance import (
     Estimate,
     augmented,
     balance_table,
-    difference,
+    difference_of_means,
     effective_sample_size,
 )
 
@@ -19,6 +19,6 @@ __all__ = [
     "Estimate",
     "augmented",
     "balance_table",
-    "difference",
+    "difference_of_means",
     "effective_sample_size",
 ]

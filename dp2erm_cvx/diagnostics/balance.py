@@ -23,6 +23,10 @@ Mask = NDArray[np.bool_]
 
 #: The arms in the order of a = 0, 1.
 ARMS = ("control", "treated")
+#: The row of an effect's table that no covariate has.
+PREDICTED = "predicted outcome"
+#: What is noted where an effect is adjusted by a regression alone.
+UNWEIGHTED = "one propensity, hence no weights: an outcome regression adjusts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,20 +114,8 @@ def balance_table(
         Shapes differ, there are no records, or an entry is out of range; the message names it,
         counting rows from 0.
     """
-    table = numbers_where(X, "X", np.isfinite, "finite")
-    members = arm_masks(a)
-    weight = _weights(weights)
-    shapes = [arm.shape for arm in (table, members[0], weight)]
-    if table.ndim != 2 or shapes[1:] != [shapes[0][:1]] * 2:
-        raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
-    if not len(table):
-        raise DataError("X, a and weights hold no records")
-    if columns is None:
-        columns = [f"x{k + 1}" for k in range(table.shape[1])]
-    names = tuple(columns)
-    if len(names) != table.shape[1]:
-        raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
-
+    table, members, weight = _checked_records(X, a, weights)
+    names = _checked_names(columns, table.shape[1])
     weight = _scaled(weight)
     records = np.array([arm.sum() for arm in members])
     control_variance, treated_variance = (_variance(table[arm]) for arm in members)
@@ -149,15 +141,46 @@ def balance_table(
     )
 
 
+def _checked_records(
+    X: ArrayLike, a: ArrayLike, weights: ArrayLike
+) -> tuple[Array, tuple[Mask, Mask], Array]:
+    """Covariates (n, p), masks (n,) of the arms, and weights (n,), of at least one record.
+
+    Raises
+    ------
+    DataError
+        Where shapes differ, there are no records, or an entry is out of range.
+    """
+    table = numbers_where(X, "X", np.isfinite, "finite")
+    members = arm_masks(a)
+    weight = _weights(weights)
+    shapes = [part.shape for part in (table, members[0], weight)]
+    if table.ndim != 2 or shapes[1:] != [shapes[0][:1]] * 2:
+        raise DataError(f"X, a and weights have shapes {shapes}: must be (n, p), (n,) and (n,)")
+    if not len(table):
+        raise DataError("X, a and weights hold no records")
+    return table, members, weight
+
+
+def _checked_names(columns: Sequence[str] | None, n_columns: int) -> tuple[str, ...]:
+    """One name for each column of X; x1, x2, ... where none are given.
+
+    Raises
+    ------
+    DataError
+        For another number of names.
+    """
+    if columns is None:
+        return tuple(f"x{place + 1}" for place in range(n_columns))
+    names = tuple(columns)
+    if len(names) != n_columns:
+        raise DataError(f"columns: {len(names)} names for the {n_columns} columns of X")
+    return names
+
+
 def _means_by_arm(X: Array, weight: Array, members: tuple[Mask, Mask]) -> Array:
     """Weighted means (2, p) of the controls and of the treated."""
     return np.array([weighted_means(X[arm], weight[arm]) for arm in members])
-
-
-#: The row of an effect's table that no covariate has.
-PREDICTED = "predicted outcome"
-#: What is noted where an effect is adjusted by a regression alone.
-UNWEIGHTED = "one propensity, hence no weights: an outcome regression adjusts"
 
 
 def effective_sample_size(weights: ArrayLike) -> float:
@@ -189,8 +212,8 @@ class Estimate(NamedTuple):
     error: float
 
 
-def difference(data: Dataset) -> Estimate:
-    """The naive difference of means."""
+def difference_of_means(data: Dataset) -> Estimate:
+    """The plain difference of the arms' means, which adjusts for nothing."""
     controls = data.y[data.a == 0]
     treated = data.y[data.a == 1]
     value = float(np.mean(treated)) - float(np.mean(controls))
@@ -211,7 +234,7 @@ def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
     rows = np.column_stack([np.ones(len(data.a)), data.X])
     control_line = _line_in_arm(rows, data, 0)
     treated_line = _line_in_arm(rows, data, 1)
-    e = logistic(data)
+    e = fitted_propensity(data)
     treated = data.a == 1
     if estimand == "att":
         share = treated * 1.0
@@ -234,8 +257,8 @@ def _line_in_arm(rows: Array, data: Dataset, arm: int) -> Array:
     return np.asarray(rows @ coefficients)
 
 
-def logistic(data: Dataset) -> Array:
-    """Fitted probabilities of treatment (n,), without a ridge."""
+def fitted_propensity(data: Dataset) -> Array:
+    """Probabilities of treatment (n,) by a logistic regression without a ridge."""
     from sklearn.linear_model import LogisticRegression
 
     spread = np.std(data.X, axis=0)

@@ -25,7 +25,7 @@ from twins_data import SHA256, read_twins
 
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.datasets import SCENARIOS, simulate
-from dp2erm_cvx.diagnostics import augmented, difference
+from dp2erm_cvx.diagnostics import augmented, difference_of_means
 from dp2erm_cvx.errors import DataError, DeclarationError
 
 
@@ -36,18 +36,18 @@ def test_a_line_in_either_arm_is_exact_where_outcomes_are_lines():
     data = Dataset.from_arrays(x, a, 3 * x[:, 0] + a * effect)
     assert augmented(data).value == pytest.approx(np.mean(effect), abs=1e-9)
     assert augmented(data, estimand="att").value == pytest.approx(np.mean(effect[a == 1]), abs=1e-2)
-    assert difference(data).value > 2.0
+    assert difference_of_means(data).value > 2.0
 
 
 def test_standard_errors_are_those_of_many_samples():
     samples = [
         POPULATIONS["varying"].draw(400, np.random.default_rng(k)).dataset for k in range(80)
     ]
-    for estimate in (difference, hajek, augmented):
+    for estimate in (difference_of_means, hajek, augmented):
         values, errors = np.array([estimate(data) for data in samples]).T
         # the error of weighted means treats fitted propensities as known, which is on the safe side
         assert 0.8 < np.mean(errors) / np.std(values) < (3.0 if estimate is hajek else 1.25)
-        if estimate is not difference:
+        if estimate is not difference_of_means:
             assert abs(np.mean(values) - 0.5) < 4 * np.std(values) / np.sqrt(80)
 
 
