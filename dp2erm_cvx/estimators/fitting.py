@@ -350,131 +350,6 @@ class PrivateEstimator(ConfiguredEstimator):
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
 
-    def _study(self, n_samples: int, known: Sequence[str] | range) -> Pipeline:
-        """The study that is declared, for covariates of these names or numbers.
-
-        Raises
-        ------
-        DeclarationError
-            For what cannot be declared.
-        """
-        raise NotImplementedError
-
-    def _name_of_release(self, plan: Any) -> str:
-        """What is released, in a few words for the note of a charge."""
-        raise NotImplementedError
-
-    def _make_release(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
-        """The release of a run."""
-        raise NotImplementedError
-
-    def _assumed_covariates(self, number: int | None) -> Sequence[str] | range:
-        """Covariates to judge a declaration for, where nobody names them.
-
-        Their ``number`` may be unknown as well, and is then None.
-        """
-        return range(number or 1)
-
-    def advice(self, values: Sequence[float]) -> str:
-        """Advice on what to declare where outcomes have these values alone; mostly nothing."""
-        return ""
-
-    @property
-    def score(self) -> NoReturn:
-        """Always raises DeclarationError, which names what compares candidates.
-
-        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit,
-        and nothing has been spent.
-        """
-        raise DeclarationError(
-            f"{type(self).__name__} has no score: one of private records is not private, and every "
-            "fit of a search is a release that spends its budget again. Candidates are compared "
-            "by a design (dp2erm_cvx.design), which simulates records or reads public ones"
-        )
-
-    def declared_budget(self) -> Budget:
-        """Raises DeclarationError where the budget is none."""
-        if not isinstance(self.budget, Budget):
-            raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
-        return self.budget
-
-    def public(self) -> Public:
-        """Declaration about the records. Raises DeclarationError."""
-        return checked_domain(self.domain)
-
-    def execution(self) -> Execution:
-        """How a plan is run.
-
-        Raises
-        ------
-        DeclarationError, SolverError
-            Where something declared is invalid.
-        """
-        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
-            raise DeclarationError(
-                f"seed = {self.seed!r}: must be a whole number of at least 0, or None"
-            )
-        return Execution(private_solver(self.solver), self.tolerance, self.seed)
-
-    def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Any]:
-        """The calibrated steps, from public quantities alone.
-
-        Parameters
-        ----------
-        n_samples
-            Number of records.
-        n_features
-            Number of covariates, or their names.
-
-        Raises
-        ------
-        DeclarationError
-            Where something declared is invalid.
-        CalibrationError
-            Where no theorem covers it, and where records would have no declared weights.
-        """
-        self.execution()
-        return self._solved_here(make_plan(self._study(n_samples, covariates_known(n_features))))
-
-    def _solved_here(self, plan: Plan[Any]) -> Plan[Any]:
-        """A plan with what is known in advance of how these settings run it."""
-        solves = any(step.programs for step in plan.steps)
-        certifies = not solves or by_design(private_solver(self.solver))
-        return replace(plan, certifies=certifies, seeded=self.seed is not None)
-
-    def check(self, columns: Sequence[str] | None = None) -> None:
-        """Judge what is declared, before any data are read: whether it suits any number of records.
-
-        What is not declared follows from the number of records: what suits no propensity, say, may
-        suit more of them.
-
-        Parameters
-        ----------
-        columns
-            Names of the covariates of the data, where they are known.
-
-        Raises
-        ------
-        DeclarationError, SolverError
-            Where every fit does.
-        """
-        self.execution()
-        public = self.public()
-        number = None if public.ranges is None else len(public.ranges)
-        known = columns or public.columns or self._assumed_covariates(number)
-        numbers: Sequence[int] = _NUMBERS
-        book = public.codebook
-        if book is not None and book.unit is not None:
-            numbers = (book.unit.number,)
-        for n_samples in numbers:
-            try:
-                self._study(n_samples, known)
-            except DeclarationError as error:
-                refused = error
-            else:
-                return
-        raise refused
-
     def fit(
         self,
         X: ArrayLike | Dataset | BlockedDataset,
@@ -540,10 +415,6 @@ class PrivateEstimator(ConfiguredEstimator):
             warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
         return self._charge_and_run(raw, plan)
 
-    def asked_about(self, columns: Sequence[str]) -> AskedAbout:
-        """What a look at records with these covariates has to know of what is asked."""
-        return AskedAbout(self.public(), tuple(columns), advice=self.advice)
-
     def fit_announced(self, data: Dataset | BlockedDataset, plan: Plan[Any] | None = None) -> Self:
         """As :meth:`fit`, where the data holder was told of the records, or nobody holds them.
 
@@ -561,14 +432,6 @@ class PrivateEstimator(ConfiguredEstimator):
             plan = self.plan(raw.n_samples, raw.columns)
         return self._charge_and_run(raw, plan)
 
-    def plan_and_data(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
-        """The plan of a fit to raw data, and the records that it is run on.
-
-        Raises as :meth:`plan` does.
-        """
-        raw = Dataset.declared(self.public(), X, a, y)
-        return self.plan(raw.n_samples, raw.columns), self._select_columns(raw)
-
     def _checked_data(
         self, X: ArrayLike | Dataset | BlockedDataset, a: ArrayLike | None, y: ArrayLike | None
     ) -> Dataset | BlockedDataset:
@@ -584,6 +447,66 @@ class PrivateEstimator(ConfiguredEstimator):
         if isinstance(X, BlockedDataset):
             return X.declared(public)
         return Dataset.declared(public, X, a, y)
+
+    def public(self) -> Public:
+        """Declaration about the records. Raises DeclarationError."""
+        return checked_domain(self.domain)
+
+    def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Any]:
+        """The calibrated steps, from public quantities alone.
+
+        Parameters
+        ----------
+        n_samples
+            Number of records.
+        n_features
+            Number of covariates, or their names.
+
+        Raises
+        ------
+        DeclarationError
+            Where something declared is invalid.
+        CalibrationError
+            Where no theorem covers it, and where records would have no declared weights.
+        """
+        self.execution()
+        return self._solved_here(make_plan(self._study(n_samples, covariates_known(n_features))))
+
+    def execution(self) -> Execution:
+        """How a plan is run.
+
+        Raises
+        ------
+        DeclarationError, SolverError
+            Where something declared is invalid.
+        """
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise DeclarationError(
+                f"seed = {self.seed!r}: must be a whole number of at least 0, or None"
+            )
+        return Execution(private_solver(self.solver), self.tolerance, self.seed)
+
+    def _study(self, n_samples: int, known: Sequence[str] | range) -> Pipeline:
+        """The study that is declared, for covariates of these names or numbers.
+
+        Raises
+        ------
+        DeclarationError
+            For what cannot be declared.
+        """
+        raise NotImplementedError
+
+    def declared_budget(self) -> Budget:
+        """Raises DeclarationError where the budget is none."""
+        if not isinstance(self.budget, Budget):
+            raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
+        return self.budget
+
+    def _solved_here(self, plan: Plan[Any]) -> Plan[Any]:
+        """A plan with what is known in advance of how these settings run it."""
+        solves = any(step.programs for step in plan.steps)
+        certifies = not solves or by_design(private_solver(self.solver))
+        return replace(plan, certifies=certifies, seeded=self.seed is not None)
 
     def _refuse_weaker(self, plan: Plan[Any]) -> None:
         """Raise DeclarationError where an unseeded release will not be private."""
@@ -602,9 +525,27 @@ class PrivateEstimator(ConfiguredEstimator):
                 f"{text}. Nothing was charged; fit(..., conditional=True) releases all the same"
             )
 
-    def _select_columns(self, raw: Any) -> Any:
-        """The columns of checked data that a plan is run on: mostly all."""
-        return raw
+    def asked_about(self, columns: Sequence[str]) -> AskedAbout:
+        """What a look at records with these covariates has to know of what is asked."""
+        return AskedAbout(self.public(), tuple(columns), advice=self.advice)
+
+    def advice(self, values: Sequence[float]) -> str:
+        """Advice on what to declare where outcomes have these values alone; mostly nothing."""
+        return ""
+
+    def _charge_and_run(self, raw: Dataset | BlockedDataset, plan: Plan[Any]) -> Self:
+        """Charge the ledger, run the plan, and state what was released and what that guarantees."""
+        with telling_charge(None):
+            self.before_run(plan, raw)
+        self.receipt_ = self.charge(plan, raw)
+        with telling_charge(self.receipt_):
+            run = self.run_plan(plan, raw)
+        if self.after_run is not None:
+            self.after_run(run.plan, run.result)
+        self._keep_workings(run)
+        self.release_: Any = self._name_steps_before(run.release)
+        self._remember_columns(raw.columns)
+        return self
 
     def before_run(self, plan: Plan[Any], raw: Dataset | BlockedDataset) -> None:
         """Refuse a plan that cannot be run on such records, before it is paid for.
@@ -621,6 +562,62 @@ class PrivateEstimator(ConfiguredEstimator):
         in_blocks(plan, raw, self.execution())
         if isinstance(raw, BlockedDataset):
             raw.check_workers()
+
+    def charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
+        """Charge what a plan guarantees, if there is a ledger; None without one.
+
+        Raises
+        ------
+        LedgerError
+            Where it does not fit.
+        CalibrationError
+            Where the plan is not proven.
+        DeclarationError
+            Within a search of scikit-learn.
+        """
+        if self.before_charge is not None:
+            self.before_charge()
+        if self.seed is None and _in_a_search():
+            PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
+        learned = self._steps_fitted_before()
+        if learned:
+            warnings.warn(
+                f"step {', '.join(learned)} of this Pipeline read all of these records before: "
+                "that is not covered by the guarantee. Declare ranges in the Domain, which "
+                "scales every record by itself",
+                stacklevel=4,
+            )
+        if self.ledger is None and self.dataset is None:
+            return None
+        if not isinstance(self.ledger, Ledger) or self.dataset is None:
+            raise DeclarationError(
+                "ledger and dataset go together: a Ledger and the name of the data set"
+            )
+        if self.seed is not None:
+            warnings.warn(
+                "seeded, hence not private: nothing is charged to the ledger", stacklevel=4
+            )
+            return None
+        what = self._name_of_release(plan)
+        note = self._note_of_charge(what, data)
+        return charge(self.ledger, self.dataset, {what: plan}, plan.guarantee, note)
+
+    def _name_of_release(self, plan: Any) -> str:
+        """What is released, in a few words for the note of a charge."""
+        raise NotImplementedError
+
+    def _note_of_charge(self, what: str, data: Dataset | BlockedDataset) -> str:
+        """What the account says of a charge: of which columns, and to which file if it is known."""
+        treatment = None
+        outcome = None
+        book = self.public().codebook
+        if book is not None:
+            treatment = book.treatment.column
+            outcome = book.outcome
+        note = f"{what} of {treatment or data.treatment} on {outcome or data.outcome}"
+        if self.output:
+            note += f", to {self.output}"
+        return note
 
     def run_plan(
         self,
@@ -664,77 +661,19 @@ class PrivateEstimator(ConfiguredEstimator):
         guarantee = guarantee_of(self._solved_here(ran), result.certified, result.by_gap)
         return PlanRun(self._make_release(ran, data, result, guarantee), ran, result)
 
+    def _select_columns(self, raw: Any) -> Any:
+        """The columns of checked data that a plan is run on: mostly all."""
+        return raw
+
     def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
         """Warn the data holder of what a run met; mostly nothing."""
 
+    def _make_release(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
+        """The release of a run."""
+        raise NotImplementedError
+
     def _keep_workings(self, run: PlanRun) -> None:
         """Keep private workings of a fit for the data holder; mostly none."""
-
-    def _charge_and_run(self, raw: Dataset | BlockedDataset, plan: Plan[Any]) -> Self:
-        """Charge the ledger, run the plan, and state what was released and what that guarantees."""
-        with telling_charge(None):
-            self.before_run(plan, raw)
-        self.receipt_ = self.charge(plan, raw)
-        with telling_charge(self.receipt_):
-            run = self.run_plan(plan, raw)
-        if self.after_run is not None:
-            self.after_run(run.plan, run.result)
-        self._keep_workings(run)
-        self.release_: Any = self._name_steps_before(run.release)
-        self._remember_columns(raw.columns)
-        return self
-
-    def charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
-        """Charge what a plan guarantees, if there is a ledger; None without one.
-
-        Raises
-        ------
-        LedgerError
-            Where it does not fit.
-        CalibrationError
-            Where the plan is not proven.
-        DeclarationError
-            Within a search of scikit-learn.
-        """
-        if self.before_charge is not None:
-            self.before_charge()
-        if self.seed is None and _in_a_search():
-            PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
-        learned = self._steps_fitted_before()
-        if learned:
-            warnings.warn(
-                f"step {', '.join(learned)} of this Pipeline read all of these records before: "
-                "that is not covered by the guarantee. Declare ranges in the Domain, which "
-                "scales every record by itself",
-                stacklevel=4,
-            )
-        if self.ledger is None and self.dataset is None:
-            return None
-        if not isinstance(self.ledger, Ledger) or self.dataset is None:
-            raise DeclarationError(
-                "ledger and dataset go together: a Ledger and the name of the data set"
-            )
-        if self.seed is not None:
-            warnings.warn(
-                "seeded, hence not private: nothing is charged to the ledger", stacklevel=4
-            )
-            return None
-        what = self._name_of_release(plan)
-        note = self._note_of_charge(what, data)
-        return charge(self.ledger, self.dataset, {what: plan}, plan.guarantee, note)
-
-    def _note_of_charge(self, what: str, data: Dataset | BlockedDataset) -> str:
-        """What the account says of a charge: of which columns, and to which file if it is known."""
-        treatment = None
-        outcome = None
-        book = self.public().codebook
-        if book is not None:
-            treatment = book.treatment.column
-            outcome = book.outcome
-        note = f"{what} of {treatment or data.treatment} on {outcome or data.outcome}"
-        if self.output:
-            note += f", to {self.output}"
-        return note
 
     def _name_steps_before(self, release: BaseRelease) -> BaseRelease:
         """The release, with what it rests on where a Pipeline has read the records before."""
@@ -748,6 +687,67 @@ class PrivateEstimator(ConfiguredEstimator):
             standing=Standing.FITTED_BEFORE if guarantee.private else guarantee.standing,
         )
         return replace(release, guarantee=changed)
+
+    def plan_and_data(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
+        """The plan of a fit to raw data, and the records that it is run on.
+
+        Raises as :meth:`plan` does.
+        """
+        raw = Dataset.declared(self.public(), X, a, y)
+        return self.plan(raw.n_samples, raw.columns), self._select_columns(raw)
+
+    def check(self, columns: Sequence[str] | None = None) -> None:
+        """Judge what is declared, before any data are read: whether it suits any number of records.
+
+        What is not declared follows from the number of records: what suits no propensity, say, may
+        suit more of them.
+
+        Parameters
+        ----------
+        columns
+            Names of the covariates of the data, where they are known.
+
+        Raises
+        ------
+        DeclarationError, SolverError
+            Where every fit does.
+        """
+        self.execution()
+        public = self.public()
+        number = None if public.ranges is None else len(public.ranges)
+        known = columns or public.columns or self._assumed_covariates(number)
+        numbers: Sequence[int] = _NUMBERS
+        book = public.codebook
+        if book is not None and book.unit is not None:
+            numbers = (book.unit.number,)
+        for n_samples in numbers:
+            try:
+                self._study(n_samples, known)
+            except DeclarationError as error:
+                refused = error
+            else:
+                return
+        raise refused
+
+    def _assumed_covariates(self, number: int | None) -> Sequence[str] | range:
+        """Covariates to judge a declaration for, where nobody names them.
+
+        Their ``number`` may be unknown as well, and is then None.
+        """
+        return range(number or 1)
+
+    @property
+    def score(self) -> NoReturn:
+        """Always raises DeclarationError, which names what compares candidates.
+
+        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit,
+        and nothing has been spent.
+        """
+        raise DeclarationError(
+            f"{type(self).__name__} has no score: one of private records is not private, and every "
+            "fit of a search is a release that spends its budget again. Candidates are compared "
+            "by a design (dp2erm_cvx.design), which simulates records or reads public ones"
+        )
 
     def __dir__(self) -> list[str]:
         """Names without ``score``, which raises when it is looked up, as shells do to complete."""

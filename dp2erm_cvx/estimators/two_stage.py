@@ -247,6 +247,18 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     split: float | None = Study.split
     tolerance: float = TOLERANCE
 
+    def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
+        """The calibrated steps, as :class:`~dp2erm_cvx.estimators.PrivateEffect` has them.
+
+        Raises
+        ------
+        CalibrationError
+            Where a release would not have the weights that are declared.
+        """
+        plan = super().plan(n_samples, n_features)
+        refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
+        return plan
+
     def _study(self, n_samples: int, known: Sequence[str] | range) -> Study:
         """Both stages with every default filled in, and the tolerance of their weights."""
         domain = checked_domain(self.domain)
@@ -263,18 +275,6 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
             tolerance=tolerance,
             **self.settings_shared_with(Study, "tolerance"),
         )
-
-    def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
-        """The calibrated steps, as :class:`~dp2erm_cvx.estimators.PrivateEffect` has them.
-
-        Raises
-        ------
-        CalibrationError
-            Where a release would not have the weights that are declared.
-        """
-        plan = super().plan(n_samples, n_features)
-        refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
-        return plan
 
     def before_run(self, plan: Plan[Study], raw: Dataset | BlockedDataset) -> None:
         """Refuse a plan that cannot be run on such records, and warn of weights that take long.
