@@ -252,7 +252,7 @@ def _callers() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def covariates_known(n_features: int | Sequence[str]) -> Sequence[str] | range:
+def names_or_numbers(n_features: int | Sequence[str]) -> Sequence[str] | range:
     """The names of covariates, or their numbers where only how many is known.
 
     Raises
@@ -470,7 +470,8 @@ class PrivateEstimator(ConfiguredEstimator):
             Where no theorem covers it, and where records would have no declared weights.
         """
         self.execution()
-        return self._solved_here(make_plan(self._study(n_samples, covariates_known(n_features))))
+        study = self._study(n_samples, names_or_numbers(n_features))
+        return self._with_execution(make_plan(study))
 
     def execution(self) -> Execution:
         """How a plan is run.
@@ -502,7 +503,7 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
         return self.budget
 
-    def _solved_here(self, plan: Plan[Any]) -> Plan[Any]:
+    def _with_execution(self, plan: Plan[Any]) -> Plan[Any]:
         """A plan with what is known in advance of how these settings run it."""
         solves = any(step.programs for step in plan.steps)
         certifies = not solves or by_design(private_solver(self.solver))
@@ -658,7 +659,7 @@ class PrivateEstimator(ConfiguredEstimator):
         result = plan.run(data, execution, earlier)
         ran = result.plan
         self._warn_of_result(ran, result)
-        guarantee = guarantee_of(self._solved_here(ran), result.certified, result.by_gap)
+        guarantee = guarantee_of(self._with_execution(ran), result.certified, result.by_gap)
         return PlanRun(self._make_release(ran, data, result, guarantee), ran, result)
 
     def _select_columns(self, raw: Any) -> Any:

@@ -17,7 +17,7 @@ from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Curves, Universe
 from dp2erm_cvx.diagnostics.look import AskedAbout
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
+from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, names_or_numbers
 from dp2erm_cvx.inference.interval import misses
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.program import FirstStage
@@ -165,8 +165,8 @@ class PrivateEffect(PrivateEstimator):
         Raises as :meth:`plan` does.
         """
         self.execution()
-        study = self._study(n_samples, covariates_known(n_features), before)
-        return self._solved_here(make_plan(study))
+        study = self._study(n_samples, names_or_numbers(n_features), before)
+        return self._with_execution(make_plan(study))
 
     def _study(
         self,
