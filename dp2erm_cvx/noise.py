@@ -419,11 +419,11 @@ def _on_blocks(count: int, noise: IntegerNoise, source: Source) -> list[int]:
 def cube_noise(size: int, rate: Fraction, source: Source) -> list[int]:
     """Draw whole numbers u of probability proportional to ``exp(-rate max_j |u_j|)``.
 
-    Nothing is rounded. As ``exp(-c r)`` is ``1 - exp(-c)`` times the sum of ``exp(-c k)`` over ``k
-    >= r``, u is uniform in a cube ``{-k, ..., k}^q`` of random k, of probability proportional to
-    ``(2k + 1)^q exp(-c k)``. The generating function of ``(2k + 1)^q`` is ``B_q(x) / (1 - x)^(q +
-    1)``, B_q the Eulerian polynomial of type B, whose coefficients are positive: so k is a sum of q
-    + 1 geometric variables and of one with weights ``B_qj exp(-c j)``.
+    Nothing is rounded. As ``exp(-c r)`` is ``1 - exp(-c)`` times the sum of ``exp(-c k)`` over
+    ``k >= r``, u is uniform in a cube ``{-k, ..., k}^q`` of random k, of probability proportional
+    to ``(2k + 1)^q exp(-c k)``. The generating function of ``(2k + 1)^q`` is
+    ``B_q(x) / (1 - x)^(q + 1)``, B_q the Eulerian polynomial of type B, whose coefficients are
+    positive: so k is a sum of q + 1 geometric variables and of one with weights ``B_qj exp(-c j)``.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Inverse probability tilting: propensities that balance each arm to the whole sample.
 
-minimize    sum_i exp(-s_i) + t_i  +  n ridge/2 ||v||^2,   s_i = <g_i, v_a>,  t_i = <g_i, v_(1-a)>,
-a = a_i subject to  ||v|| <= radius
+minimize    sum_i exp(-s_i) + t_i  +  n ridge/2 ||v||^2,
+            s_i = <g_i, v_a>,  t_i = <g_i, v_(1-a)>,  a = a_i
+subject to  ||v|| <= radius
 
 with g = (constant, balance(x)) and v = (v_0, v_1), and w_i proportional to 1 + exp(-s_i). Without a
 ridge the stationarity condition reads "sum of f g over either arm = sum of g over all records", f =

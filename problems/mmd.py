@@ -1,7 +1,8 @@
 """Maximum-mean-discrepancy weights by arm or with one sum, and energy balancing.
 
-minimize    alpha ( ||F_0'w - t||^2 + ||F_1'w - t||^2 ) + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge
-||w||^2 subject to  sum over arm a of w_i = n/2 for a = 0, 1,  0 <= w <= cap
+minimize    alpha ( ||F_0'w - t||^2 + ||F_1'w - t||^2 )
+            + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge ||w||^2
+subject to  sum over arm a of w_i = n/2 for a = 0, 1,  0 <= w <= cap
 
 With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0) and t = F'1/2: in v =
 2 w it is n^2 times equation MMD_weight_def of the paper, whose lambda_MMD is ``n ridge``; its cap
@@ -10,10 +11,10 @@ free and overlap is not assumed; a constant in the kernel pulls each mass toward
 
 ``energy_balancing`` has the kernel ``||x|| + ||x'|| - ||x - x'||``, which is positive semidefinite
 where the distance itself is only conditionally so. With p_a the law of weights 2 w_i / n on arm a,
-q the uniform law on all records and E the energy distance, 4 n^-2 times its objective is ``alpha (
-E(p_0, q) + E(p_1, q) ) + (1 - alpha) E(p_0, p_1) + 4 (ridge / n) ||w||^2``. ``alpha = 1/2`` weighs
-the three distances equally: the "improved" weights of Huling & Mak (2024) with a ridge. The kernel
-lies in [0, 2 M], so that its constants are those of an unsigned one.
+q the uniform law on all records and E the energy distance, 4 n^-2 times its objective is
+``alpha ( E(p_0, q) + E(p_1, q) ) + (1 - alpha) E(p_0, p_1) + 4 (ridge / n) ||w||^2``.
+``alpha = 1/2`` weighs the three distances equally: the "improved" weights of Huling & Mak (2024)
+with a ridge. The kernel lies in [0, 2 M], so that its constants are those of an unsigned one.
 """
 
 from __future__ import annotations

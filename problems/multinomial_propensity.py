@@ -5,8 +5,8 @@ minimize    sum_i w_i (log sum_a exp(<x_i, theta_a>) - <x_i, theta_{A_i}>)
 subject to  sum_a theta_a = 0
 
 with the arm A_i of record i, and noise b that adds up to 0 over the arms as well. The gradient of a
-record is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace ``(1 - ||q||^2)
-||x||^2``, which vanishes where the gradient is largest.
+record is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace
+``(1 - ||q||^2) ||x||^2``, which vanishes where the gradient is largest.
 """
 
 from __future__ import annotations

@@ -118,9 +118,9 @@ class PaperEntropyBalancing(EntropyFirstStage):
         """``||w_hat - w||_1 / n`` for rows ``||b|| <= 1`` and ``||t - mean(b)|| <= 2``.
 
         Rows are centered, so their norms are at most 2, the target's at most 3, and a score is
-        wrong by ``(dot_error + 2 u) 2 ||v||``. The minimizer obeys ``mu ||v||^2 <= <t - mean(b),
-        v>``. With a base measure q, ``|log(n q_i)| <= log_base`` is added to every score, which
-        rounds by four units of it, and the mean is that under q.
+        wrong by ``(dot_error + 2 u) 2 ||v||``. The minimizer obeys
+        ``mu ||v||^2 <= <t - mean(b), v>``. With a base measure q, ``|log(n q_i)| <= log_base`` is
+        added to every score, which rounds by four units of it, and the mean is that under q.
         """
         n, ridge, slope, spread = universe.n_samples, self.mu, 2.0, 2.0
         log_base = 0.0

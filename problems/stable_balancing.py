@@ -2,8 +2,9 @@
 
 ``stable_balancing`` has a squared penalty, on one simplex:
 
-minimize    alpha ( ||G_0'w - t||^2 + ||G_1'w - t||^2 ) + (1 - alpha) ||G_0'w - G_1'w||^2 + n ridge
-||w||^2 subject to  sum_i w_i = n,  w >= 0
+minimize    alpha ( ||G_0'w - t||^2 + ||G_1'w - t||^2 )
+            + (1 - alpha) ||G_0'w - G_1'w||^2 + n ridge ||w||^2
+subject to  sum_i w_i = n,  w >= 0
 
 with rows g(x_i) = (constant, balance(x_i)), G_a those of arm a (the others 0) and t = G'1/2.
 ``stable_balancing_hard`` has constraints:

@@ -67,8 +67,8 @@ class Noised:
         Of that norm: 2, or 1 for independent noise on every block of entries.
     block
         The number of entries in every block where the order is 1: the norm is then the sum over the
-        blocks of the largest entry, and noise on a block u has a density of ``exp(-max_j |u_j| /
-        scale)``.
+        blocks of the largest entry, and noise on a block u has a density of
+        ``exp(-max_j |u_j| / scale)``.
 
     Raises DeclarationError for another noise or order, a scale that is no positive number, a
     sensitivity that is none, entries that are no whole number of blocks.

@@ -42,9 +42,10 @@ class Quantity(enum.StrEnum):
     """A movement of weights w, w' (n,) of neighbors that differ in record j.
 
     ``V`` is ``sum_{i != j} |w_i - w'_i| + w_j + w'_j``; ``L1``, ``L2`` norms of ``w - w'``; ``L0``
-    the number of weights that differ. The paper's are ``W1 = ||w - w'||_1 + 2 max_i min(w_i,
-    w'_i)`` and ``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``. ``LARGEST``
-    is the largest weight.
+    the number of weights that differ. The paper's are
+    ``W1 = ||w - w'||_1 + 2 max_i min(w_i, w'_i)`` and
+    ``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``.
+    ``LARGEST`` is the largest weight.
     """
 
     V = "V"

@@ -86,9 +86,9 @@ class Calibration:
         Law of the noise.
     scale
         1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise. It is in
-        units of ``n`` times the gradient of the averaged objective, which the noise enters as ``<b,
-        theta> / n``; for box noise over those of its half widths, for an output in those of the
-        outcome.
+        units of ``n`` times the gradient of the averaged objective, which the noise enters as
+        ``<b, theta> / n``; for box noise over those of its half widths, for an output in those of
+        the outcome.
     gamma
         Coefficient of ``||theta||^2 / 2``.
     split

@@ -147,9 +147,9 @@ def calibrate_integers(
 def analytic_delta(ratio: float, epsilon: float) -> float:
     """Upper bound on the delta of Gaussian noise on a number or a vector.
 
-    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio /
-    2``; with Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``, and their
-    rounding is added.
+    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``,
+    ``c = epsilon / ratio - ratio / 2``; with Mills' ratio ``m = sf / pdf`` it is
+    ``pdf(c) (m(c) - m(c + ratio))``, and their rounding is added.
 
     Parameters
     ----------

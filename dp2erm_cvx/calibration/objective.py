@@ -78,11 +78,11 @@ def calibrate(
 ) -> Calibration:
     """Calibrate objective perturbation to a budget.
 
-    Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is: ``scale =
-    zeta_c V / (q epsilon)`` with zeta_c the ``gradient_radius`` and q the split. Gaussian noise by
-    Theorem 2, or for a loss of a margin by Theorem 16 where that is smaller. The rest pays for the
-    Jacobian, ``J <= (1 - q) epsilon``: gamma is the least with that, and at least ``1e-8`` of the
-    bound on the trace. Every rounding goes to more noise.
+    Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is:
+    ``scale = zeta_c V / (q epsilon)`` with zeta_c the ``gradient_radius`` and q the split. Gaussian
+    noise by Theorem 2, or for a loss of a margin by Theorem 16 where that is smaller. The rest pays
+    for the Jacobian, ``J <= (1 - q) epsilon``: gamma is the least with that, and at least ``1e-8``
+    of the bound on the trace. Every rounding goes to more noise.
 
     Parameters
     ----------
@@ -259,12 +259,12 @@ def calibrate_saturating(
     """Calibrate noise to a loss of a margin that saturates, without a split.
 
     Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is
-    the least with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``, ``k = kappa M^2 /
-    (n (gamma + mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``, by default that
-    of ``ball_gamma``. Gaussian noise by Theorem 16, for the whole epsilon. Rounding goes to more
-    noise, and gamma is at least ``1e-8`` of the bound on the trace. Raises CalibrationError where
-    the loss is no such loss, the bound does not cover what is declared or floating point gives out;
-    and DeclarationError.
+    the least with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``,
+    ``k = kappa M^2 / (n (gamma + mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``,
+    by default that of ``ball_gamma``. Gaussian noise by Theorem 16, for the whole epsilon. Rounding
+    goes to more noise, and gamma is at least ``1e-8`` of the bound on the trace. Raises
+    CalibrationError where the loss is no such loss, the bound does not cover what is declared or
+    floating point gives out; and DeclarationError.
     """
     kind = one_of("noise", noise, Noise)
     V = objective.bound.V

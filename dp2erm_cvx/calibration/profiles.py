@@ -35,8 +35,8 @@ def gaussian_delta(
 ) -> Array:
     """Upper bound on ``E[(1 - exp(epsilon - s chi_p - s^2/2))_+]`` (Theorem 2), elementwise.
 
-    With ``c = epsilon/s - s/2``, ``x_0 = max(c, 0)`` and S the survival function of chi_p it is ``1
-    - exp(-s (x_0 - c))`` plus the integral of ``s exp(-s (x - c)) S(x)`` from x_0 on, which is
+    With ``c = epsilon/s - s/2``, ``x_0 = max(c, 0)`` and S the survival function of chi_p it is
+    ``1 - exp(-s (x_0 - c))`` plus the integral of ``s exp(-s (x - c)) S(x)`` from x_0 on, which is
     bounded on every grid by the tangents of log S, as that is concave.
 
     Parameters
@@ -122,9 +122,10 @@ class MarginCalibration(Calibration):
 def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -> Array:
     """Upper bound on the delta of Theorem 16, elementwise.
 
-    For ``l = s |N| + s^2/2``, N standard normal, every y >= 0 with ``t = epsilon + log(1 + y) - y
-    >= 0`` gives the bound ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``, which is least at
-    ``y = E(l - t | l > t)``. Here ``y = e^x - 1`` with x of the theorem.
+    For ``l = s |N| + s^2/2``, N standard normal, every y >= 0 with
+    ``t = epsilon + log(1 + y) - y >= 0`` gives the bound
+    ``(E(max(l, K) - t)_+ + E(l - t)_+) / (2 (1 + y))``, which is least at ``y = E(l - t | l > t)``.
+    Here ``y = e^x - 1`` with x of the theorem.
 
     Parameters
     ----------

@@ -63,11 +63,11 @@ def renyi_divergence(
 ) -> Array:
     """Upper bound on the Renyi divergence of every ``order`` > 1, in both directions (Theorem 7).
 
-    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``, ``h = alpha -
-    (alpha - 1)(1
-    + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))`` and S of
-    ``gradient_movement``; infinite where h <= 0.001. Raises CalibrationError where the loss is not
-    squared, DeclarationError for an invalid argument.
+    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
+    ``h = alpha - (alpha - 1)(1 + tau)^2``,
+    ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))`` and S of ``gradient_movement``;
+    infinite where h <= 0.001. Raises CalibrationError where the loss is not squared,
+    DeclarationError for an invalid argument.
     """
     orders = np.asarray(order, dtype=np.float64)
     if not (np.isfinite(orders).all() and (orders > 1.0).all()):

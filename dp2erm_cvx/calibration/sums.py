@@ -223,9 +223,10 @@ def _disjoint_moved(K: int, L: int, pure: bool) -> int:
 # The l1 distance is the largest over signs of a quadratic form at one point less that at the other,
 # each of them in the octagon ``|k_1|, |k_0| <= K, |k_1| + |k_0| <= K + L``. On its edges forms
 # reach beyond its corners where 9L < 7K. In l2 nothing does: with x, y the distances of sum and
-# difference over K + L, ``(x^2 + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <=
-# 4``. One point less 0 and h = 1 less 0 is convex in either norm, hence largest at the corner (K,
-# L): the factor of h is what that leaves.
+# difference over K + L,
+# ``(x^2 + y^2)/2 + x^2 (2 - x)^2 + y^2 (2 - y)^2 + (x + y - xy)^2 / 4 <= 4``.
+# One point less 0 and h = 1 less 0 is convex in either norm, hence largest at the corner (K, L):
+# the factor of h is what that leaves.
 def _counted_moved(K: int, L: int, pure: bool) -> int:
     if not pure:
         return _arms_moved(K, L, pure)

@@ -114,11 +114,11 @@ def atom(kind: str, number: float = 1.0) -> Atom:
     Parameters
     ----------
     kind
-        ``line`` (u), ``square`` (u^2), ``exp``, ``logistic`` (log(1 + exp(u))), ``hinge`` (max(u,
-        0)^2), ``probit`` (``-log Phi(-u)``); ``huber`` (Huber 1964), which is u^2 up to k and ``2 k
-        |u| - k^2`` beyond; ``saturating``, ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss of the same
-        largest slope k needs less of a ridge (Theorem 15). Of weights, which are no margins, also
-        ``log``, ``entr`` (-u log u) and ``power`` (u^k).
+        ``line`` (u), ``square`` (u^2), ``exp``, ``logistic`` (``log(1 + exp(u))``), ``hinge``
+        (``max(u, 0)^2``), ``probit`` (``-log Phi(-u)``); ``huber`` (Huber 1964), which is u^2 up to
+        k and ``2 k |u| - k^2`` beyond; ``saturating``, ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss
+        of the same largest slope k needs less of a ridge (Theorem 15). Of weights, which are no
+        margins, also ``log``, ``entr`` (-u log u) and ``power`` (u^k).
     number
         The k of those that have one.
 
@@ -336,9 +336,9 @@ def _probit(k: float) -> Atom:
     """``-log Phi(-u)``, whose slope is the hazard ``m = density(u) / Phi(-u)``.
 
     Its curvature is ``m (m - u)``. m and the curvature rise, the latter from 0 to 1 (Sampford
-    1953). ``phi''' = m ((m - u) (2 m - u) - 1)``, so that ``phi''' / phi'' = 2 m - u - 1 / (m -
-    u)``. For u <= 0 it is at most ``2 m(0) + |u|``; for u > 0, where ``m (m - u) < 1``, at most ``m
-    - u <= m(0)``, and m(0) is below 0.8.
+    1953). ``phi''' = m ((m - u) (2 m - u) - 1)``, so that
+    ``phi''' / phi'' = 2 m - u - 1 / (m - u)``. For u <= 0 it is at most ``2 m(0) + |u|``; for
+    u > 0, where ``m (m - u) < 1``, at most ``m - u <= m(0)``, and m(0) is below 0.8.
     """
 
     def value(u: Array) -> Array:

@@ -201,8 +201,8 @@ class InverseSlope:
     def _shift(self, ratio: Array) -> Array:
         """How far an argument of a slope may be from its weight, in units of weights.
 
-        ``factor * w + offset`` is computed as that of a weight within three units of ``|w| +
-        |offset / factor|``; a division by the base adds one.
+        ``factor * w + offset`` is computed as that of a weight within three units of
+        ``|w| + |offset / factor|``; a division by the base adds one.
         """
         farthest = max(
             (abs(part.offset / part.factor) for part in self.dispersion.parts), default=0.0

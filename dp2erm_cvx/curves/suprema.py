@@ -112,10 +112,11 @@ def gradient_diameter(
 ) -> float:
     """Diameter of a record's gradients at one v, the largest over ``||v|| <= reach`` (Lemma 1).
 
-    In a direction at an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha)
-    cos(tau) + y cos(alpha) sin(tau)`` over the angle tau of the row and ``y = c phi' + t``; the
-    diameter is the largest ``H(alpha) + H(pi - alpha)``. Between angles a step eta apart a width
-    grows by at most ``1/cos(eta/2)``, and H is taken on a grid of tau to second order.
+    In a direction at an angle alpha to v the support function is
+    ``H(alpha) = max of |y| sin(alpha) cos(tau) + y cos(alpha) sin(tau)``
+    over the angle tau of the row and ``y = c phi' + t``; the diameter is the largest
+    ``H(alpha) + H(pi - alpha)``. Between angles a step eta apart a width grows by at most
+    ``1/cos(eta/2)``, and H is taken on a grid of tau to second order.
 
     Parameters
     ----------
@@ -501,8 +502,8 @@ def _angles_of_rows(count: int, kind: MarginGradient, radii: Interval) -> Array:
 class Saturation:
     """Constants of Theorems 15, 16 and 19 for losses whose curvature falls as ``|phi'|`` grows.
 
-    The loss of a record is ``c phi(<z, v>)``. S is the largest ``c |phi'|``, kappa the largest ``c
-    phi''``, ``u = |phi'| / S`` and ``h = phi'' / kappa`` at one margin, both in [0, 1].
+    The loss of a record is ``c phi(<z, v>)``. S is the largest ``c |phi'|``, kappa the largest
+    ``c phi''``, ``u = |phi'| / S`` and ``h = phi'' / kappa`` at one margin, both in [0, 1].
 
     Parameters
     ----------
@@ -566,8 +567,8 @@ class Saturation:
             Factors, at least 0; g and g' are the gradients of both records at one v in units of M
             S, and h is that of the first one.
         box
-            Whether rows are measured in the norm of a box, in which they have size 1; then ``u +
-            u'`` stands for the distance.
+            Whether rows are measured in the norm of a box, in which they have size 1; then
+            ``u + u'`` stands for the distance.
 
         Returns
         -------

@@ -362,8 +362,8 @@ class Eligible:
 
     A column stands on the left, or after a number; a name with blanks stands in quotation marks. A
     number is compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``.
-    Comparisons are joined by ``and`` and ``or``. A missing cell fulfils none of them, but ``==
-    ""``.
+    Comparisons are joined by ``and`` and ``or``. A missing cell fulfils none of them, but
+    ``== ""``.
 
     Raises DeclarationError where the text is anything else.
     """

@@ -50,8 +50,9 @@ class PrivateEffect(PrivateEstimator):
         numbers; the name of a column with levels stands for all of them. Fewer mean less noise;
         leaving a confounder out means bias.
     where
-        Levels of declared columns: the effect is that among their records alone. Such as ``{"sex":
-        "F"}``. All others count 0, in the nuisances as well. The noise is that of one effect.
+        Levels of declared columns: the effect is that among their records alone. Such as
+        ``{"sex": "F"}``. All others count 0, in the nuisances as well. The noise is that of one
+        effect.
     by
         A declared column with levels: the effect in each of them, with contrasts to the first. From
         common regressions, which should adjust for the column itself; the noise of each is 5/4 of

@@ -278,10 +278,10 @@ def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fiell
     """The test where records count or do not.
 
     The variance of ``phi - psi h`` follows from the means of ``phi^2``, ``phi h`` and ``h^2``. Of
-    both arms phi is their difference, which is ``phi h``. Where records are whole ``phi h = phi /
-    2`` and ``h^2 = h / 2``. Among the treated h is 0 or 1, and the mean of ``phi h`` is half of two
-    sums. Three events miss: the noise of both second moments, and that of the mean of ``phi h`` in
-    both directions.
+    both arms phi is their difference, which is ``phi h``. Where records are whole
+    ``phi h = phi / 2`` and ``h^2 = h / 2``. Among the treated h is 0 or 1, and the mean of
+    ``phi h`` is half of two sums. Three events miss: the noise of both second moments, and that of
+    the mean of ``phi h`` in both directions.
     """
     score, size, square, *more = noise.means(released)
     law = noise.law

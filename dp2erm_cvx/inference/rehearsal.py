@@ -133,8 +133,9 @@ def normal_arms(
 ) -> tuple[Array, NDArray[np.int64]]:
     """Normal covariates of two arms that lie apart along the sum of all columns.
 
-    They are the same in every call. Along the difference the variance within arms is ``1 - treated
-    (1 - treated) distance^2``, so that every covariate has the standard deviation 1 over both arms.
+    They are the same in every call. Along the difference the variance within arms is
+    ``1 - treated (1 - treated) distance^2``, so that every covariate has the standard deviation 1
+    over both arms.
 
     Parameters
     ----------

@@ -266,8 +266,8 @@ class SimplexModel(Composite):
         return float(self.n)
 
 
-#: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L *
-#: ||v||``.
+#: Newton's method runs until its residual is at most
+#: ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.
 FLOOR = 8.0
 FLOOR_RELATIVE = 1e-13
 
@@ -345,9 +345,10 @@ def contrasts(n_arms: int) -> Array:
 class MultinomialModel(Composite):
     """A multinomial loss of records with a ridge and a linear term.
 
-    It is ``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise,
-    v>`` with ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm
-    is that of v. Sums over blocks of records are added in a tree.
+    It is
+    ``sum w_i (log sum_a exp(<z_i, theta_a>) - <z_i, theta_{A_i}>) + ridge/2 ||v||^2 + <noise, v>``
+    with ``theta = Q v`` (K, p) for the :func:`contrasts` Q: its arms add up to 0, and its norm is
+    that of v. Sums over blocks of records are added in a tree.
 
     Parameters
     ----------

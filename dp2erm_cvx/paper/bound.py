@@ -39,8 +39,8 @@ class PrintedBound(StabilityBound):
         """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
 
         W1 counts the largest common weight twice on top of what V counts. W2 as printed counts how
-        many weights differ, which the least error makes n: it is raised only as far as keeps ``V <=
-        sqrt(2) W2``, which is what certifies a calibration by it.
+        many weights differ, which the least error makes n: it is raised only as far as keeps
+        ``V <= sqrt(2) W2``, which is what certifies a calibration by it.
         """
         counted = super().of_computed_weights(error, n_samples, certain=certain)
         W1 = self.W1 + 4.0 * error

@@ -24,10 +24,11 @@ def calibrate_paper(
     """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
 
     With zeta the uncentered ``gradient_bound`` of the loss, lam the bound on the trace and ``W1``
-    and ``W2`` of the bound: ``gamma = 2 lam W2 / (epsilon n)``; gamma noise ``2 zeta W1 /
-    epsilon``; Gaussian noise ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))`` as
-    printed, ``epsilon`` for ``epsilon / W1`` where it is ``corrected``, with ``L^2 = (sqrt(p) +
-    sqrt(log 1/delta))^2 + log 1/delta``.
+    and ``W2`` of the bound: ``gamma = 2 lam W2 / (epsilon n)``; gamma noise
+    ``2 zeta W1 / epsilon``; Gaussian noise
+    ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))`` as printed, ``epsilon`` for
+    ``epsilon / W1`` where it is ``corrected``, with
+    ``L^2 = (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``.
 
     The printed Gaussian proof does not hold: its exponent has ``zeta^2 W1`` for ``zeta^2 W1^2``.
     The result is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's

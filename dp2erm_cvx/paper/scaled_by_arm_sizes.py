@@ -21,10 +21,10 @@ def entropy_balancing_paper_scaling(
 ) -> StabilityBound:
     """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4).
 
-    With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i|| <=
-    1``, the dual minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2)
-    ||lam||^2`` over ``||lam|| <= radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum
-    ``n``.
+    With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that
+    ``||b_i|| <= 1``, the dual minimizes
+    ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2) ||lam||^2``
+    over ``||lam|| <= radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
 
     Treatment flips are covered. A norm bound that was read off the data is not: ridge and ball do
     not scale with the rows.

@@ -70,9 +70,9 @@ def _from_norm_bound(
 ) -> PrintedBound:
     """A printed bound ``||w - w'||_2 <= norm_bound`` on weights of at most ``w_max``, as it stands.
 
-    ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``; ``V
-    = W1``. Where all common records move in one direction ``||w - w'||_1 = 2 |w_j - w'_j| <= 2
-    norm_bound``, as both sums are ``n``.
+    ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``;
+    ``V = W1``. Where all common records move in one direction
+    ``||w - w'||_1 = 2 |w_j - w'_j| <= 2 norm_bound``, as both sums are ``n``.
     """
     if math.isnan(norm_bound):  # 0 times an overflow
         norm_bound = math.inf
@@ -157,10 +157,11 @@ def paper_known_coefficient(
 def paper_ipw_logistic(n: int, covariate_bound: float, ridge: float, radius: float) -> PrintedBound:
     """Printed bound for an estimated logistic propensity (proposition on estimated parameters).
 
-    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``, d = min(R, M/(2
-    rho)) and rho the ``ridge``; M is the ``covariate_bound``, R the ``radius`` (``inf`` leaves the
-    universal corollary). The program is that of ``ipw_logistic``, untrimmed; treatment flips are
-    covered. Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``,
+    ``d = min(R, M/(2 rho))`` and rho the ``ridge``; M is the ``covariate_bound``, R the ``radius``
+    (``inf`` leaves the universal corollary). The program is that of ``ipw_logistic``, untrimmed;
+    treatment flips are covered. Raises DeclarationError for an invalid number and CalibrationError
+    for ``ridge = 0``.
     """
     n = whole_number("n", n, at_least=2)
     M = public_number("covariate_bound", covariate_bound, above=0.0)
@@ -183,9 +184,10 @@ def paper_entropy_balancing(
 ) -> PrintedBound:
     """Printed bound for entropy balancing as the paper scales it (theorem on the stability of EBW).
 
-    ``||w - w'||_2 <= 2 r e (sqrt(2) + r e)/(rho sqrt(n)) + 2 R r^2 e^2/rho + 2 sqrt(2) r d exp(2
-    d)``, where e = exp(2R), d = min(R, (1 + sqrt(2))/rho), rho the ``ridge`` and r >= 1 the
-    ``base_measure_ratio``, largest over smallest value of the public base measure. The rows are
+    ``||w - w'||_2`` is at most the sum of ``2 r e (sqrt(2) + r e)/(rho sqrt(n))``,
+    ``2 R r^2 e^2/rho`` and ``2 sqrt(2) r d exp(2 d)``, where ``e = exp(2R)``,
+    ``d = min(R, (1 + sqrt(2))/rho)``, rho the ``ridge`` and r >= 1 the ``base_measure_ratio``,
+    largest over smallest value of the public base measure. The rows are
     ``b_i = (n / n_a) e_a (x) g(x_i)``, ``||g|| <= arm_floor / n``, so that ``||b|| <= 1`` on every
     dataset of the universe; the target is ``(gbar, gbar)``. R > 0 is the ``radius`` of the dual.
     Treatment flips within the universe are covered. Raises CalibrationError without an arm floor

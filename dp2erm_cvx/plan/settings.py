@@ -48,8 +48,8 @@ class CausalSettings(abc.ABC):
     propensity_share
         Share of the budget for a logistic propensity.
     radius
-        Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <=
-        radius``.
+        Largest linear predictor of the logistic propensity: it is fitted in the ball
+        ``M ||lam|| <= radius``.
     split
         Share of the propensity's epsilon that pays for its noise.
     cap

@@ -88,9 +88,9 @@ class EntropyFirstStage(BalancedStage):
 class ExponentialModel(MarginModel):
     """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
 
-    ``rows`` B are (n, d) or blocks of such. The output is the weights ``w_i = n exp(<b_i, v>) /
-    sum`` (Proposition entropy_weight_duality). ``log_base`` (n,) is ``log(n q_i)`` of a base
-    measure q, added to every score. Sums of exponentials are those of
+    ``rows`` B are (n, d) or blocks of such. The output is the weights
+    ``w_i = n exp(<b_i, v>) / sum`` (Proposition entropy_weight_duality). ``log_base`` (n,) is
+    ``log(n q_i)`` of a base measure q, added to every score. Sums of exponentials are those of
     :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
     """
 
@@ -191,8 +191,8 @@ def _ratio_error(error: float, size: float, share: float) -> float:
 
     ``size`` is the norm of the computed ratio.
 
-    M and T are off by at most ``error`` and ``share`` times the computed T': ``|M'/T' - M/T| <=
-    error + |M/T| share``, and ``|M/T|`` is at most ``size`` plus what is sought.
+    M and T are off by at most ``error`` and ``share`` times the computed T':
+    ``|M'/T' - M/T| <= error + |M/T| share``, and ``|M/T|`` is at most ``size`` plus what is sought.
     """
     return (error + size * share) / (1.0 - share) * (1 + 1e-9) if share < 0.5 else math.inf
 

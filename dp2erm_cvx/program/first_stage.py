@@ -173,8 +173,8 @@ class BalancedStage(FirstStage):
 class ClosedFormWeights(FirstStage):
     """Weights proportional to a function f > 0 of each record alone: ``w = n f / sum(f)``.
 
-    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with ``2
-    w_i / f_i = nu``. It states log f and a public interval, which is enforced: V = 2 w_max,
+    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with
+    ``2 w_i / f_i = nu``. It states log f and a public interval, which is enforced: V = 2 w_max,
     attained, w_max the largest weight where all others are as small as can be.
     """
 

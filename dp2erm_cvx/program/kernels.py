@@ -186,8 +186,9 @@ class Energy(Kernel):
     It is centered at the origin, and C = 2 M.
 
     Positive semidefinite (Schoenberg 1938), and not negative by the triangle inequality. Over laws
-    of equal mass its discrepancy is the energy distance ``2 E||X - Y|| - E||X - X'|| - E||Y -
-    Y'||`` (Szekely & Rizzo 2013): the terms in ``||x||`` cancel.
+    of equal mass its discrepancy is the energy distance
+    ``2 E||X - Y|| - E||X - X'|| - E||Y - Y'||`` (Szekely & Rizzo 2013): the terms in ``||x||``
+    cancel.
     """
 
     def cross(self, X: Array, Y: Array) -> Array:

@@ -36,8 +36,8 @@ _KEPT = 4
 class _Moments(NamedTuple):
     """Sums over records of ``m phi(s - top)`` and its derivatives, with their rounding.
 
-    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi
-    ||z||``.
+    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of
+    ``m phi ||z||``.
     """
 
     value: float

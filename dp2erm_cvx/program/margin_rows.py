@@ -308,8 +308,8 @@ class MarginSum:
 
         At the minimizer t, with the curvature m and the linear term l of the ridge and q together,
         ``m t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope + ||l||) / m``.
-        Without offsets ``m ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence ``||t|| <=
-        (n pull / m)^(1/2) + ||l|| / m``.
+        Without offsets ``m ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence
+        ``||t|| <= (n pull / m)^(1/2) + ||l|| / m``.
         """
         n, Z, offset = (
             self.n_samples * self.rows.factor[1],
@@ -351,12 +351,12 @@ class MarginSum:
 
         They hold for all w >= 0 of sum n.
 
-        Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and ``s_i
-        = <x_i, t>`` at the minimizer t, and the curvature m and the linear term l of the ridge, b
-        and q together, ``m ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||l|| ||t||`` (0 is in the
-        set and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <= Z (n / (2
-        m))^(1/2) + ||l|| / m``. A mean (``x = 1``) has the Hessian ``2n + m``, and its minimizer is
-        within ``Z + ||l|| / (2n + m)``.
+        Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and
+        ``s_i = <x_i, t>`` at the minimizer t, and the curvature m and the linear term l of the
+        ridge, b and q together, ``m ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||l|| ||t||`` (0 is
+        in the set and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``:
+        ``||t|| <= Z (n / (2 m))^(1/2) + ||l|| / m``. A mean (``x = 1``) has the Hessian ``2n + m``,
+        and its minimizer is within ``Z + ||l|| / (2n + m)``.
         """
         n, M, Z, b = self.n_samples, self.rows.norm, max(map(abs, self.rows.offset)), self.linear
         strong_convexity = self._declared_curvature

@@ -87,11 +87,13 @@ class LossReading:
 class SecondStage(DeclaredProgram):
     """Weighted minimization of a declared loss of one margin, with objective perturbation.
 
-    ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b,
-    theta>/n`` (equation weighted_convex_opt_DP); n times this is
+    Its minimizer over Theta is theta_priv (equation weighted_convex_opt_DP), that of
+    ``(1/n) sum w_i l(theta; d_i) + R(theta) + gamma/2 ||theta||^2 + <b, theta>/n``;
+    n times this is
 
-    minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n
-    R(theta) subject to  s_i = <z_i, theta> - o_i,  theta in Theta
+    minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta>
+                + curvature/2 ||theta||^2 + n R(theta)
+    subject to  s_i = <z_i, theta> - o_i,  theta in Theta
 
     The declared problem may add public penalties of theta: linear and quadratic terms, norms,
     absolute values, maxima and Huber's function of affine functions of theta.
@@ -528,11 +530,11 @@ class SecondStage(DeclaredProgram):
     ) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
-        On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <=
-        noise_bound``. None for penalties with kinks beside an elastic net, and for a curvature too
-        small for floating point; of a loss that is not squared also over an unbounded Theta; and
-        where its Hessian jumps, or there are linear and quadratic terms, and the declared curvature
-        is below a millionth of the largest. Raises DeclarationError.
+        On every dataset, for all weights >= 0 of sum at most n and every noise with
+        ``||b|| <= noise_bound``. None for penalties with kinks beside an elastic net, and for a
+        curvature too small for floating point; of a loss that is not squared also over an unbounded
+        Theta; and where its Hessian jumps, or there are linear and quadratic terms, and the
+        declared curvature is below a millionth of the largest. Raises DeclarationError.
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)

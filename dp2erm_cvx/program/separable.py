@@ -190,11 +190,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
-    Loss phi and log weight f are declared, for all records or for each arm. Rows are ``z_i = (2 a_i
-    - 1) x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u. A number of
-    each record may be added to its margin (``offset``), or multiply its loss and its weight
-    (``base``), and the mean of public covariates (``target``) times v may be taken from the mean
-    loss. Its constants are derived.
+    Loss phi and log weight f are declared, for all records or for each arm. Rows are
+    ``z_i = (2 a_i - 1) x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u.
+    A number of each record may be added to its margin (``offset``), or multiply its loss and its
+    weight (``base``), and the mean of public covariates (``target``) times v may be taken from the
+    mean loss. Its constants are derived.
 
     Parameters
     ----------

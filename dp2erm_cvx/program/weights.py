@@ -200,12 +200,12 @@ class Decorators:
         floor of the domain; with ``arm_total`` tau they are divided by no less than n tau before
         they are scaled to the sum n, which asks for none.
 
-        With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g =
-        (constant, balance(x))`` at the coefficients of the record's own arm and of the other one: t
-        may be added to the loss. ``balance`` and ``constant`` are then settings as well, and
+        With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of
+        ``g = (constant, balance(x))`` at the coefficients of the record's own arm and of the other
+        one: t may be added to the loss. ``balance`` and ``constant`` are then settings as well, and
         formulas may ask for G, the norm bound of g, and G_x, that of ``balance``. A default with a
-        check of its own is a
-        :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one line.
+        check of its own is a :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one
+        line.
         """
         _refuse_bare("separable(ridge=1.0)", function, ridge)
         known: dict[str, Any] = {"ridge": ridge, "radius": radius}

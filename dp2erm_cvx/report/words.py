@@ -311,8 +311,9 @@ def largest_factor(guarantee: Guarantee) -> str:
 def largest_guess(guarantee: Guarantee) -> str:
     """The best probability to tell two neighbors apart, ``(e^epsilon + delta) / (e^epsilon + 1)``.
 
-    No test of two neighbors has a higher sum of power and specificity than ``1 + (e^epsilon - 1 + 2
-    delta) / (e^epsilon + 1)``, as both pairs of errors obey ``P(S) <= e^epsilon Q(S) + delta``.
+    No test of two neighbors has a higher sum of power and specificity than
+    ``1 + (e^epsilon - 1 + 2 delta) / (e^epsilon + 1)``, as both pairs of errors obey
+    ``P(S) <= e^epsilon Q(S) + delta``.
     """
     missed = (1.0 - guarantee.delta) / (1.0 + math.exp(min(guarantee.epsilon, 700.0)))
     # to two digits of what is missing to 1, rounded down

@@ -165,8 +165,9 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
     """Bound on the distance to the minimizer, and the curvature that it rests on.
 
-    By the declared ridge ``residual / m``, or by self-concordance: ``h (1 - exp(-c t)) / c <=
-    residual`` for a step of length t, h the smallest eigenvalue at the point.
+    By the declared ridge ``residual / m``, or by self-concordance:
+    ``h (1 - exp(-c t)) / c <= residual`` for a step of length t, h the smallest eigenvalue at the
+    point.
     """
     declared = residual / model.ridge if model.ridge > 0 else math.inf
     if math.isinf(model.self_concordance):

@@ -1,8 +1,8 @@
 """Losses and weights by arm, and what bounds the minimizer and the gradients of one record.
 
-A record of an arm has a row z with ``||z|| <= 1``, the margin ``s = <z, v> + o``, the loss ``c
-phi(s)`` and a weight proportional to ``b f(s)``, f = exp(h). Phi and h are those of its arm, and o,
-c and b lie in public intervals. Callers scale rows of another norm.
+A record of an arm has a row z with ``||z|| <= 1``, the margin ``s = <z, v> + o``, the loss
+``c phi(s)`` and a weight proportional to ``b f(s)``, f = exp(h). Phi and h are those of its arm,
+and o, c and b lie in public intervals. Callers scale rows of another norm.
 """
 
 from __future__ import annotations

@@ -274,9 +274,9 @@ def general_stability_theorem(
 
     Weights are ``F(xi)`` of the minimizer xi of ``E`` on a convex set that is the same for all
     datasets, and F is the same map for all. Then ``||w - w'||_2 <= L g / rho``: the variational
-    inequalities of both minimizers add up to ``rho |xi - xi'|^2 <= <grad E(xi') - grad E'(xi'), xi'
-    - xi>``, which is at most ``g |xi - xi'|``. The paper prints twice this. V follows as of
-    :meth:`Bound.at`.
+    inequalities of both minimizers add up to
+    ``rho |xi - xi'|^2 <= <grad E(xi') - grad E'(xi'), xi' - xi>``, which is at most
+    ``g |xi - xi'|``. The paper prints twice this. V follows as of :meth:`Bound.at`.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
 """Weights proportional to ``exp(h)`` at the minimizer of a separable loss.
 
-The coefficient minimizes over ``||v|| <= radius`` the mean of ``c_i phi(s_i)``, ``s_i = <z_i, v> +
-o_i``, plus ``ridge/2 ||v||^2``. With ``f = exp(h)`` weights are proportional to ``b_i f(s_i)``, at
-the margin that the loss bends, with sum n. The functions phi and h may differ between the arms.
-Everything follows from them, a bound on the rows and the public intervals of c, b and o.
+The coefficient minimizes over ``||v|| <= radius`` the mean of ``c_i phi(s_i)``,
+``s_i = <z_i, v> + o_i``, plus ``ridge/2 ||v||^2``. With ``f = exp(h)`` weights are proportional to
+``b_i f(s_i)``, at the margin that the loss bends, with sum n. The functions phi and h may differ
+between the arms. Everything follows from them, a bound on the rows and the public intervals of c, b
+and o.
 
 - With one normalization over all records the bound is the lesser of Theorem 3 and of Theorems 22
   and 23.
@@ -183,8 +184,8 @@ def margin_movement(
     - With one normalization over all records ``w_i = n b_i f_i / sum of b f``: the lesser of
       Theorem 3 and of Theorems 22 and 23.
     - By arm with a floor ``w_i = n/2 b_i f_i / sum of b f over the own arm``: Theorem 43.
-    - By arm with a total tau w_i is proportional to ``b_i f_i / max(sum of b f over the own arm, n
-      tau)``, with sum n: Theorem 44.
+    - By arm with a total tau w_i is proportional to
+      ``b_i f_i / max(sum of b f over the own arm, n tau)``, with sum n: Theorem 44.
 
     Parameters
     ----------

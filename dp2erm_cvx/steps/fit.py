@@ -482,8 +482,8 @@ def coefficient_bound(
 ) -> float:
     """A norm that a private coefficient exceeds with probability less than ``exp(-1500)``.
 
-    That holds for either noise. The noise b moves the minimizer by at most ``||b|| / (n (mu +
-    gamma))``; that on the grid is added to it.
+    That holds for either noise. The noise b moves the minimizer by at most
+    ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
     """
     if loss.theta_bound is None:
         return math.inf

@@ -191,9 +191,9 @@ class Arms(enum.StrEnum):
     equal counts over the spread of effects, trades that for more records: with q the share of the
     smaller arm all count ``(r^2 + q^2)/(q (1 - q))`` on average, where noise and bias are together
     least. ``CONTROLS``: slopes are those of the untreated, and the treated have an intercept alone.
-    ``MATCHED``: ``h (1 - p)/p`` of the treated and ``h p/(1 - p)`` of the untreated, ``h = min(p, 1
-    - p)``: at a released propensity p of x, errors of both nuisances then multiply in the overlap
-    population.
+    ``MATCHED``: ``h (1 - p)/p`` of the treated and ``h p/(1 - p)`` of the untreated,
+    ``h = min(p, 1 - p)``: at a released propensity p of x, errors of both nuisances then multiply
+    in the overlap population.
     """
 
     ALIKE = "alike"
@@ -440,9 +440,9 @@ class RuleRows(OutcomeRows):
     balance
         What each record counts; None: 1.
     response_bound
-        B, with which inverse propensities are on the response in place of the loss: ``clip_B((2a -
-        1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared loss whatever the
-        law of the outcome. None for factors of the loss.
+        B, with which inverse propensities are on the response in place of the loss:
+        ``clip_B((2a - 1) f (y - m))`` (Theorem 14). Its mean given x is the effect, for squared
+        loss whatever the law of the outcome. None for factors of the loss.
     """
 
     balance: Factors | None = None

@@ -121,8 +121,9 @@ class Precision:
 def noise_bound(calibration: Calibration) -> float:
     """A norm that the noise exceeds with probability less than ``exp(-1500)``.
 
-    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 /
-    2)``. The norm of box noise in its box is Gamma(p) as well.
+    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and
+    ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 / 2)``. The norm of box noise in its box is Gamma(p) as
+    well.
     """
     p = calibration.n_parameters
     lengths = 2.0 * p + 2000.0 if calibration.noise.pure else math.sqrt(p) + 60.0

@@ -1,10 +1,11 @@
 """Certified suprema of imbalances over the public sets of a few records.
 
 Rows and targets of a record are linear in its features, and features of different records are free
-in their public sets. A sum of rows and targets of m records therefore has a squared norm ``sum_kl
-G_kl <phi_k, phi_l>`` for every feature, whose supremum is a problem of m vectors: one number for a
-constant, corners for an interval, and for a ball the least sum of numbers d_k with ``diag(d) >=
-G``. Any d of that kind is an upper bound, so a search for the best one needs no proof of its own.
+in their public sets. A sum of rows and targets of m records therefore has a squared norm
+``sum_kl G_kl <phi_k, phi_l>`` for every feature, whose supremum is a problem of m vectors: one
+number for a constant, corners for an interval, and for a ball the least sum of numbers d_k with
+``diag(d) >= G``. Any d of that kind is an upper bound, so a search for the best one needs no proof
+of its own.
 """
 
 from __future__ import annotations

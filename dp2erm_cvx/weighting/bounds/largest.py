@@ -196,8 +196,8 @@ def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinat
 def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
     """The same imbalance, as that of equal weights and a mass that moves from some rows to others.
 
-    Shares in proportion to bases differ from equal ones by at most ``(sqrt(d_+) - sqrt(d_-)) /
-    (sqrt(d_+) + sqrt(d_-))`` of the mass of a block.
+    Shares in proportion to bases differ from equal ones by at most
+    ``(sqrt(d_+) - sqrt(d_-)) / (sqrt(d_+) + sqrt(d_-))`` of the mass of a block.
     """
     even = _start_sums(form, treated)
     low, high = (math.sqrt(base) for base in bases_of(form))
@@ -378,10 +378,10 @@ class _Block:
     def by_two_slopes(self, highest: Array) -> Array:
         """W2 below the highest weights.
 
-        Some other record has a weight of at most the mean of the others, so that ``phi'(W) -
-        phi'(wbar) <= D |g|``; and ``|g|^2 + h <= |g| |m_o|`` with ``h = (W - c)(phi'(W) - phi'(c))
-        / n``. Beside bases from d_- to d_+ the record of the weight W has the base d_+ at worst,
-        and the others d_-.
+        Some other record has a weight of at most the mean of the others, so that
+        ``phi'(W) - phi'(wbar) <= D |g|``; and ``|g|^2 + h <= |g| |m_o|`` with
+        ``h = (W - c)(phi'(W) - phi'(c)) / n``. Beside bases from d_- to d_+ the record of the
+        weight W has the base d_+ at worst, and the others d_-.
         """
         gradients = self.gradients
         least, largest = self.bases
@@ -470,8 +470,8 @@ class _Block:
         """What an inner product of :meth:`first_bound` may exceed its ends by inside a cell.
 
         With sums by arm it is affine in the share, and nothing. With one sum it is ``<d, m>`` with
-        d and m affine: inside a cell of width h it exceeds its chord by at most ``-<d', m'> h^2 /
-        4``, and ``-<d', m'> <= |d'| |m'|``.
+        d and m affine: inside a cell of width h it exceeds its chord by at most
+        ``-<d', m'> h^2 / 4``, and ``-<d', m'> <= |d'| |m'|``.
         """
         width = (self.cells[1] - self.cells[0]) / self.form.n
         if self.form.sums.kind is not SumKind.ALL:

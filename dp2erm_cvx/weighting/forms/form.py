@@ -147,8 +147,8 @@ class ImbalancePenalty:
         None where every entry is priced; else the order of the norm that is priced, above 1,
         infinity for the largest entry; 1 of a constraint alone.
     price
-        Slope of a kink ``price * size``; 0 for squares. Infinite for a constraint, ``size <=
-        tolerance``.
+        Slope of a kink ``price * size``; 0 for squares. Infinite for a constraint,
+        ``size <= tolerance``.
     sided
         Whether entries below 0 cost nothing: the size of an entry m is ``max(m, 0)``.
     envelope

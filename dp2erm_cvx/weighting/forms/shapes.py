@@ -696,8 +696,8 @@ def _split_sizes(size: Array, mu: Array, power: float) -> tuple[Array, Array]:
 class _Envelope(Shape):
     """The Moreau envelope of a price.
 
-    With ``u`` the proximal point of s, its slope at s is a slope of the price at u, and ``s = u + e
-    slope``.
+    With ``u`` the proximal point of s, its slope at s is a slope of the price at u, and
+    ``s = u + e slope``.
 
     Parameters
     ----------
@@ -749,8 +749,9 @@ class _Envelope(Shape):
 class _OfLogSumExp(Shape):
     """``factor * log(sum_k exp(m_k))``.
 
-    A proximal step takes off ``x_k = step price_k`` with ``x_k + log x_k = log(step factor) + y_k -
-    level``, where the level is such that all x_k add up to ``step factor``.
+    A proximal step takes off ``x_k = step price_k`` with
+    ``x_k + log x_k = log(step factor) + y_k - level``, where the level is such that all x_k add up
+    to ``step factor``.
 
     Parameters
     ----------

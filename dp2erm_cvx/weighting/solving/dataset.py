@@ -143,8 +143,8 @@ class WeightingData:
     vector_columns
         Number of columns of vectors.
     price_error
-        Bound, by record (n,), of what features of kernels may move a price per unit of ``|w|_1 +
-        n``.
+        Bound, by record (n,), of what features of kernels may move a price per unit of
+        ``|w|_1 + n``.
     entry_units
         Units of roundoff by which entries of kernels may be off.
     """

@@ -1,9 +1,9 @@
 """Weights of a form at a dataset, by the dual in prices and multipliers.
 
-The dual is solved in an outer variable y (K): ``s = prox(y)`` is an imbalance and ``lambda = (y -
-s) / step`` its price, so that both belong together for squares, tolerances, Huber penalties, balls,
-kinks and constraints alike. What is left is the equation ``s = m(w)``, where weights are those at
-these prices and meet their sums.
+The dual is solved in an outer variable y (K): ``s = prox(y)`` is an imbalance and
+``lambda = (y - s) / step`` its price, so that both belong together for squares, tolerances, Huber
+penalties, balls, kinks and constraints alike. What is left is the equation ``s = m(w)``, where
+weights are those at these prices and meet their sums.
 """
 
 from __future__ import annotations

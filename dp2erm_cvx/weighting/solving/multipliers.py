@@ -35,8 +35,8 @@ def met_sums(data: WeightingData, price: Array, start: Array) -> tuple[Array, Ar
     Returns
     -------
     tuple
-        Weights (n,), their derivatives by the price (n,), and the multipliers: ``w_i = h_i(price_i
-        - nu)``.
+        Weights (n,), their derivatives by the price (n,), and the multipliers:
+        ``w_i = h_i(price_i - nu)``.
     """
     weights, rates = data.curve.at(price, slice(None))
     multipliers = start.copy()
