@@ -31,7 +31,13 @@ TAU_GRID = np.geomspace(1e-8, 1e2, 201)
 
 # Orders are kept where h is at least this: nearer to 0 rounding would eat the digits of h.
 _LEAST_H = 1e-3
-_LARGEST_ORDER = 1e15
+# The first grid of alpha - 1: its ends where tau admits them, and its number of points.
+_LEAST_EXCESS = 1e-6
+_LARGEST_EXCESS = 1e15
+_GRID_POINTS = 400
+# The refinement reaches two steps of the first grid to either side. Its points lie over at most 21
+# decades, so that a step is at most 10^(21/399), 13 %, and two are less than a factor of 1.3.
+_TWO_STEPS = 1.3
 # Relative slack on every term whose rounding is at most 1e-12 of it.
 _SLACK = 1e-11
 
@@ -63,21 +69,47 @@ def renyi_divergence(
 ) -> Array:
     """Upper bound on the Renyi divergence of every ``order`` > 1, in both directions (Theorem 7).
 
-    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
+    It is ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
     ``h = alpha - (alpha - 1)(1 + tau)^2``,
-    ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))`` and S of ``gradient_movement``;
-    infinite where h <= 0.001. Raises CalibrationError where the loss is not squared,
-    DeclarationError for an invalid argument.
+    ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))`` and S of ``gradient_movement``.
+
+    Parameters
+    ----------
+    order
+        Order or orders alpha > 1, of any shape.
+    V
+        Bound > 0 on the movement of the weights.
+    loss
+        Constants of a squared loss.
+    n_samples
+        Number of records, at least 2.
+    scale
+        sigma > 0 of the noise in units of ``n`` times the gradient.
+    gamma
+        The ridge > 0.
+
+    Returns
+    -------
+    Array
+        The bounds, by order; infinite where h <= 0.001.
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss is not squared.
+    DeclarationError
+        For an invalid argument.
     """
     orders = np.asarray(order, dtype=np.float64)
     if not (np.isfinite(orders).all() and (orders > 1.0).all()):
         raise DeclarationError("order: must be finite and greater than 1")
-    movement = public_number("V", V, above=0.0)
+    V = public_number("V", V, above=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
-    sigma = public_number("scale", scale, above=0.0)
-    ridge = public_number("gamma", gamma, above=0.0)
-    ratio = gradient_movement(movement, loss, ridge) / sigma
-    return _divergence(orders, _tau(movement, loss, n, ridge), ratio)
+    scale = public_number("scale", scale, above=0.0)
+    gamma = public_number("gamma", gamma, above=0.0)
+    tau = _tau(V, loss, n, gamma)
+    shift = gradient_movement(V, loss, gamma) / scale
+    return _divergence(orders, tau, shift)
 
 
 def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
@@ -124,12 +156,25 @@ def calibrate_renyi(
 ) -> RenyiCalibration:
     """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
 
-    The smallest sigma, over a grid of orders, whose Renyi bound converts to the budget; rounding
-    goes to more noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in
-    ``TAU_GRID``, by the
-    :func:`~dp2erm_cvx.calibration.base.predicted_distance`. Raises CalibrationError where the loss
-    is not squared, no order fits or the bound does not cover what is declared; and
-    DeclarationError.
+    sigma is the smallest, over a grid of orders, whose Renyi bound converts to the budget; rounding
+    goes to more noise.
+
+    Parameters
+    ----------
+    objective
+        What is public of the objective, with a squared loss.
+    budget
+        The (epsilon, delta) that the release may spend.
+    gamma
+        The ridge > 0. By default it is that of ``M^2 V / (n tau)``, tau in ``TAU_GRID``, with the
+        least :func:`~dp2erm_cvx.calibration.base.predicted_distance`.
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss is not squared, no order fits, or the bound does not cover what is declared.
+    DeclarationError
+        For an invalid ``gamma``.
     """
     loss = objective.loss
     n = objective.n_samples
@@ -143,7 +188,8 @@ def calibrate_renyi(
         objective.in_range("gamma", float(value), budget)
 
     taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
-    unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
+    least = np.full_like(taus, _LEAST_EXCESS)
+    unit, orders = _unit_noise(taus, budget, least, _largest_excess(taus))
     lengths = []
     for one_unit, value in zip(unit, candidates, strict=True):
         lengths.append(float(one_unit) * gradient_movement(V, loss, float(value)))
@@ -154,12 +200,7 @@ def calibrate_renyi(
             f"Theorem 7 (Renyi): no order fits epsilon = {budget.epsilon:g}, delta = "
             f"{budget.delta:g} at {where}: raise gamma or the budget, or use another calibration"
         )
-    near = orders[best] - 1.0
-    top = np.minimum(near * 1.3, _top(taus[[best]]))
-    fine, fine_orders = _unit_noise(taus[[best]], budget, np.array([near / 1.3]), top)
-    if fine[0] > unit[best]:
-        fine = unit[[best]]
-        fine_orders = orders[[best]]
+    least_unit, order = _refined(taus[[best]], budget, unit[[best]], orders[[best]])
     chosen = float(candidates[best])
     sensitivity = gradient_movement(V, loss, chosen)
     facts: dict[str, Any] = {
@@ -167,9 +208,9 @@ def calibrate_renyi(
         "perturbed": Perturbed.UNCONSTRAINED,
         "sensitivity": sensitivity,
     }
-    scale = sensitivity * float(fine[0])
+    scale = sensitivity * least_unit
     known = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, **facts)
-    return RenyiCalibration(**vars(known), order=float(fine_orders[0]), tau=float(taus[best]))
+    return RenyiCalibration(**vars(known), order=order, tau=float(taus[best]))
 
 
 def _squared(loss: LossConstants) -> tuple[float, float]:
@@ -185,9 +226,9 @@ def _tau(V: float, loss: LossConstants, n: int, gamma: float) -> float:
     return M / gamma * (M * V / n) * (1.0 + MARGIN)
 
 
-def _top(tau: Array) -> Array:
-    """Largest order minus one that is tried: h stays above ``_LEAST_H``."""
-    return np.minimum((1.0 - 1.01 * _LEAST_H) / (tau * (2.0 + tau)), _LARGEST_ORDER)
+def _largest_excess(tau: Array) -> Array:
+    """Largest alpha - 1 that is tried: h stays above ``_LEAST_H``."""
+    return np.minimum((1.0 - 1.01 * _LEAST_H) / (tau * (2.0 + tau)), _LARGEST_EXCESS)
 
 
 def _divergence(order: Array, tau: float, ratio: float) -> Array:
@@ -201,8 +242,18 @@ def _divergence(order: Array, tau: float, ratio: float) -> Array:
 
 
 def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Array, Array]:
-    """Smallest sigma / S over a grid of orders for each tau, and the order that gives it."""
-    orders = 1.0 + np.geomspace(np.minimum(low, high), high, 400, axis=-1)
+    """Smallest sigma / S over a grid of orders for each tau, and the order that gives it.
+
+    Parameters
+    ----------
+    tau
+        Bounds tau (k,).
+    budget
+        The (epsilon, delta) that the divergence converts to.
+    low, high
+        Ends of each grid of alpha - 1 (k,). A low one above the high one is moved to it.
+    """
+    orders = 1.0 + np.geomspace(np.minimum(low, high), high, _GRID_POINTS, axis=-1)
     noise_cost, hessian_cost = _costs(orders, tau[:, None])
     conversion = _conversion(orders, budget.delta)
     left = budget.epsilon - hessian_cost - conversion
@@ -213,6 +264,30 @@ def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Ar
     best = np.argmin(unit, axis=-1)
     rows = np.arange(len(tau))
     return unit[rows, best], orders[rows, best]
+
+
+def _refined(tau: Array, budget: Budget, unit: Array, order: Array) -> tuple[float, float]:
+    """Smallest sigma / S over a finer grid of orders, and the order that gives it.
+
+    Every order gives a valid bound: a finer search can only save noise.
+
+    Parameters
+    ----------
+    tau
+        The bound tau (1,).
+    budget
+        The (epsilon, delta) that the divergence converts to.
+    unit, order
+        The smallest sigma / S over the first grid, and its order (1,); they stay where the finer
+        grid has nothing smaller.
+    """
+    excess = order - 1.0
+    low = excess / _TWO_STEPS
+    high = np.minimum(excess * _TWO_STEPS, _largest_excess(tau))
+    fine_unit, fine_order = _unit_noise(tau, budget, low, high)
+    if fine_unit[0] > unit[0]:
+        return float(unit[0]), float(order[0])
+    return float(fine_unit[0]), float(fine_order[0])
 
 
 def _costs(order: Array, tau: float | Array) -> tuple[Array, Array]:
