@@ -266,6 +266,9 @@ class SimplexModel(Composite):
         return float(self.n)
 
 
+#: The step of Newton's method over 1 / L. The envelope has the minimizers of the problem for steps
+#: shorter than 1 / L, and the room that is left takes what L and a Hessian are rounded by.
+NEWTON_STEP = 0.95
 #: Newton's method runs until its residual is at most
 #: ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.
 FLOOR = 8.0
@@ -315,12 +318,12 @@ class Sizes:
         L = self.smoothness
         if not m > 0:
             return None
-        # a projection of v - grad/L, in units of the gradient; 0.95 / L is Newton's step
+        # a projection of v - grad/L, in units of the gradient; NEWTON_STEP / L is Newton's step
         projection = self.set_rounding * UNIT
         # 1e-140 is what a certificate adds for underflow, and more
         fixed = (2 * FLOOR + 10) * self.rounding + 9 * projection * self.slope + 1e-140
         growing = (2 * FLOOR + 10) * self.rounding_growth
-        growing += 2 * FLOOR_RELATIVE * L + 9 * projection * (1 + 1 / 0.95) * L
+        growing += 2 * FLOOR_RELATIVE * L + 9 * projection * (1 + 1 / NEWTON_STEP) * L
         if not growing <= 0.5 * m:
             return None
         norm = (self.minimizer_norm + fixed / m) / (1 - growing / m)

@@ -22,7 +22,7 @@ from dp2erm_cvx.errors import (
     ProgramError,
     SolverError,
 )
-from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
+from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, NEWTON_STEP, Composite
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.solvers import (
@@ -140,8 +140,8 @@ def solve(
     """
     if seconds is not None:
         seconds = public_number("seconds", seconds, above=0)
-    asked = _Asked.of(instance, tolerance, within, polish=polish, seconds=seconds)
-    return _solved(instance, solver, asked, throw=throw)
+    request = _Request.of(instance, tolerance, within, polish=polish, seconds=seconds)
+    return _solution(instance, solver, request, throw=throw)
 
 
 def minimizer(
@@ -158,19 +158,21 @@ def minimizer(
 
     Raises DeclarationError for an invalid ``within``.
     """
-    asked = _Asked.of(instance, tolerance, within, outputs=outputs)
-    return _solved(instance, solver, asked, throw=False)
+    request = _Request.of(instance, tolerance, within, outputs=outputs)
+    return _solution(instance, solver, request, throw=False)
 
 
-def _solved(instance: Instance, solver: str | Solver, asked: _Asked, *, throw: bool) -> Solution:
-    """The best solution of the solvers that are asked. Raises as :func:`solve` does."""
+def _solution(
+    instance: Instance, solver: str | Solver, request: _Request, *, throw: bool
+) -> Solution:
+    """The best solution of the solvers that are named. Raises as :func:`solve` does."""
     settings = solver_by_name(solver)
-    best, failures = _tried(instance, settings, asked, refused=throw)
+    best, failures = _best_solution(instance, settings, request, refused=throw)
     if best is None and throw:
-        what = "none of the listed solvers returned a point: " * isinstance(
-            settings, FirstCertified
-        )
-        raise SolverError(what + "; ".join(failures))
+        what = "; ".join(failures)
+        if isinstance(settings, FirstCertified):
+            what = f"none of the listed solvers returned a point: {what}"
+        raise SolverError(what)
     if best is None:
         best = uncertified_start(instance)
     elif throw and not best.certified:
@@ -182,7 +184,7 @@ def _solved(instance: Instance, solver: str | Solver, asked: _Asked, *, throw: b
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """What is asked of every solver that is tried: arguments of :func:`solve`."""
 
     tolerance: float
@@ -194,7 +196,7 @@ class _Asked:
     @classmethod
     def of(
         cls, instance: Instance, tolerance: float | None, within: float | None, **how: Any
-    ) -> _Asked:
+    ) -> _Request:
         """With the default tolerance of an instance; DeclarationError for an invalid ``within``."""
         if tolerance is None:
             tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
@@ -203,8 +205,8 @@ class _Asked:
         return cls(tolerance, within, **how)
 
 
-def _tried(
-    instance: Instance, settings: Solver, asked: _Asked, *, refused: bool
+def _best_solution(
+    instance: Instance, settings: Solver, request: _Request, *, refused: bool
 ) -> tuple[Solution | None, tuple[str, ...]]:
     """The first certified solution, or the best one of all solvers; and what became of others.
 
@@ -219,7 +221,7 @@ def _tried(
         if listed and instance.model is None and not isinstance(candidate, ConicSolver):
             continue  # such a program has no form that the others could work on, whatever the data
         try:
-            solution = _solve_one(instance, candidate, asked)
+            solution = _solve_one(instance, candidate, request)
         except InfeasibleError:
             raise
         except (SolverError, ProgramError) as error:
@@ -245,32 +247,56 @@ def uncertified_start(instance: Instance) -> Solution:
     return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, "none")
 
 
-def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
+def _solve_one(instance: Instance, settings: Solver, request: _Request) -> Solution:
+    """The point of one solver, polished and certified.
+
+    A polished point takes the place of the solver's own where its certificate is no worse.
+
+    Raises
+    ------
+    SolverError
+        Where the solver returns no point, or cannot be run.
+    ProgramError
+        Where the solver does not apply to the program.
+    InfeasibleError
+        Where hard constraints have no solution.
+    """
     began = time.perf_counter()
     model = instance.model
-    tolerance = asked.tolerance
-    point, status, iterations = _find(instance, settings, asked.seconds)
-    certificate = raw = _judged(instance, point, tolerance)
-    # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish
-    # with
-    if asked.polish and model is not None and _steps(model) and not isinstance(settings, Newton):
+    tolerance = request.tolerance
+    point, status, iterations = _point(instance, settings, request.seconds)
+    raw = _certificate(instance, point, tolerance)
+    certificate = raw
+    # A Newton solve polishes itself, and a program without a smooth-plus-prox form has nothing to
+    # polish with.
+    polishes = request.polish and not isinstance(settings, Newton)
+    if polishes and model is not None and _has_step(model):
         polished, _ = minimize_by_newton(model, point, _POLISH_ITERATIONS)
-        after = _judged(instance, polished, tolerance)
+        after = _certificate(instance, polished, tolerance)
         nearer = after.radius <= certificate.radius
         if after.backward_error is not None:
             nearer = after.proved <= certificate.proved
         if nearer:
             point = polished
             certificate = after
-    value = model.output(point) if model is not None and asked.outputs else point
-    taken = time.perf_counter() - began
-    name = settings.name
+    value = point
+    if model is not None and request.outputs:
+        value = model.output(point)
     return Solution(
-        value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within
+        value=value,
+        point=point,
+        status=status,
+        certificate=certificate,
+        tolerance=tolerance,
+        solver=settings.name,
+        iterations=iterations,
+        seconds=time.perf_counter() - began,
+        raw=raw,
+        within=request.within,
     )
 
 
-def _judged(instance: Instance, point: Array, tolerance: float) -> Certificate:
+def _certificate(instance: Instance, point: Array, tolerance: float) -> Certificate:
     """The certificate of a point; one of nothing where its numbers are too wild to compute with."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -279,7 +305,9 @@ def _judged(instance: Instance, point: Array, tolerance: float) -> Certificate:
         return Certificate(math.inf, math.inf, math.inf, "not computed", instance.strong_convexity)
 
 
-def _find(instance: Instance, settings: Solver, seconds: float | None) -> tuple[Array, Status, int]:
+def _point(
+    instance: Instance, settings: Solver, seconds: float | None
+) -> tuple[Array, Status, int]:
     """A point of the model's variable, what the solver claims, and its iterations."""
     model = instance.model
     if isinstance(settings, ConicSolver):
@@ -290,64 +318,108 @@ def _find(instance: Instance, settings: Solver, seconds: float | None) -> tuple[
         raise ProgramError(
             f"{settings.name} needs a prox-friendly program; choose one such as clarabel"
         )
-    if not _steps(model):
+    if not _has_step(model):
         reason = f"the curvature of {instance.program.name} has no bound: declare a finite radius"
         raise SolverError(f"{settings.name}: {reason}")
     method = minimize_by_newton if isinstance(settings, Newton) else minimize_by_gradient
     point, iterations = method(model, model.start(), settings.max_iterations)
-    return (
-        point,
-        Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED,
-        iterations,
-    )
+    status = Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED
+    return point, status, iterations
 
 
-def _steps(model: Composite) -> bool:
+def _has_step(model: Composite) -> bool:
     """True if a step is known: the curvature is bounded over all feasible points."""
     return model.solves_itself or math.isfinite(model.smoothness)
 
 
+# What the envelope has to fall by, over step * residual^2. A prox-gradient step lowers it by
+# (1 - NEWTON_STEP) / 2 of that, 0.025, so that the search asks for less than its last resort gives.
 _DECREASE = 1e-4
-#: A residual of this part of its rounding is left alone.
-_NOISE = 0.1
+# So many points are tried between Newton's step and the prox-gradient step. The last has 1 / 2048
+# of Newton's direction: it is nearly the prox-gradient step, which comes next and needs no test.
+_TRIES = 12
+# A residual within reach of its rounding may still be halved, but by chance. So many steps may fail
+# to halve it before it is left alone.
+_STEPS_AT_FLOOR = 3
+# A residual of this part of its rounding is left alone.
+_NOISE_SHARE = 0.1
 
 
 def minimize_by_newton(
     model: Composite, start: Array, max_iterations: int = 100
 ) -> tuple[Array, int]:
-    """Minimize f + h from ``start`` (d,) until rounding stops it: the best point, and Hessians.
+    """Minimize f + h from ``start`` (d,) by Newton's method, until rounding stops it.
 
     Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken
     where it halves the least residual so far (the last one would not do: it and the envelope may
     undo each other for ever); otherwise the forward-backward envelope decides (Themelis, Stella &
     Patrinos 2018), whose search ends in a plain prox-gradient step.
+
+    Parameters
+    ----------
+    model
+        f with its smoothness, and h with its prox.
+    start
+        Where to begin (d,).
+    max_iterations
+        Largest number of steps.
+
+    Returns
+    -------
+    tuple
+        The point (d,) with the least residual, and the number of steps, each with one Hessian.
     """
     own = model.minimized(start, max_iterations)
     if own is not None:
         return own
-    step = 0.95 / model.smoothness
+    step = NEWTON_STEP / model.smoothness
     state = _State(model, model.penalty.prox(start, step), step)
     best = state
-    stalled = 0
+    at_floor = 0
     iterations = 0
-    while iterations < max_iterations and state.residual > 0.0 and stalled < 3:
+    while iterations < max_iterations and state.residual > 0.0 and at_floor < _STEPS_AT_FLOOR:
         iterations += 1
-        state = _search(model, state, _direction(model, state, step), step, 0.5 * best.residual)
-        stalled = (
-            0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
-        )
+        # 1. Newton's direction at the last point.
+        direction = _newton_direction(model, state, step)
+        # 2. The next point on it, which halves the least residual or lowers the envelope.
+        half = 0.5 * best.residual
+        state = _next_state(model, state, direction, step, half)
+        # 3. Count the steps near the floor of rounding since the residual was last halved.
+        if state.residual < half:
+            at_floor = 0
+        elif _at_floor(model, best):
+            at_floor += 1
+        # 4. Keep the point with the least residual.
         if state.residual < best.residual:
             best = state
-        if best.residual <= _NOISE * model.rounding(best.v):
-            break  # what is left is noise, which can be halved for long
-    # a prox has the zeros of the minimizer; inside a set the gradient at v is what a certificate
-    # needs
-    sparse = model.penalty.priced or model.penalty.l1
-    return (best.forward if sparse else best.v), iterations
+        # 5. Stop where all that is left is noise, which can be halved for long.
+        if best.residual <= _NOISE_SHARE * model.rounding(best.v):
+            break
+    # A prox has the zeros of the minimizer. Inside a set the gradient at v is what a certificate
+    # needs.
+    if model.penalty.priced or model.penalty.l1:
+        return best.forward, iterations
+    return best.v, iterations
 
 
 class _State:
-    """A point v, its prox-gradient image ``forward`` and the envelope, computed once each."""
+    """A point of Newton's method with all that is computed there once.
+
+    Attributes
+    ----------
+    v
+        The point (d,).
+    gradient
+        That of f at v (d,).
+    trial
+        The gradient step ``v - step gradient`` (d,).
+    forward
+        The prox-gradient step ``prox(trial)`` (d,).
+    residual
+        ``||forward - v|| / step``, in units of the gradient.
+    envelope
+        The forward-backward envelope, in units of the objective.
+    """
 
     def __init__(self, model: Composite, v: Array, step: float) -> None:
         self.v = v
@@ -361,7 +433,13 @@ class _State:
         self.envelope = smooth + model.penalty.value(self.forward)
 
 
-def _direction(model: Composite, state: _State, step: float) -> Array:
+def _newton_direction(model: Composite, state: _State, step: float) -> Array:
+    """The direction d of Newton's method on the residual ``v - prox(trial)``.
+
+    It solves ``(I - P (I - step H)) d = prox(trial) - v`` with H the Hessian of f at v and P an
+    element of the generalized Jacobian of the prox at ``trial``. Where the system has no solution
+    in floating point it is the prox-gradient step.
+    """
     move = state.forward - state.v
     known = model.newton_direction(state.trial, move, step)
     if known is not None:
@@ -373,26 +451,28 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
         try:
             return np.asarray(np.linalg.solve(jacobian, move), dtype=np.float64)
         except np.linalg.LinAlgError:
-            pass  # singular to working precision
-    # least squares, because without a ridge the Hessian may be singular
+            pass  # The matrix is singular to working precision.
+    # Without a ridge the Hessian may be singular: the least d of least squares.
     try:
-        solution: Array = scipy.linalg.lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
-    except (
-        np.linalg.LinAlgError,
-        ValueError,
-    ):  # where it is no matrix of finite numbers: a plain step
-        return move
-    return solution
+        direction: Array = scipy.linalg.lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
+    except (np.linalg.LinAlgError, ValueError):
+        return move  # The matrix holds numbers that are not finite.
+    return direction
 
 
-def _search(
+def _next_state(
     model: Composite, state: _State, direction: Array, step: float, enough: float
 ) -> _State:
+    """The next point: ``v + share d + (1 - share) move``, share = 1, 1/2, 1/4 and so on.
+
+    It is the first whose residual is ``enough`` or whose envelope falls by ``_DECREASE``, or else
+    the prox-gradient step, whose ``move = forward - v`` takes over as the share of d falls.
+    """
     move = state.forward - state.v
     share = 1.0
-    for _ in range(12):
-        # projecting brings a step no farther from the minimizer, and a step that leaves the set far
-        # behind, as along a flat direction toward a bound, then lands on the bound
+    for _ in range(_TRIES):
+        # Projecting brings a step no farther from the minimizer. A step that leaves the set far
+        # behind, as along a flat direction toward a bound, then lands on the bound.
         reached = model.penalty.set.project(state.v + share * direction + (1 - share) * move)
         candidate = _State(model, reached, step)
         if candidate.residual <= enough:
