@@ -128,8 +128,11 @@ class TreatmentRate(IntegerSums):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of the treated share."""
-        return super().predicted_error / self.universe.n_samples**2
+        """Mean square of the noise of the treated share, among the records that count.
+
+        It is at most this where sums of both arms are released, of which the share is a ratio.
+        """
+        return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The number of treated records, or what the records of all arms count, by group.

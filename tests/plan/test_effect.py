@@ -171,3 +171,15 @@ def test_records_that_do_not_count_hide_no_skewed_residuals():
 
     assert told(1.0) > 0.1
     assert told(0.25) == pytest.approx(told(1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("part", [1.0, 0.25])
+def test_noise_of_a_released_rate_is_that_among_the_records_that_count(part):
+    """It is at least that of the ratio, and at most the root of 2 times that."""
+    book = Codebook(eligible=["age >= 18"], eligible_share=part)
+    domain = Domain(2.0, 4.0, ranges=book.ranges({"age": (-1.0, 1.0)}), codebook=book)
+    step = make_plan(study(Universe(domain, round(2000 / part), 1))).step("rate")
+    noise = np.random.default_rng(1).laplace(scale=step.calibration.scale, size=(4000, 2))
+    counts = UNIT * np.array([800.0, 1200.0]) + noise
+    found = np.std(counts[:, 0] / np.sum(counts, axis=1))
+    assert found <= np.sqrt(step.predicted_error) <= 1.5 * found
