@@ -85,7 +85,8 @@ class DensityAudit(Shown):
     outputs
         The outputs at which the loss is that large, by step.
     multipliers
-        The subgradients of n R and Theta there, by step.
+        v at those outputs, by step: the subgradient of n (R - mu_R/2 ||.||^2) plus the indicator
+        of Theta (proof of Theorem 1); for rounded Gaussian outputs, what rounding took off.
     theta_loss
         The largest log ratio of theta alone, where theta determines all of that; else -inf.
     epsilon, delta
@@ -271,13 +272,14 @@ class _Found:
     peaks
         The largest ratio in each direction.
     within
-        The largest ratio in each direction where theta determines all that the density is of.
+        One candidate for ``theta_loss`` in each direction. The caller drops those that are not
+        regular; for the loss of all outputs it counts every one.
     searched
         How it was searched, in words.
     """
 
-    peaks: list[_Peak]
-    within: list[_Peak]
+    peaks: list[_Judged]
+    within: list[_Judged]
     searched: str
 
 
@@ -300,7 +302,7 @@ def _ascended(both: _Ways, n_steps: int, effort: _Effort, until: Deadline) -> _F
         # after an earlier step no point is regular
         if not peak.regular and n_steps == 1:
             last = until.part(1 / left)
-            peak = _largest_ratio(*pair, points, inside=True, ascents=ASCENTS, until=last)
+            peak = _largest_ratio(*pair, points, only_regular=True, ascents=ASCENTS, until=last)
         within.append(peak)
     searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     if any(peak.cut for peak in peaks + within):
@@ -308,7 +310,7 @@ def _ascended(both: _Ways, n_steps: int, effort: _Effort, until: Deadline) -> _F
     return _Found(peaks, within, searched)
 
 
-def _highest_draws(samples: list[list[_Peak]], effort: _Effort) -> _Found:
+def _highest_draws(samples: list[list[_Judged]], effort: _Effort) -> _Found:
     """The largest ratios among random outputs of each dataset."""
     peaks = []
     within = []
@@ -323,7 +325,7 @@ def _highest_draws(samples: list[list[_Peak]], effort: _Effort) -> _Found:
     return _Found(peaks, within, searched)
 
 
-def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Peak]]:
+def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Judged]]:
     """Random outputs of each dataset, at least two.
 
     Each is judged while the laws given it are kept.
@@ -332,16 +334,16 @@ def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Peak]]:
     samples = []
     for left, pair in zip((2, 1), both, strict=True):
         last = until.part(1 / left)
-        sample = list[_Peak]()
+        sample = list[_Judged]()
         while len(sample) < effort.draws and not (len(sample) >= _FEWEST and last.passed):
-            sample.append(_peak(*pair, pair[0].draw(rng)))
+            sample.append(_judged(*pair, pair[0].draw(rng)))
         samples.append(sample)
     return samples
 
 
 @dataclass(frozen=True)
-class _Peak:
-    """The largest ratio that was found.
+class _Judged:
+    """One output with its log ratio and error; of a search, the best one.
 
     Parameters
     ----------
@@ -350,7 +352,7 @@ class _Peak:
     error
         A bound on its error.
     outputs
-        The outputs where it is found; none if it was found nowhere.
+        The output of every step, by its name; empty if a search found none.
     cut
         True if a deadline ended the search for it.
     """
@@ -367,15 +369,15 @@ class _Peak:
 
     @property
     def regular(self) -> bool:
-        """True if one output determines everything that the density is of.
+        """True if theta determines the multiplier v: inside Theta and off the kinks of R.
 
-        No output does after an earlier one.
+        No output of several steps counts as regular.
         """
         places = list(self.outputs.values())
         return len(places) == 1 and places[0].regular
 
 
-_NOWHERE = _Peak(-np.inf, 0.0, {})
+_NOWHERE = _Judged(-np.inf, 0.0, {})
 _certain = attrgetter("certain")
 _ratio = attrgetter("ratio")
 
@@ -385,10 +387,10 @@ def log_density_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> f
     return one.log_density(outputs) - other.log_density(outputs)
 
 
-def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
-    """The ratio at these outputs, with its error."""
+def _judged(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Judged:
+    """The outputs with their log ratio and its error."""
     ratio = log_density_ratio(one, other, outputs)
-    return _Peak(ratio, one.error(outputs) + other.error(outputs), outputs)
+    return _Judged(ratio, one.error(outputs) + other.error(outputs), outputs)
 
 
 def _largest_ratio(
@@ -396,10 +398,10 @@ def _largest_ratio(
     other: ReleaseLaw,
     starts: list[Array],
     *,
-    inside: bool = False,
+    only_regular: bool = False,
     ascents: int,
     until: Deadline,
-) -> _Peak:
+) -> _Judged:
     """Largest log ratio of ``one`` over ``other``.
 
     Half of the time that is left goes to the starts at most. One is judged in any case.
@@ -410,8 +412,9 @@ def _largest_ratio(
         Laws of the release on both datasets.
     starts
         Points from which ascents may begin.
-    inside
-        Whether to keep to where theta determines v.
+    only_regular
+        Whether to keep to outputs whose theta determines the multiplier v: inside Theta and off the
+        kinks of R.
     ascents
         How many of the highest starts are improved.
     until
@@ -424,12 +427,12 @@ def _largest_ratio(
         """The ratio at a point with its sign turned; the highest one is kept."""
         nonlocal best
         outputs = one.place(u)
-        if inside and not _Peak(0.0, 0.0, outputs).regular:
+        if only_regular and not _Judged(0.0, 0.0, outputs).regular:
             return math.inf
         ratio = log_density_ratio(one, other, outputs)
         if ratio > best.certain:
             # far out, a ratio can be larger by nothing but its rounding
-            best = max(best, _peak(one, other, outputs), key=_certain)
+            best = max(best, _judged(one, other, outputs), key=_certain)
         return -ratio
 
     def finite_depth(u: Array) -> float:
@@ -440,7 +443,7 @@ def _largest_ratio(
     starting = until.part(0.5)
     depths = list[float]()
     for start in starts:
-        if depths and starting.passed and (inside or best.outputs):
+        if depths and starting.passed and (only_regular or best.outputs):
             break
         depths.append(depth(start))
     cut = len(depths) < len(starts)
@@ -459,7 +462,7 @@ def _largest_ratio(
     return replace(best, cut=cut)
 
 
-def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
+def _hockey_stick(samples: list[list[_Judged]], epsilon: float) -> HockeyStick:
     """Bounds on the larger direction, from outputs of each dataset."""
     forward, backward = (_hockey_stick_one_way(sample, epsilon) for sample in samples)
     return HockeyStick(
@@ -472,7 +475,7 @@ def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
     )
 
 
-def _hockey_stick_one_way(sample: list[_Peak], epsilon: float) -> HockeyStick:
+def _hockey_stick_one_way(sample: list[_Judged], epsilon: float) -> HockeyStick:
     """Bounds from outputs of one law."""
     # each direction has half of the risk, and each of its bounds a quarter of that
     risk = (1.0 - CONFIDENCE) / 2 / 4
@@ -484,6 +487,8 @@ def _hockey_stick_one_way(sample: list[_Peak], epsilon: float) -> HockeyStick:
     below = np.nan_to_num(ratio - error, nan=-np.inf)
     least = _excess(below, epsilon)
     exceeding = np.array([np.sum(above > epsilon)], dtype=np.float64)
+    # the bound of Clopper and Pearson on the probability that the loss exceeds epsilon, which is at
+    # least the mean excess
     by_counts = float(upper(exceeding, len(sample), risk)[0])
     by_means = _bernstein(_excess(above, epsilon), risk, 1)
     return HockeyStick(

@@ -1,6 +1,10 @@
-"""Neighboring datasets of a few kinds of records.
+"""Pairs of neighboring datasets, whose records are of a few kinds.
 
-They are drawn from structured families, and changed a little.
+Two samplers draw them. :meth:`Pairs.starts` draws a batch of pairs without outcomes (all 0), from
+the families of ``_FAMILIES`` in turn. From these the search of stability audits for surrogates
+starts. :func:`draw_pair` draws one pair with outcomes by ``_drawn``, and :func:`next_pair` changes
+one a little or draws a new one. Audits of densities, of runs and of additive noise search with
+them, and so do conformance tests.
 """
 
 from __future__ import annotations
@@ -299,7 +303,7 @@ class Pairs:
 
     @classmethod
     def starts(cls, universe: MappedUniverse, number: int, rng: np.random.Generator) -> Pairs:
-        """``number`` pairs with outcomes 0, drawn from all families in turn."""
+        """``number`` pairs with outcomes 0, drawn from the families of ``_FAMILIES`` in turn."""
         drawn = list[_Start]()
         for index in range(number):
             family = _FAMILIES[index % len(_FAMILIES)]
@@ -375,7 +379,7 @@ def directions(rng: np.random.Generator, m: int, d: int) -> Array:
     return _unit(rng.normal(size=(m, d)))
 
 
-#: Families of starts, in turns.
+#: Families of :meth:`Pairs.starts`, in turns.
 _FAMILIES = [
     "anywhere",
     "collinear",
@@ -495,7 +499,9 @@ def _across(rng: np.random.Generator, d: int) -> _Start:
 
 
 def draw_pair(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
-    """A single pair of a random family, with outcomes.
+    """A single pair with outcomes, drawn by ``_drawn`` and then changed at random.
+
+    It has nothing to do with ``_FAMILIES``, from which :meth:`Pairs.starts` draws without outcomes.
 
     Raises
     ------

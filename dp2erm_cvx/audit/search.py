@@ -86,8 +86,8 @@ class SearchPlan:
         File that holds the search as it goes. A search with the same arguments goes on from there,
         to the same result as without a break.
     progress
-        Called after every round with the share of the limit, the evaluations so far and the largest
-        ratio to a bound.
+        Called after every attempt with the share of the limit, the evaluations so far and the
+        largest ratio to a bound.
     clock
         Tells the seconds; a test brings its own.
 
@@ -155,7 +155,7 @@ class State:
 
     Parameters
     ----------
-    rounds
+    attempts
         Attempts so far, each of which draws from a generator of its own.
     spent
         Evaluations so far.
@@ -168,7 +168,7 @@ class State:
         first.
     """
 
-    rounds: int = 0
+    attempts: int = 0
     spent: int = 0
     counts: dict[str, float] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class State:
     def at_start_of_wave(self) -> State:
         """A copy that stays as it is while the attempts of a wave are added one by one."""
         best = {name: [*pairs] for name, pairs in self.best.items()}
-        return State(self.rounds, self.spent, best=best)
+        return State(self.attempts, self.spent, best=best)
 
     def add(self, gain: Gain, keep: int, apart: float) -> None:
         """Count an attempt, and keep its best pairs.
@@ -208,7 +208,7 @@ class State:
         apart
             The least distance between the heights of those that are kept.
         """
-        self.rounds += 1
+        self.attempts += 1
         self.spent += gain.spent
         for name, count in gain.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
@@ -248,11 +248,15 @@ def explore(
 ) -> State:
     """Search in waves of attempts until a limit is reached; the first attempt is always taken.
 
+    An attempt is one call of ``attempt``, which may try many pairs.
+
     Parameters
     ----------
     attempt
         ``attempt(state, number, room)`` tries new pairs, or changes of the best before its wave,
-        with at most ``room`` evaluations. It depends on nothing else.
+        with at most ``room`` evaluations. Its ``number`` is its index among all attempts, and seeds
+        it; attempts that are made one by one may be seeded by the evaluations before them instead.
+        It depends on nothing else.
     plan
         The limits of the search, its workers, and its checkpoint.
     most
@@ -294,11 +298,11 @@ def explore(
     until = until or plan.deadline()
     workers = plan.workers if wave > 1 else 1
     whole = True
-    while state.rounds == 0 or (state.spent < limit and not until.passed):
+    while state.attempts == 0 or (state.spent < limit and not until.passed):
         before = state.at_start_of_wave()
         left = max(limit - state.spent, 0)
         tasks = []
-        for number in range(state.rounds, state.rounds + wave):
+        for number in range(state.attempts, state.attempts + wave):
             wanted = most(number)
             room = int(min(wanted, left))
             left = left - wanted
@@ -566,6 +570,7 @@ class _Climb:
     def _remember(self, move: Array, value: float) -> None:
         """Keep the best candidate of this generation if it is the best of all."""
         if value > self.largest:
+            # The first candidate counts as a gain: -inf + inf is NaN, and nothing is at most NaN.
             if not value <= self.largest + 1e-6 * abs(self.largest):
                 self.gained = self.generation
             self.best = self.mean + self.step * move

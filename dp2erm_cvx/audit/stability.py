@@ -392,7 +392,7 @@ class _Asked:
             searched=tuple(self.names),
             scouted=int(state.counts.get("scouted", 0)),
             resolved=int(state.counts.get("resolved", 0)) + len(worst),
-            rounds=state.rounds,
+            rounds=state.attempts,
             seconds=time.perf_counter() - self.began,
             seed=search.seed,
             check=checked,

@@ -11,7 +11,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, OpenDomain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
-from dp2erm_cvx.audit.density import _hockey_stick, _Peak
+from dp2erm_cvx.audit.density import _hockey_stick, _Judged
 from dp2erm_cvx.audit.laws import ObjectiveLaw, ReleaseLaw
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
@@ -216,9 +216,9 @@ def test_gaussian_steps_share_one_delta():
 
 
 def test_an_unknown_error_leaves_all_open():
-    stick = _hockey_stick([[_Peak(2.0, math.nan, {})] * 200] * 2, 1.0)
+    stick = _hockey_stick([[_Judged(2.0, math.nan, {})] * 200] * 2, 1.0)
     assert (stick.low, stick.high, stick.theta_low) == (0.0, 1.0, 0.0)
-    assert not _hockey_stick([[_Peak(math.nan, 0.0, {})] * 200] * 2, 1.0).estimate
+    assert not _hockey_stick([[_Judged(math.nan, 0.0, {})] * 200] * 2, 1.0).estimate
 
 
 @pytest.mark.slow
