@@ -83,7 +83,7 @@ class SumLaw(enum.StrEnum):
         return _ROWS[self].degrees
 
     @property
-    def counts(self) -> bool:
+    def has_shares(self) -> bool:
         """True if a record counts by a share of its own, up to one half."""
         return _ROWS[self].marks in (("share",), ("whole",))
 
@@ -375,7 +375,7 @@ class GridSums(IntegerNoise):
             _flags(mark, score)
             other = self._steps(mark, self.largest - np.abs(k))
             return self._totals(k, other, (np.abs(k) + np.abs(other)) ** 2)
-        if self.law.counts:
+        if self.law.has_shares:
             return self._counted(k, mark)
         treated = _flags(mark, score)
         score_of_treated = np.where(treated, k, 0)

@@ -247,7 +247,7 @@ def group_means(
     noise = score.calibration
     group_score = score.at(score.universe, released)
     assert isinstance(group_score, GroupScore)
-    assert noise.law.counts
+    assert noise.law.has_shares
     assert group_score.center is not None
     domain = facts.universe.domain
     means = []

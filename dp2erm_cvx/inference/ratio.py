@@ -186,7 +186,7 @@ def part_interval(
     share, tail = misses(level)
     test = part_test(noise, released, share)
     n = noise.n_samples
-    largest = 0.5 if noise.law.counts else 1.0
+    largest = 0.5 if noise.law.has_shares else 1.0
     size = min(max(test.denominator, 0.0), largest) / widening
     by_sampling = test.deviation
 
@@ -236,7 +236,7 @@ def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller
     share
         Probability that sampling varies by more than is stated.
     """
-    if noise.law.counts and not noise.law.whole:
+    if noise.law.has_shares and not noise.law.whole:
         return _overlap_test(noise, released, share)
     return _whole_test(noise, released, share)
 

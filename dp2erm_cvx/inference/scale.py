@@ -138,7 +138,7 @@ def _variance(noise: GridSums, sums: Sequence[int], counted: float = 1.0) -> flo
 def _score_variance(score: EffectScore, sums: Sequence[int]) -> float:
     """Variance of the score over the records that count, from below, in squared outcomes."""
     noise = score.calibration
-    if not noise.law.counts:
+    if not noise.law.has_shares:
         return score.widening**2 * _variance(noise, sums)
     # the counts of these two estimands are of a part of the records that have a score
     counts_a_part = isinstance(score, OverlapScore | TreatedScore)

@@ -453,6 +453,11 @@ def make_effect(
 ) -> EffectRelease:
     """State what a run of a plan ``released``, with the interval that follows from it.
 
+    This is post-processing: it costs no budget. The interval of a mean is that of Theorem 12
+    (``inference.interval``), those by weights are of ``inference.weighted``, the errors of two
+    risks are combined by (A29), and the distance of the arms follows from their released means
+    (``inference.distance``).
+
     Parameters
     ----------
     plan
@@ -466,8 +471,8 @@ def make_effect(
     level
         Level of the interval.
     target
-        What the interval is for, of ``TARGETS``. An effect, where what nuisances leave of the
-        confounding is predicted.
+        What the interval is to be for, of ``TARGETS``. It is for the effect only where what
+        nuisances leave of the confounding is predicted, else for the score.
     """
     study = plan.study
     if isinstance(plan.main, WeightedSum):
@@ -583,20 +588,22 @@ def _answer(
     target: str,
 ) -> _Answer:
     """Estimate and interval from the sums of a ``score`` at what was released before it."""
-    counts_errors = target == TARGETS[0] and plan.study.predicts_bias
+    by_mean_error = target == TARGETS[0] and plan.study.predicts_bias
     if isinstance(score, ArmScores):
-        arms, interval = arm_effects(facts, released, level, predicted=counts_errors)
-        return _Answer(interval, counts_errors, arms=arms)
+        arms, interval = arm_effects(facts, released, level, predicted=by_mean_error)
+        return _Answer(interval, by_mean_error, arms=arms)
     if isinstance(score, GroupScore):
-        groups = group_means(facts, released, predicted=counts_errors)
-        return _Answer(group_average(groups, level), counts_errors, groups=groups)
+        groups = group_means(facts, released, predicted=by_mean_error)
+        return _Answer(group_average(groups, level), by_mean_error, groups=groups)
     sums = _integers(plan, released)
     center = score.center
     assert center is not None
     middle = plan.study.universe.domain.outcome_center
     step = plan.main
     interval, risks, ratios = estimated(step, sums, center, middle, level, score.widening)
-    if counts_errors:
+    if by_mean_error:
+        # Risks never predict a bias by this error of a mean: they have errors of their own, below.
+        # The first interval only supplies the deviation that nuisance_error needs.
         share = step.calibration.means(sums)[1]
         error = nuisance_error(facts, released, interval.standard_deviation, share)
         center = center + error.shift
@@ -608,7 +615,7 @@ def _answer(
             step, sums, center, middle, level, score.widening, errors
         )
         return _Answer(interval, True, risks, ratios, counts_rare_levels=True)
-    return _Answer(interval, counts_errors, risks, ratios)
+    return _Answer(interval, by_mean_error, risks, ratios)
 
 
 def _integers(plan: Plan[EffectStudy], released: Mapping[str, Array]) -> tuple[int, ...]:
@@ -751,9 +758,11 @@ def estimated(
     level
         Level of the interval.
     widening
-        What B was multiplied by at the released rate of treatment.
+        What the clip B of the score was multiplied by at the released rate of treatment: the sums
+        are of scores divided by it.
     errors
-        Errors of the nuisances: of both risks, the treated first, or twice that of an effect.
+        Errors of the nuisances: (error of the treated risk, error of the untreated risk). For an
+        effect both entries are the same error, and only the first is read.
 
     Returns
     -------
@@ -766,15 +775,16 @@ def estimated(
     """
     noise = step.calibration
     law = noise.law
-    if law is SumLaw.TREATED or law.counts:
+    if law is SumLaw.TREATED or law.has_shares:
         interval = part_interval(noise, sums, center, level, widening, errors[0])
         # The deviation is that of a whole score, of which a part was summed.
-        part = step.part if law.counts else 1.0
+        part = step.part if law.has_shares else 1.0
         return replace(interval, standard_deviation=interval.standard_deviation / part), (), ()
     if not law.of_arms:
         assert law is SumLaw.SCORE
         return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
-    # Shifts are those of the difference of both risks.
+    # A shift is the contribution of its arm to (treated - untreated), so it enters the untreated
+    # mean with a minus.
     middles = (middle + errors[0].shift, middle - errors[1].shift)
     means = ArmRisks(noise, sums, middles, errors, widening)
     ratios = []

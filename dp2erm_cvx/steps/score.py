@@ -140,7 +140,7 @@ class EffectScore(IntegerSums):
 
     def calibrate(self, universe: MappedUniverse, budget: Budget) -> GridSums:
         """The noise of the sums, by the bounds of the score alone, whatever the nuisances are."""
-        bound = self.part * self.score_bound if self.law.counts else self.score_bound
+        bound = self.part * self.score_bound if self.law.has_shares else self.score_bound
         other = self.other_bound if self.law.of_arms else None
         return calibrate_sums(
             self.law, bound, universe.n_samples, budget, self.noise, other_bound=other
@@ -200,7 +200,7 @@ class EffectScore(IntegerSums):
 
         They are scores, and what counts beside these.
         """
-        factors = self.part * counts if self.law.counts else counts
+        factors = self.part * counts if self.law.has_shares else counts
         score = factors * self.score(parts) / self.widening
         if self.law is SumLaw.SCORE:
             return (score,)
