@@ -116,9 +116,10 @@ class BlockedDataset:
         return self.persons or sum(self.pieces.rows)
 
     def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
-        """``function`` of every block.
+        """One result of ``function`` for every block.
 
-        Where persons are units, all rows of one that count are together.
+        Where persons are units, all rows of a person that count are in one block. Rows that do not
+        count are in none.
         """
         if self.persons is None:
             return self.blocks.map(function)
@@ -462,7 +463,11 @@ class RecordBlocks(Records):
         return self.blocks.column(function)
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
-        """As records in memory do; of persons without the rows that do not count."""
+        """One result of ``function`` for every block.
+
+        Where persons are units, all rows of a person that count are in one block. Rows that do not
+        count are in none.
+        """
         if self.space.units is None:
             return self.blocks.map(function)
         make, names = partial(Records, space=self.space), ("X", "a", "y", "sampling", "unit")

@@ -284,7 +284,7 @@ class Codebook:
         return bool(self.levels or self.missing or self.log or self.bins)
 
     @property
-    def silences(self) -> bool:
+    def may_exclude(self) -> bool:
         """True if a record with treatment and outcome may count 0."""
         return bool(self.eligible or self.where or self.group)
 
@@ -292,7 +292,7 @@ class Codebook:
     def may_move_arms(self) -> bool:
         """True if the arm of a record depends on more than the cell of its treatment."""
         rule = self.cells.get(self.treatment.column or "")
-        return self.silences or (rule is not None and rule.unit_column is not None)
+        return self.may_exclude or (rule is not None and rule.unit_column is not None)
 
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weights of records (n,), by group (n, K).

@@ -142,7 +142,10 @@ class Dataset:
         return self.sampling is not None
 
     def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
-        """``function`` of all rows."""
+        """One result of ``function``, as all rows here are one block.
+
+        A dataset in blocks has one for each of them, with all rows of a person that count in one.
+        """
         return [function(self)]
 
     def records(self, make: Callable[[Dataset], R], domain: object) -> R:
@@ -237,7 +240,7 @@ class Dataset:
         counts = book.counts(column, counts)
         # a lost record has no arm or does not count at all: it becomes one fixed record
         lost = arms < 0
-        if book.silences:
+        if book.may_exclude:
             lost = lost | (total_counts(counts) == 0.0)
         absent = np.isnan(outcomes)
         outcome_middle = book.missing.get(book.outcome or "", public.outcome_middle)
@@ -245,8 +248,8 @@ class Dataset:
         arms = np.where(lost, 0, arms)
         outcomes = np.where(lost | absent, outcome_middle, outcomes)
         # a record without an outcome counts only where a value is declared for that
-        silent = lost if book.outcome in book.missing else lost | absent
-        counts = np.where(silent, 0.0, counts.T).T
+        uncounted = lost if book.outcome in book.missing else lost | absent
+        counts = np.where(uncounted, 0.0, counts.T).T
         persons = None
         if book.unit is not None:
             persons = book.unit.number

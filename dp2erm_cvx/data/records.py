@@ -131,9 +131,9 @@ class Records:
         )
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
-        """``function`` of views, with all rows of every unit in one.
+        """One result of ``function`` for every block, from which sums over units are made.
 
-        Sums over units are made of them.
+        Blocks are views of these records; where persons are units, all rows are one block.
         """
         return self.blocks.map(function) if self.unit is None else [function(self)]
 

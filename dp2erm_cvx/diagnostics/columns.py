@@ -62,13 +62,14 @@ class RecordCounts:
         Cells by a note on a label which a declared one is but for case and blanks.
     levels
         Cells by declared level.
-    silent
+    excluded
         Records of an arm that are not eligible, or outside of the declared groups: they are in no
         arm.
     absent
         Records of any arm that have no outcome.
     values
-        The first three of the outcomes that count.
+        Witnesses of whether the outcome is an event: the three smallest distinct values of those
+        that count, or, from a dataset in memory, both ends, and nan where others lie between.
     outside
         Numbers by covariate that are beyond their declared range.
     blank
@@ -90,7 +91,7 @@ class RecordCounts:
     unreadable: Mapping[str, int]
     spelled: Mapping[str, int]
     levels: Mapping[str, int]
-    silent: int
+    excluded: int
     absent: int
     values: tuple[float, ...]
     outside: Mapping[str, int]
@@ -109,7 +110,7 @@ class RecordCounts:
     @property
     def total(self) -> int:
         """All records."""
-        return sum(self.arms.values()) + self.missing + self.silent
+        return sum(self.arms.values()) + self.missing + self.excluded
 
     @property
     def line(self) -> str:
@@ -117,8 +118,8 @@ class RecordCounts:
         parts = [f"{count:,} {arm}" for arm, count in self.arms.items()]
         if self.missing:
             parts.append(f"{self.missing:,} without a treatment")
-        if self.silent:
-            parts.append(f"{self.silent:,} not eligible")
+        if self.excluded:
+            parts.append(f"{self.excluded:,} not eligible")
         return f"{self.total:,} records: {', '.join(parts)}."
 
     def __str__(self) -> str:
@@ -186,7 +187,7 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
         unreadable=unreadable,
         spelled=cells.spelled,
         levels=cells.levels | _cut_levels(book, read, columns),
-        silent=int(np.sum(in_arm & ~eligible)),
+        excluded=int(np.sum(in_arm & ~eligible)),
         absent=int(np.sum(np.isnan(numbers) & in_arm)),
         values=tuple(values_that_count[:3].tolist()),
         outside=outside,
@@ -199,7 +200,7 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
 
 def _eligible(book: Codebook, table: Table, n_rows: int) -> NDArray[np.bool_]:
     """Which records (n,) are eligible and in a declared group, whatever their arm."""
-    if not book.silences:
+    if not book.may_exclude:
         return np.ones(n_rows, dtype=np.bool_)
     weights = book.counts(table.cells, np.ones(n_rows)).reshape(n_rows, -1)
     return np.asarray(np.sum(weights, axis=1) != 0.0)
@@ -380,7 +381,7 @@ def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
     y = data.y[rows]
     lost = int(np.sum(~counted))
     unreadable = {f"{data.treatment} or {data.outcome}": lost}
-    if public.codebook is not None and public.codebook.silences:
+    if public.codebook is not None and public.codebook.may_exclude:
         unreadable = {}
     outside: dict[str, int] = {}
     for name, column in zip(data.columns, X.T, strict=True):
@@ -393,7 +394,7 @@ def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
         unreadable=unreadable,
         spelled={},
         levels={},
-        silent=0,
+        excluded=0,
         absent=0,
         values=_few_values(y),
         outside=outside,

@@ -388,18 +388,20 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
 
 def _records_that_count(release: Any, book: Codebook, counted: float) -> str:
     """Sentence on how many records count, and which do not."""
-    silent = [f"those without {gaps(release)}"]
+    uncounted = [f"those without {gaps(release)}"]
     if book.eligible or book.where:
-        silent.append("those not eligible")
+        uncounted.append("those not eligible")
     if book.group is not None:
-        silent.append(f"those of no declared {book.group}")
+        uncounted.append(f"those of no declared {book.group}")
     whose = f"of the {release.n_samples:,} {units_of(release)} count"
     if book.unit is not None and book.unit.count > 1:
         whose = (
             f"persons with {book.unit.count} records each count as much as the "
             f"{release.n_samples:,} do"
         )
-    return f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(silent)} do not."
+    return (
+        f"About {max(counted, 0.0):,.0f} {whose}, noise included; {' and '.join(uncounted)} do not."
+    )
 
 
 def calibrated(release: Release) -> Table:

@@ -447,7 +447,7 @@ def test_records_of_cells_by_hand() -> None:
     assert data.sampling.tolist() == [1, 1, 0, 0, 0, 0]  # a child, a hospice, no age, no ward
     counts = record_counts(read_frame(table_of(PATIENTS)), public=WARDS, columns=data.columns)
     assert list(counts.arms.values()) == [1, 1]
-    assert (counts.missing, counts.silent) == (0, 4)
+    assert (counts.missing, counts.excluded) == (0, 4)
     assert counts.unreadable == {
         "drug": 0,
         "sbp": 1,
