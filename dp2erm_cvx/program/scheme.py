@@ -1,10 +1,9 @@
 """A scheme: a function that declares a program, with its settings.
 
-It makes programs that hold what was read.
-
-What sets noise follows from what is read of the function, by classes of the library alone: a scheme
-is no class, so that nothing can be based on it that states other constants than those of what it
-solves.
+It makes programs that hold what was read. Classes of the library derive every constant that sets
+noise (V, the largest weight) from what they read of the function; a bound V that an author states
+beside it is that author's word, as a release says. A scheme is an object, not a base class, so
+nobody can subclass it and overwrite such a constant.
 """
 
 from __future__ import annotations
@@ -40,7 +39,9 @@ REMEDY = (
     "classes of programs are the library's: put scheme, scheme.separable, scheme.known, "
     "scheme.moments or second_stage on a function instead"
 )
-#: Fields of a program that are no settings of its scheme.
+#: Fields of the programs of ``program.stage`` that are no settings. Beside the scheme and the
+#: author's own settings, ``reading`` is what was read of the function, and ``place`` the (space, n,
+#: columns) that it was read at again.
 HELD = ("scheme", "own", "reading", "place")
 
 
@@ -138,7 +139,7 @@ class Scheme:
         cls,
         function: Function,
         family: type[Any],
-        known: Mapping[str, Any],
+        family_defaults: Mapping[str, Any],
         own: Mapping[str, Any],
         *,
         hidden: tuple[str, ...] = (),
@@ -152,7 +153,7 @@ class Scheme:
         ----------
         function, family, options
             As above.
-        known
+        family_defaults
             Defaults of settings of the family that the decorator states, by name.
         own
             Defaults of the author's own settings, which are arguments of the function.
@@ -160,7 +161,7 @@ class Scheme:
             Settings of the family that this scheme does not have.
         """
         refuse_no_function(function)
-        defaults = {**known, **own}
+        defaults = {**family_defaults, **own}
         wanted = list(inspect.signature(function).parameters)[family.leading(function) :]
         for name in (*own, *wanted):
             if name in HELD or name in family.arguments:
@@ -169,7 +170,7 @@ class Scheme:
                 )
             if name not in defaults or (name in own and name not in wanted):
                 other = "".join(
-                    f"; {known!r} is an argument beside settings" for known in family.arguments
+                    f"; {one!r} is an argument beside settings" for one in family.arguments
                 )
                 raise DeclarationError(
                     f"{function.__name__}: {name!r} must be a keyword of the decorator and an "

@@ -1,4 +1,10 @@
-"""The strict reader of releases: every entry of a file has to follow from its declaration."""
+"""The strict reader of releases: nothing is read that does not follow.
+
+Every entry but the released numbers has to follow from the declaration and those numbers, as
+``verify`` computes it again: to a millionth, and predicted shares to 2 %. Taken over as they
+stand are the standing of the run, the study file, the version of the package, and the level and
+the target of an interval.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +62,8 @@ def read_release(text: str | bytes, kind: type[BaseRelease] | None = None) -> Ba
     Raises
     ------
     NotAtHandError
-        If it names a program that is not known here, because nothing can then be planned again.
+        Where a program or a function of an author's own is not known here or is another one, so
+        that nothing can be planned again.
     DeclarationError
         If it is refused, in one line.
     """
@@ -79,7 +86,8 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
     Raises
     ------
     NotAtHandError
-        Where the file of a program is missing.
+        Where a program or a function of an author's own is not known here or is another one, so
+        that nothing can be planned again.
     DeclarationError
         Where the file is refused, in one line.
     """
@@ -168,7 +176,8 @@ def checked(release: P, text: str | bytes) -> P:
     Raises
     ------
     NotAtHandError
-        Where it names a program that is not known here, because nothing can then be planned again.
+        Where a program or a function of an author's own is not known here or is another one, so
+        that nothing can be planned again.
     DeclarationError
         For the first entry that does not follow, in one line.
     """

@@ -241,7 +241,8 @@ def verify(
     Raises
     ------
     NotAtHandError
-        Where programs or functions of a user's own are not known here.
+        Where a program or a function of an author's own is not known here or is another one, so
+        that nothing can be planned again.
     DeclarationError
         Where a file of another version of the package does not follow by this one.
     """

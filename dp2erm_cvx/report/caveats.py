@@ -1,4 +1,7 @@
-"""Sentences on what a reader has to know beside the numbers, by their codes."""
+"""The sentence of every caveat by its code: what a reader has to know beside the numbers.
+
+When each code holds for a release is in ``dp2erm_cvx.release.caveats``.
+"""
 
 from __future__ import annotations
 
@@ -405,11 +408,11 @@ def _clipped_tail(release: Any) -> str:
 
 def _not_covered(release: Any) -> str:
     """Sentence on what no release covers."""
-    silent = "gaps that the outcome decides, " if gaps(release) else ""
+    decided_gaps = "gaps that the outcome decides, " if gaps(release) else ""
     wrong = "effects that are not linear" if release.goal == "rule" else "models that are wrong"
     return (
-        f"Not covered: unmeasured confounding, {silent}{wrong}, and what clipping removes. Every "
-        "other release from these data adds to epsilon."
+        f"Not covered: unmeasured confounding, {decided_gaps}{wrong}, and what clipping removes. "
+        "Every other release from these data adds to epsilon."
     )
 
 
@@ -695,8 +698,9 @@ def _skewed_outcomes(release: Any) -> str:
 
 #: Why an effect by the weights of two stages has no interval.
 NO_SAMPLING = "sampling is not counted"
-#: Why an interval is no confidence interval, by the codes of caveats that say so: clauses of
-#: headlines.
+#: Why an interval is no confidence interval: one clause of a headline for each caveat of
+#: ``dp2erm_cvx.release.caveats`` with ``confident=False``. "confounded" is of what a rule gains,
+#: "narrow" of that or of an effect, and all others are of effects.
 WITHDRAWN: dict[str, str | Callable[[Any], str]] = {
     "confounded": "the correction of confounding hardly works",
     "arms-apart": _hardly_overlapping,
@@ -763,7 +767,8 @@ def tipping_point(release: EffectRelease) -> float | None:
     """The ``confounding`` D at which the interval reaches 0.
 
     It solves ``b = |T| - q`` for D, where T is the estimate, b the allowed bias, in proportion to
-    D, and q what is left of the half width without it.
+    D, and q what is left of the half width without it. This is approximate: q is taken as it is
+    now, though it changes a little with b.
 
     Returns
     -------

@@ -61,7 +61,8 @@ class Span:
     low, high
         Its ends; None where it is unbounded.
     wide
-        Whether it is an interval of its own; parts of one are drawn thin.
+        Whether it is drawn thick, with a dot at the estimate. Thin are parts of an interval, and in
+        the picture of several effects intervals that are no confidence interval.
     """
 
     name: str
@@ -326,22 +327,22 @@ def _effect(release: EffectRelease) -> Story:
         people = "all arms alike"
     if release.by:
         title = f"{title} by {release.by}"
-    reason = withdrawn(release)
+    withdrawn_because = withdrawn(release)
     use = (_OF_GROUPS,) if release.groups else ()
     return _story(
         release,
         f", {people}",
         title=title,
-        headline=_effect_headline(release, reason),
+        headline=_effect_headline(release, withdrawn_because),
         others=_other_contrasts(release),
-        precision=_precision(release, reason),
+        precision=_precision(release, withdrawn_because),
         parts=tuple(_counted_of_effect(release)),
         use=use,
         details=(*_risks(release), *_arms(release), *_groups(release)),
         spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), _fixed(release)),
-        spans=tuple(_effect_spans(release, reason)),
-        caption=f"In {unit_of(release) or 'risk'}.{_effect_caption(release, reason)}",
+        spans=tuple(_effect_spans(release, withdrawn_because)),
+        caption=f"In {unit_of(release) or 'risk'}.{_effect_caption(release, withdrawn_because)}",
     )
 
 
@@ -350,8 +351,8 @@ def _level(release: EffectRelease) -> str:
     return f"{100 * release.interval.level:g} %"
 
 
-def _effect_headline(release: EffectRelease, reason: str) -> str:
-    """The effect in one line, with its interval or the ``reason`` that there is none."""
+def _effect_headline(release: EffectRelease, withdrawn_because: str) -> str:
+    """The effect in one line, with its interval or the reason that there is none."""
     half = release.interval.half_width
     subject = f"{_subject(release)}{ESTIMANDS[release.estimand][2]}"
     if release.estimand != "risks" and release.is_risk:
@@ -363,8 +364,8 @@ def _effect_headline(release: EffectRelease, reason: str) -> str:
     if unit and half is None:
         unit = f", in{unit}"
     interval = f" ({_level(release)} CI {interval_text(release.interval)})"
-    if reason:
-        interval = f", no confidence interval: {reason}"
+    if withdrawn_because:
+        interval = f", no confidence interval: {withdrawn_because}"
     return f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)}{interval}"
 
 
@@ -390,7 +391,7 @@ def _counted_of_effect(release: EffectRelease) -> Iterator[tuple[str, str]]:
     yield "bias: confounders that are missing, wrong models, clipped records", "NOT counted"
 
 
-def _effect_spans(release: EffectRelease, reason: str) -> Iterator[Span]:
+def _effect_spans(release: EffectRelease, withdrawn_because: str) -> Iterator[Span]:
     """The intervals that are drawn of an effect: of all contrasts, or of all groups."""
     if release.arms is not None:
         for contrast in release.arms.contrasts:
@@ -399,7 +400,7 @@ def _effect_spans(release: EffectRelease, reason: str) -> Iterator[Span]:
             yield Span(name, contrast.estimate, interval.low, interval.high)
     else:
         name = f"{_level(release)} interval"
-        if reason:
+        if withdrawn_because:
             name = "interval of what is counted"
         yield Span(name, release.estimate, release.interval.low, release.interval.high)
         if not release.groups:
@@ -420,10 +421,10 @@ def _spans_of_parts(release: EffectRelease) -> Iterator[Span]:
             yield Span(f"{name} alone", estimate, estimate - width, estimate + width, wide=False)
 
 
-def _effect_caption(release: EffectRelease, reason: str) -> str:
+def _effect_caption(release: EffectRelease, withdrawn_because: str) -> str:
     """What a drawing of an effect says below it, after the unit."""
-    if reason:
-        return f" No confidence interval: {reason}."
+    if withdrawn_because:
+        return f" No confidence interval: {withdrawn_because}."
     if release.groups:
         return ""
     if release.arms is not None:
@@ -451,8 +452,8 @@ def _other_contrasts(release: EffectRelease) -> str:
     return f"Also {'; '.join(named)}{rest}."
 
 
-def _precision(release: EffectRelease, reason: str) -> str:
-    """Sentences on what an interval counts, and the ``reason`` that it is no confidence interval.
+def _precision(release: EffectRelease, withdrawn_because: str) -> str:
+    """Sentences on what an interval counts, and the reason that it is no confidence interval.
 
     Of more than two arms they are on the interval of the first contrast.
     """
@@ -479,7 +480,7 @@ def _precision(release: EffectRelease, reason: str) -> str:
         f"noise alone would leave ±{_unsigned(noise, half)}, sampling alone "
         f"±{_unsigned(sampling, half)}."
     )
-    if reason:
+    if withdrawn_because:
         text = f"The interval {interval_text(interval)} does not count that. {text}"
     if not interval.bias:
         return text
@@ -713,18 +714,18 @@ def _gains(release: RuleRelease, share: float | None) -> str:
     elif share == 0.0:
         itself = "treating nobody"
     unit = unit_of(release)
-    reason = withdrawn(release)
+    withdrawn_because = withdrawn(release)
     texts = []
     for gain in release.gains:
         if gain.over == itself:
             continue
         text = f"{_gain(gain)} {unit} over {gain.over}"
-        if not reason:
+        if not withdrawn_because:
             text += f" (95 % CI {_gain_ends(gain)})"
         texts.append(text)
     clause = f"; the rule gains {' and '.join(texts)}"
-    if reason:
-        clause += f", no confidence interval: {reason}"
+    if withdrawn_because:
+        clause += f", no confidence interval: {withdrawn_because}"
     return clause
 
 
