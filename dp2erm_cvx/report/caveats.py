@@ -579,8 +579,8 @@ def _distances(release: EffectRelease) -> str:
     )
     if release.distance is None:
         return (
-            f"{sentence} No release shows how far apart they lie: only a look at the data (dp2erm "
-            "check) finds arms that hardly overlap."
+            f"{sentence} This release does not show how far apart they lie: only a look at the "
+            "data (dp2erm check) finds arms that hardly overlap."
         )
     return f"{sentence} By the released means they lie at least {release.distance.least:.2g} apart."
 
