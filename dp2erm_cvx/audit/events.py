@@ -314,7 +314,7 @@ _SLACK = 1e-10
 def lower(hits: Array, runs: int, risk: float) -> Array:
     """A bound below the probability, wrong with probability at most ``risk``.
 
-    The hits are counts among ``runs``.
+    It is that of Clopper and Pearson. The hits are counts among ``runs``.
     """
     inner = np.maximum(hits, 1)
     bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
@@ -322,7 +322,10 @@ def lower(hits: Array, runs: int, risk: float) -> Array:
 
 
 def upper(hits: Array, runs: int, risk: float) -> Array:
-    """A bound above the probability, wrong with probability at most ``risk``."""
+    """A bound above the probability, wrong with probability at most ``risk``.
+
+    It is that of Clopper and Pearson.
+    """
     # from the other end, where a risk near 0 keeps its digits
     return np.minimum(1.0, (1.0 - lower(runs - hits, runs, risk)) * (1 + _SLACK))
 
