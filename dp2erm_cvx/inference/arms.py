@@ -1,6 +1,8 @@
 """Mean outcomes of more than two arms: intervals of their sums, and what nuisances leave in them.
 
-Equations (A38) to (A45) of the page "Allowances of an interval", ``docs/theory/allowances.md``.
+:func:`arm_errors` is equations (A38) to (A45) of the page "Allowances of an interval",
+``docs/theory/allowances.md``; :func:`arm_intervals` is Theorem 26 and the section "Intervals of
+several arms" of the page "Private effects".
 """
 
 from __future__ import annotations

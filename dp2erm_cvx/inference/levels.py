@@ -1,4 +1,7 @@
-"""What rare levels add to the errors of both risks: from released counts of levels by arm."""
+"""What rare levels add to the errors of both risks: from released counts of levels by arm.
+
+The page "Private effects" derives it under "Outcomes of two values", *Rare levels*.
+"""
 
 from __future__ import annotations
 
@@ -95,11 +98,11 @@ def with_rare_levels(
 ) -> tuple[NuisanceError, NuisanceError]:
     """Errors of both risks with what rare levels add to them, the treated first.
 
-    The risk of an arm is off by ``sum_j (s_j - w_j n_j / n) (m_j - mu_j)``: of the records that
-    have the level j the share s_j and the number n_j in this arm, whose residuals count w_j times;
-    m_j predicts their risk mu_j. Formulas that take the variance of a level to be alike in both
-    arms miss how far m_j may be off where n_j is small: by noise, by the ridge, and by the sampling
-    of few records.
+    The risk of an arm is off by ``sum_j (s_j - w_j n_j / n) (m_j - mu_j)``. s_j is the share of all
+    records that have the level j, n_j the number of them in this arm, w_j what their residuals
+    count, and m_j predicts their risk mu_j. Formulas that take the variance of a level to be alike
+    in both arms miss how far m_j may be off where n_j is small: by noise, by the ridge, and by the
+    sampling of few records.
 
     The number n_j was released with noise. Squared errors are averaged over all shares of the arm
     among the records of the level, weighed by how well they agree with the released count and with

@@ -80,7 +80,7 @@ class ReleasedScale:
 
 @dataclass(frozen=True)
 class EffectStudy(Pipeline):
-    """Private nuisances, then one score per record (Theorems 10 and 12).
+    """Private nuisances, then one score per record (Theorems 10, 12 and 41).
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class EffectStudy(Pipeline):
         return issubclass(self.kind, AverageScore | RiskScores)
 
     def steps(self) -> Iterator[Step]:
-        """Rate, mean and spread, center and propensity; then the score."""
+        """Rate, mean and spread, outcome regression and propensity; then the score."""
         settings = self.settings
         steps, nuisances = self._lines(settings)
         if self.weights is not None:

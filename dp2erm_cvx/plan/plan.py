@@ -597,7 +597,8 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     laws = [step.loss_law for step in joint_steps if step.loss_law is not None]
     if len(laws) < max(2, len(joint_steps)):
         return plan
-    # What is left for the exact mechanisms together, of which each pays for its grid once.
+    # What is left for the exact mechanisms together. Each pays twice the epsilon of its grid, as
+    # ``steps.step.reserve`` says, and ``hidden`` is the sum of these epsilons.
     hidden = math.fsum(
         step.precision.grid.epsilon for step in plan.steps if step.precision is not None
     )

@@ -190,7 +190,11 @@ class Fit(Step):
         return where.space.weighted or (self.map is not None and self.map.factored)
 
     def _weights(self, where: MappedUniverse, earlier: Mapping[str, Step]) -> WeightsPlan:
-        """Weights of the first stage. Raises CalibrationError where no theorem covers it."""
+        """Weights of the first stage.
+
+        Those of a private one were planned by the step ``propensity``, with its coefficient, and
+        are taken from there. Raises CalibrationError where no theorem covers the first stage.
+        """
         if self.first is None:
             n = where.n_samples
             return WeightsPlan(None, uniform_weights(n, factored=self._factored(where)), 0.0, n)

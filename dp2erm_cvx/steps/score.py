@@ -454,8 +454,8 @@ class OverlapScore(EffectScore):
     """``h (m_1 - m_0 - c_0) + s f r``, with ``h = min(e, 1 - e)``.
 
     f are the matching factors ``h / P(A = a | x)``. It is for the effect in the population where
-    either treatment is likely: no factor exceeds 1 (Theorem 13), and the mean is released with that
-    of h, whose ratio is the effect.
+    either treatment is likely. No factor exceeds 1. The means of this and of h are released
+    together, and their ratio is the effect (Theorem 12 (b)).
     """
 
     estimand: ClassVar[str] = "overlap"

@@ -98,7 +98,7 @@ class IntegerSums(Step):
 
     @property
     def predicted_error(self) -> float:
-        """Mean square of the noise of one integer, in its own units."""
+        """Mean square of the noise on what one integer stands for, its unit included."""
         return float(self.calibration.variance)
 
     @property
