@@ -163,7 +163,7 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
 
 
 def largest_free_curvature(ratio: float, epsilon: float) -> float:
-    """The largest K, rounded down, that leaves :func:`margin_delta` what it is without.
+    """The largest K, rounded down, that leaves ``margin_delta`` what it is without.
 
     It is t of that function at the best y: a K up to it adds nothing to delta.
     """
@@ -179,14 +179,14 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
     """Upper bound on the Renyi divergence between neighbors, in both directions (Theorem 16).
 
     It is ``J + log((E exp(a max(l, K)) + E exp(a l)) / 2) / a`` with a = alpha - 1 and l of
-    :func:`margin_delta`.
+    ``margin_delta``.
 
     Parameters
     ----------
     order
         Orders alpha > 1 (m,).
     ratio
-        The ratio s of :func:`margin_delta`.
+        The ratio s of ``margin_delta``.
     jacobian, curvature
         J and K.
 
@@ -211,7 +211,7 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
 
 
 def excess_over(ratio: float, t: Array) -> Array:
-    """Upper bound on ``E(l - t)_+``, l of :func:`margin_delta`, at any t."""
+    """Upper bound on ``E(l - t)_+``, l of ``margin_delta``, at any t."""
     beyond, _ = _excess(np.full(np.shape(t), ratio), np.asarray(t))
     excess: Array = beyond * (1.0 + _ROUNDING) + _TINY
     return excess
@@ -269,7 +269,7 @@ class LossLaw:
     Parameters
     ----------
     ratio
-        The ratio s > 0 of the step: of :func:`margin_delta` for an objective, the bound of the
+        The ratio s > 0 of the step: of ``margin_delta`` for an objective, the bound of the
         movement over the deviation of the noise for a number.
     curvature
         The bound K of the curvature's part of the loss; 0 without one.
@@ -293,7 +293,7 @@ def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
 
     By Theorem 16, "Several steps, one delta", it is ``E(Z - t)_+ / (1 + y)`` with Z the sum of
     independent losses and ``t = epsilon + log(1 + y) - y``, the least of a few y >= 0. As in
-    :func:`margin_delta`, ``y = e^x - 1`` with x of the theorem. One folded law is integrated
+    ``margin_delta``, ``y = e^x - 1`` with x of the theorem. One folded law is integrated
     exactly, the others are rounded up to a grid.
 
     Parameters

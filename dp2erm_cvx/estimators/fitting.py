@@ -285,7 +285,7 @@ class PrivateEstimator(ConfiguredEstimator):
     Its methods call each other in this order. ``*`` marks those that every subclass overrides,
     ``+`` those that some do.
 
-    - :meth:`fit` checks the records by ``public+``, then calls ``plan+``.
+    - ``fit`` checks the records by ``public+``, then calls ``plan+``.
     - ``plan+`` makes the calibrated steps of ``_study*``.
     - The look at the records asks ``asked_about+``, whose ``advice+`` is on outcomes.
     - ``_charge_and_run`` calls the rest: first ``before_run+``, which refuses what cannot be run.
@@ -294,7 +294,7 @@ class PrivateEstimator(ConfiguredEstimator):
       and returns the release of ``_make_release*``.
     - ``after_run``, where it is set, and ``_keep_workings+`` get what the run found.
 
-    :meth:`check` reads no records. Where nobody names their covariates it assumes those of
+    ``check`` reads no records. Where nobody names their covariates it assumes those of
     ``_assumed_covariates+``.
 
     Parameters
