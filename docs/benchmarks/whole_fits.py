@@ -221,9 +221,8 @@ def _alone(name: str, sizes: Sequence[int]) -> dict[str, Any]:
     before = most = _peak()
     for n in sizes:
         raw = drawn(n)
-        began = (
-            time.process_time()
-        )  # one thread: what an idle machine takes, whoever else is busy on it
+        # one thread: what an idle machine takes, whoever else is busy on it
+        began = time.process_time()
         gradient = contender(*raw)
         seconds.append(time.process_time() - began)
         most = _peak()

@@ -120,9 +120,8 @@ def first_stage(
     if "ridge" in chosen and program.startswith("ipw"):
         chosen["ridge"] *= domain.covariate_bound**2
     elif "ridge" in chosen and program == "entropy_balancing":
-        chosen["ridge"] *= (
-            2 * domain.features_bound**2
-        )  # the constant function is as large as the covariates
+        # the constant function is as large as the covariates
+        chosen["ridge"] *= 2 * domain.features_bound**2
     return registry.build(registry.first_stages(), program, **chosen).resolve(domain.space)
 
 

@@ -417,9 +417,8 @@ def _sheet(path: str, book: Any) -> Table:
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
         cells = (row[place] if place < len(row) else None for row in rows)
-        floats = (
-            float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells
-        )  # and rounded
+        # whole numbers are rounded to doubles
+        floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)
         return np.array([*floats], dtype=object)
 
     def hint(name: str) -> str:

@@ -156,9 +156,8 @@ class OpenDomain:
                 raise DeclarationError(
                     f"others: {brief(name)} is a covariate as well: leave it out of one"
                 )
-        self.closed(
-            [assumed_range(known) for known in self.known]
-        )  # what makes no domain is refused here
+        # what makes no domain is refused here
+        self.closed([assumed_range(known) for known in self.known])
 
     @property
     def columns(self) -> tuple[str, ...] | None:

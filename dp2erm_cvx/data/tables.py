@@ -305,9 +305,8 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         if _is_column(values):
             return _frame_cells(values)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # a masked entry in a list becomes NaN, which is refused by place
+            # a masked entry in a list becomes NaN, which is refused by place
+            warnings.simplefilter("ignore")
             return np.asarray(values)
     except Exception:  # whatever the conversion of a foreign object raises
         raise DataError(f"{name}: is not an array, or its rows differ in length") from None

@@ -172,10 +172,8 @@ class WithQuadratic(Composite):
 
     def spectrum(self, v: Array) -> tuple[float, float]:
         if math.isinf(self.self_concordance):
-            return (
-                self.ridge,
-                self.smoothness,
-            )  # the Hessian at one point says nothing about the next
+            # the Hessian at one point says nothing about the next
+            return self.ridge, self.smoothness
         return super().spectrum(v)
 
     def lowest_within(self, v: Array, distance: float) -> float:

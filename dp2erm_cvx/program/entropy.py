@@ -124,9 +124,8 @@ class ExponentialModel(MarginModel):
         )
 
     def _bend(self, gram: Array, far: float) -> None:
-        self.size = self.spread + 2 * float(
-            np.linalg.norm(self.center)
-        )  # what centering rounds against
+        # what centering rounds against
+        self.size = self.spread + 2 * float(np.linalg.norm(self.center))
         self.smoothness = self.n * self.spread**2 + self.ridge
         # third central moments are at most the range 2 * spread * ||v|| times the variance
         self.self_concordance = 2 * self.spread

@@ -210,10 +210,8 @@ class MarginModel(Composite):
 
     def spectrum(self, v: Array) -> tuple[float, float]:
         if math.isinf(self.self_concordance):
-            return (
-                self.ridge,
-                self.smoothness,
-            )  # the Hessian at one point says nothing about the next
+            # the Hessian at one point says nothing about the next
+            return self.ridge, self.smoothness
         return super().spectrum(v)
 
     def lowest_within(self, v: Array, distance: float) -> float:
@@ -494,9 +492,8 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
     parts = [part if part.top == top else part.raised(top) for part in parts]
     values, gradients, rounded, hessians, bents, offs, sizes, errors, _ = zip(*parts, strict=True)
     # shifted values are at most n, and their sum is a divisor: it is rounded once
-    value = (
-        math.fsum(values) if any(sizes) else float(np.sum(values))
-    )  # fsum would raise on overflow
+    # fsum would raise on overflow
+    value = math.fsum(values) if any(sizes) else float(np.sum(values))
     bent, off, size = (float(np.sum(column)) for column in (bents, offs, sizes))
     hessian = None if hessians[0] is None else tree_sum(hessians)
     gradient, rounding = tree_sum(gradients), float(np.sum(rounded))

@@ -513,9 +513,8 @@ def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
         tree = ast.parse(formula, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-                node.value = float(
-                    node.value
-                )  # a power of whole numbers may take any time and memory
+                # a power of whole numbers may take any time and memory
+                node.value = float(node.value)
             elif not isinstance(node, _FORMULA) and getattr(node, "id", None) not in known:
                 raise DeclarationError(
                     f"{what}: a formula has numbers, {', '.join(known)}, + - * / **"

@@ -208,9 +208,8 @@ def refuse_unused(program: Any, names: tuple[str, ...], universe: MappedUniverse
         return
     before = declared.text()
     for name in names:
-        is_number = isinstance(
-            program.number(name), int | float
-        )  # of kernels and functions none is tried
+        # of kernels and functions none is tried
+        is_number = isinstance(program.number(name), int | float)
         if is_number and not _acts(program, name, before, universe):
             raise DeclarationError(
                 f"{program.name}: {name!r} changes nothing that its function returns: use it, or "

@@ -176,9 +176,8 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     local = math.inf
     c = model.self_concordance
     if lowest > 0:
-        ratio = (
-            c * residual / lowest * (1 + 1e-12)
-        )  # first, because the logarithm amplifies its rounding
+        # first, because the logarithm amplifies its rounding
+        ratio = c * residual / lowest * (1 + 1e-12)
         if c == 0.0:
             local = residual / lowest
         elif ratio < 1:

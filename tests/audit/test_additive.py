@@ -144,9 +144,8 @@ def raises_on_one_side(dataset):
 
 def not_a_number_on_one_side(dataset):
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(
-            1.0 / dataset[0]
-        )  # not across a yield: it would hold for whoever runs meanwhile
+        # not across a yield: it would hold for whoever runs meanwhile
+        value = float(1.0 / dataset[0])
     return (yield Noised(value, 100.0))
 
 

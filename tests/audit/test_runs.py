@@ -19,11 +19,12 @@ from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import aligned, drawn, lone
 from tests.audit.plant import plant, used_twice
 
+# floating-point noise does leak through its lowest bits
 CONTINUOUS = (
     "values",
     "tails",
     "learned",
-)  # floating-point noise does leak through its lowest bits
+)
 
 
 def audit(mechanism, first=0, second=1, epsilon=1.0, **settings):

@@ -204,9 +204,8 @@ def test_a_report_of_a_frame():
     assert logged["outside"] == np.sum((dose < 0.01) | (dose > 2.0)) > 0
     numbers, book = [None, *np.linspace(1234567.5, 2e6, 9)], Codebook(missing={"d": 1.5e6})
     (gaps,) = reported({"d": numbers}, book, {"d": (1234567.5, 2e6)})
-    assert (
-        "eligible = ['d >= 1234567.5']" in gaps["notes"][0]
-    )  # a rounded end would leave records out
+    # a rounded end would leave records out
+    assert "eligible = ['d >= 1234567.5']" in gaps["notes"][0]
 
 
 @pytest.mark.parametrize(

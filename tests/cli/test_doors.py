@@ -61,9 +61,8 @@ def without_study(release):
 @pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("kind", slow_rows(RELEASES, "att", "value", "weights"))
 def test_every_door_releases_the_same(folder, monkeypatch, kind):
-    monkeypatch.delenv(
-        "COLUMNS", raising=False
-    )  # a screen of another width fills its lines otherwise
+    # a screen of another width fills its lines otherwise
+    monkeypatch.delenv("COLUMNS", raising=False)
     estimator, options, question = RELEASES[kind]
     account = '[ledger]\nfile = "book.db"\ndataset = "trial"\n'
     Path("study.toml").write_text(study_of(f"{account}{question}\n"))

@@ -84,9 +84,8 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     ],
 )
 def test_the_text_says_what_the_rule_is_and_is_not(folder, monkeypatch, more, said, steps):
-    monkeypatch.delenv(
-        "COLUMNS", raising=False
-    )  # a screen of another width fills its lines otherwise
+    # a screen of another width fills its lines otherwise
+    monkeypatch.delenv("COLUMNS", raising=False)
     text = shown(*RULE, *sets(*more), "--seed", "1", "--output", "rule.json")
     release = json.loads(Path("rule.json").read_bytes())
     assert [step["step"] for step in release["steps"]] == steps

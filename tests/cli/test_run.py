@@ -178,9 +178,8 @@ def test_a_plan_reads_no_data_and_spends_nothing(folder):
     assert [one["guarantee"]["epsilon"] for one in planned.values()] == pytest.approx(
         [1.5, 0.75, 0.75]
     )
-    weak = shown(
-        "run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12"
-    )  # of 6, 3 and 3
+    # of 6, 3 and 3
+    weak = shown("run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12")
     assert weak.count("The guarantee is weak: epsilon = 12, above 10") == 1
 
 

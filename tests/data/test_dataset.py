@@ -311,9 +311,8 @@ def test_cells_of_several_lines_are_declared(tmp_path) -> None:
     table = read_csv(path, ragged=True)
     np.testing.assert_array_equal(table.cells("x"), np.array(["", "", 2.0], dtype=object))
     assert "declare [csv] line_breaks = true" in TableCells.of(table).notes()[0]
-    path.write_text(
-        f'x,note\n1,"{"long" * 50_000}"\n2,"a"b\n3,""""\n'
-    )  # no cell refuses the others
+    # no cell refuses the others
+    path.write_text(f'x,note\n1,"{"long" * 50_000}"\n2,"a"b\n3,""""\n')
     table = read_csv(path, CsvLayout(line_breaks=True), ragged=True)
     assert list(table.cells("x")) == [1.0, "", 3.0]
     assert "has to be doubled" in TableCells.of(table).notes()[0]
@@ -363,9 +362,8 @@ def test_carriage_returns_of_a_quoted_cell_make_no_records(tmp_path, cell) -> No
 
 
 def test_a_transport_file_of_sas_has_texts_and_zeros() -> None:
-    table = read_table(
-        str(Path(__file__).parents[1] / "datasets" / "drug.xpt")
-    )  # that pyreadstat wrote
+    # that pyreadstat wrote
+    table = read_table(str(Path(__file__).parents[1] / "datasets" / "drug.xpt"))
     assert table.names == ("DRUG", "AGE", "SBP")
     assert labels(table.cells("DRUG"), "DRUG") == ["VP", "none", ""]
     np.testing.assert_array_equal(table.cells("AGE"), [61.0, np.nan, 89.0])

@@ -173,9 +173,8 @@ def test_what_is_not_stated_is_filled_in_and_told():
     stated = {name: stated for name, _, stated in scenario.stated(filled)}
     assert [name for name in stated if stated[name]] == ["effect"]
     costly = replace(LINE, treatment_cost=1.5)
-    assert (
-        DesignScenario().filled(costly, "rule").effect == 1.5
-    )  # nobody knows in advance whom to treat
+    # nobody knows in advance whom to treat
+    assert DesignScenario().filled(costly, "rule").effect == 1.5
     assert DesignScenario().filled(costly, "effect").effect == 2.5
 
 

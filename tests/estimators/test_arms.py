@@ -342,9 +342,8 @@ def test_the_mean_covariate_may_vary_along_one_column_alone():
         domain(8, rates=(1 / 3, 1 / 3, 1 - 2 / 3)), Budget(20.0), residual_scale=0.5, seed=1
     )
     contrast = model.fit(X, labels_of(arm), y).release_.arms.contrasts[1].interval
-    assert contrast.half_width > 1.96 * 6.0 / math.sqrt(
-        n
-    )  # the standard error of six times its mean
+    # the standard error of six times its mean
+    assert contrast.half_width > 1.96 * 6.0 / math.sqrt(n)
 
 
 def of_sites(present, levels=("a", "b", "c")):

@@ -81,9 +81,8 @@ def standing(stated: str, assumptions: Any, told: str, seeded: bool = False) -> 
     if stated == "conditional on certification" and any(
         "not known to" in one for one in assumptions
     ):
-        return Outcome(
-            "release, conditional on every dataset"
-        )  # of the declaration, whatever the records
+        # of the declaration, whatever the records
+        return Outcome("release, conditional on every dataset")
     allowed = ["conditional on certification", "not private: the calibration is not proven"]
     if stated in [*allowed, "not private: seeded noise" if seeded else "private"]:
         return Outcome(f"release, {stated}", told)

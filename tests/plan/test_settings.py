@@ -91,9 +91,8 @@ def test_the_steps_spend_the_budget_and_no_more(study, declared, noise, delta, a
     )
     assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
     assert list(spent) == [name for name in ORDER if name in spent]
-    assert plan.joint is False or isinstance(
-        study, RuleStudy
-    )  # a few numbers have no part of one delta
+    # a few numbers have no part of one delta
+    assert plan.joint is False or isinstance(study, RuleStudy)
     known = {
         "propensity": settings.propensity == "logistic",
         "rate": isinstance(settings.propensity, str),

@@ -84,9 +84,8 @@ def declared_at(instance, values):
     assert values.keys() == variables.keys()
     for name, value in values.items():
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # a sign declared on a variable is checked by its violation
+            # a sign declared on a variable is checked by its violation
+            warnings.simplefilter("ignore")
             variables[name].save_value(value)
     violation = max((float(np.max(c.violation())) for c in constraints), default=0.0)
     return compiled, float(compiled.problem.objective.value), violation

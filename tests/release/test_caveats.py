@@ -235,10 +235,11 @@ def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
         (["u >= -1 or v > 0"], True), (['u == ""', "v > 0"], True), (["v > 0"], True),
     ):  # fmt: skip
         book = {**release.domain["codebook"], "eligible": eligible}
+        # a mark is no column
         book["missing"], columns = (
             {"u": 0.0},
             (*release.columns, "u=missing"),
-        )  # a mark is no column
+        )
         marked = replace(release, domain={**release.domain, "codebook": book}, columns=columns)
         assert bool(caveat.when(marked)) is told
         assert not told or "=missing" not in sentence_of(caveat, marked)

@@ -103,9 +103,8 @@ def test_a_mean_beyond_the_domain_is_released_all_the_same() -> None:
     )
     model = PrivateRule(domain, Budget(0.1), settings={"mean_share": 0.3}, seed=1)
     release = model.fit(X, a, y).release_
-    assert np.linalg.norm(release.covariate_mean) == pytest.approx(
-        0.5
-    )  # in the ball of all records
+    # in the ball of all records
+    assert np.linalg.norm(release.covariate_mean) == pytest.approx(0.5)
     assert release.own_units.norm < 1e-9
     assert read_release(release.to_json(), RuleRelease) == release
     assert release.summary()

@@ -107,9 +107,10 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs() -> None:
     )  # 900 records, and 400
     same = {name: asked[name] for name in ("average effect", "trial", "rule and value")}
     promise = read(release_page(same))[1]
+    # e^3
     assert (
         "changes the probability of any result by a factor of at most 20.1 (epsilon = 3)" in promise
-    )  # e^3
+    )
     effect, assumed = same["trial"], "step scale of a Pipeline " + FITTED_BEFORE
     weak = replace(effect, guarantee=replace(effect.guarantee, standing=Standing.CONDITIONAL))
     learned = replace(effect.guarantee, standing=Standing.FITTED_BEFORE, assumptions=(assumed,))

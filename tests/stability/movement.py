@@ -139,9 +139,8 @@ def ridge_regression_movement(ridge, radius, tilt, pair):
         def size(more, values=values, pull=pull):
             return np.linalg.norm(pull / (values + ridge + more)) - radius
 
-        more = (
-            brentq(size, 0.0, 1e6, xtol=1e-14) if size(0.0) > 0 else 0.0
-        )  # the multiplier of the ball
+        # the multiplier of the ball
+        more = brentq(size, 0.0, 1e6, xtol=1e-14) if size(0.0) > 0 else 0.0
         f = np.exp((1 - 2 * arm) * tilt * (x @ axes @ (pull / (values + ridge + more))))
         weights.append(n * f / (count @ f))
     w, v = weights

@@ -83,9 +83,8 @@ def test_weights_that_are_linear_in_the_margin_move(radius):
     bound = linear().stability(Universe(DISK, 100, 2))
     pair = Pair.of([((1, 1, 0), 50), ((1, -1, 0), 49)], (1, 1, 0), (1, -1, 0))
     assert movement(linear(), pair) <= bound.V
-    assert (
-        (bound.V < 15) if radius < 2 else (bound.V, bound.w_max) == (200, 100)
-    )  # beyond 2 some are 0
+    # beyond 2 some are 0
+    assert (bound.V < 15) if radius < 2 else (bound.V, bound.w_max) == (200, 100)
 
 
 def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monkeypatch):

@@ -205,9 +205,8 @@ def test_a_coefficient_whose_loss_falls_below_0_is_within_its_stated_norm() -> N
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch) -> None:
     solves = importlib.import_module("dp2erm_cvx.solve.solving")
-    by_gradient = (
-        solves.minimize_by_gradient
-    )  # which does not get there in any number of iterations
+    # which does not get there in any number of iterations
+    by_gradient = solves.minimize_by_gradient
     monkeypatch.setattr(solves, "minimize_by_gradient", lambda *args: by_gradient(*args[:2], 50))
     X, a, y = one_treated(60, 3)
     domain = Domain(covariate_bound=math.sqrt(3), outcome_bound=1.0)

@@ -126,9 +126,8 @@ def test_a_record_changes_what_is_made_of_it_alone_and_inside_of_public_bounds(
     kept = np.arange(N) != place
     for own, another, single in zip(one, other, only, strict=True):
         assert np.array_equal(own[kept], another[kept], equal_nan=True)
-        assert np.array_equal(
-            own[~kept], single, equal_nan=True
-        )  # to the last bit, wherever it stands
+        # to the last bit, wherever it stands
+        assert np.array_equal(own[~kept], single, equal_nan=True)
     assert all(np.all(np.abs(size) <= 1.0) for size in (*sizes, *further))
 
 

@@ -48,9 +48,8 @@ def private_propensity(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1
 
 def subsample_aggregate(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
     """Guha and Reiter (2024)."""
-    bound = (
-        1.0 if clip else 3.0
-    )  # of outcomes and hence of estimates, while the sensitivity is that for 1
+    # of outcomes and hence of estimates, while the sensitivity is that for 1
+    bound = 1.0 if clip else 3.0
     records = replace(WIDE, outcome_bound=bound).records(*dataset)
     stages = SubsampleAggregate().stages(records, Budget(epsilon, delta))
     return (yield from _altered(stages, noise, sensitivity / bound))
