@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.arrays import ROUND_UP
 from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, GridNoise
 from dp2erm_cvx.checks import public_number
@@ -555,7 +556,7 @@ def selection_scale(sensitivity: int, epsilon: float) -> float:
     CalibrationError
         Where the scale is out of floating-point range.
     """
-    scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
+    scale = 2 * sensitivity / epsilon * ROUND_UP
     if not 0.0 < scale < math.inf:
         raise CalibrationError(f"epsilon = {epsilon:g}: no scale of noise for it")
     return scale

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, UNIT, Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighed, Weighing
 from dp2erm_cvx.checks import json_types, public_number
@@ -230,7 +230,7 @@ class Movement(Reading):
         # what beats the record of the largest w has a w of at least ...
         top = int(np.argmax(w))
         least = np.min(weights[:, top] * np.minimum(w[top] / np.maximum(heaviest, 1e-300), 1.0))
-        few = np.flatnonzero(~(w < least * (1 - 1e-12)))
+        few = np.flatnonzero(~(w < least * ROUND_DOWN))
         both = (weights[:, few] * w[few], np.minimum(weights[:, few], w[few]))
         return sums, np.stack(
             [*(np.max(pair, axis=1, initial=0.0) for pair in both), heaviest], axis=1
@@ -267,8 +267,8 @@ class Movement(Reading):
                 Quantity.L0: Intervals(differ, np.full(len(differ), float(n))),
                 Quantity.W1: _around(moved + 2 * both, error + 2 * each),
                 Quantity.W2: Intervals(
-                    np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
-                    np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
+                    np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * ROUND_DOWN,
+                    np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * ROUND_UP,
                 ),
                 Quantity.LARGEST: _around(np.maximum(self.heaviest, heaviest), each),
             }

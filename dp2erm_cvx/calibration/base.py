@@ -430,7 +430,7 @@ def predicted_error(calibration: Calibration, loss: LossConstants, n_samples: in
     return 0.5 * _usual_curvature(loss) * distance * distance
 
 
-_ROUND_UP = 1.0 + 1e-9
+_TAIL_ROUND_UP = 1.0 + 1e-9
 _ROOT_2 = math.sqrt(2.0)
 #: Laplace scales closer than this have no stable closed form; both are then taken larger.
 _APART = 1.002
@@ -475,7 +475,7 @@ def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
     tail = weight * _one_tail(x, deviation, large)
     if small > 0.0:
         tail -= (weight - 1.0) * _one_tail(x, deviation, small)
-    return tail * _ROUND_UP
+    return tail * _TAIL_ROUND_UP
 
 
 def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
@@ -566,4 +566,4 @@ def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
     of_laplace = np.prod(1.0 + np.square(wide[:, None] * t), axis=0)
     size = np.exp(-0.5 * (deviation * t) ** 2) / of_laplace
     tail = 0.5 - step / math.pi * float(np.sum(np.sin(t * x) * size / t))
-    return max(tail, 0.0) * _ROUND_UP + 2e-12
+    return max(tail, 0.0) * _TAIL_ROUND_UP + 2e-12

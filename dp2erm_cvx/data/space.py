@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_DOWN, Array
 from dp2erm_cvx.checks import check_settings, one_of, public_size, setting, whole_number
 from dp2erm_cvx.data.blocks import VIEW
 from dp2erm_cvx.errors import DeclarationError, brief
@@ -16,8 +16,6 @@ from dp2erm_cvx.privacy import Neighboring
 
 #: Bounds of a space lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
-#: Relative slack that keeps a clipped norm at or below its bound in floating point.
-_SLACK = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ class Space:
 
     def shrunk(self, norm: float) -> Space:
         """The space of covariates that are shrunk radially to this norm."""
-        if norm >= self.features_bound * (1.0 - 1e-12):
+        if norm >= self.features_bound * ROUND_DOWN:
             return self
         return replace(self, covariate_bound=math.hypot(self.intercept, norm))
 
@@ -268,4 +266,4 @@ def _shrunk(X: Array, bound: float) -> Array:
     # a norm that rounds to the bound may exceed it: clip from just below
     outside = norm > bound * (1.0 - 5e-13)
     divisor = np.where(outside, length, 1.0)
-    return np.where(outside, unit * (bound * _SLACK / divisor), X)
+    return np.where(outside, unit * (bound * ROUND_DOWN / divisor), X)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dp2erm_cvx.arrays import ROUND_UP
 from dp2erm_cvx.calibration.base import Noise, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.checks import public_number
@@ -15,7 +16,6 @@ from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError
 #: Share of the permitted misses that bounds of moments get. The rest is for the two tails of the
 #: estimate.
 _MOMENTS_SHARE = 0.1
-_ROUND_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def biased_quantile(
         far_tail = sum_tail(noise, q + bias, deviation, *scales)
         return near_tail + far_tail <= 2.0 * tail
 
-    return bracketed(suffices, largest * _ROUND_UP)
+    return bracketed(suffices, largest * ROUND_UP)
 
 
 def misses(level: float) -> tuple[float, float]:
@@ -197,7 +197,7 @@ def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
     mean, second_moment = noise.means(released)
     least_mean = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
     largest_moment = second_moment + noise.margin(0.5 * share, 1)
-    variance = (largest_moment - least_mean**2) * _ROUND_UP
+    variance = (largest_moment - least_mean**2) * ROUND_UP
     return math.sqrt(min(max(variance, 0.0), noise.bound**2))
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from dp2erm_cvx.arrays import ROUND_UP
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import bracketed, sum_tail
 from dp2erm_cvx.calibration.sums import SHARE_BITS, GridSums, SumLaw
@@ -16,9 +17,7 @@ from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval, misses
 from dp2erm_cvx.inference.nuisances import NO_ERROR, TINY, NuisanceError, combined
 
 #: What tests are rounded up by.
-_ROUND_UP = 1.0 + 1e-9
-#: What bounds of moments are rounded up by.
-_MOMENT_UP = 1.0 + 1e-12
+_TEST_ROUND_UP = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Fieller:
         shared_scales = (abs(first * of_A - rho * of_D) for of_A, of_D in self.shared)
         scales = (first * self.scales[0], second * self.scales[1], *shared_scales)
         bias = first * self.biases[0] + second * self.biases[1]
-        rounded_up = deviation * _ROUND_UP
+        rounded_up = deviation * _TEST_ROUND_UP
         near_tail = sum_tail(self.noise, beyond_rounding - bias, rounded_up, *scales)
         far_tail = sum_tail(self.noise, beyond_rounding + bias, rounded_up, *scales)
         return 0.5 * (near_tail + far_tail) < tail
@@ -256,7 +255,7 @@ def _overlap_test(noise: GridSums, released: Sequence[int], share: float) -> Fie
     root_n = math.sqrt(noise.n_samples)
 
     def deviation(psi: float) -> float:
-        return (score_deviation + abs(psi) * size_deviation) * _MOMENT_UP / root_n
+        return (score_deviation + abs(psi) * size_deviation) * ROUND_UP / root_n
 
     # a share that is no whole number is rounded to its grid
     grid = math.ldexp(0.5, -SHARE_BITS)
@@ -312,7 +311,7 @@ def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fiell
     # bounds of the means of phi^2, h^2 and phi h
     third = share / 3.0
     largest_square = max(square + noise.margin(third, 2), 0.0)
-    largest_square = min(largest_square, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
+    largest_square = min(largest_square, (noise.bound + noise.other_bound) ** 2) * ROUND_UP
     size_square = largest * min(max(size + noise.margin(third, place), 0.0), largest)
     cross_margin = cross_part * noise.margin(0.5 * third, *cross_places)
     cross_bounds = (cross - cross_margin, cross + cross_margin)
@@ -462,7 +461,7 @@ class ArmRisks:
         variances = []
         for mean, moment in zip((abs(difference), abs(total)), moments, strict=True):
             variance = moment + moment_margin - max(mean - mean_margin, 0.0) ** 2
-            variances.append(min(max(variance, 0.0), largest) * _MOMENT_UP)
+            variances.append(min(max(variance, 0.0), largest) * ROUND_UP)
         covariance = product - difference * total
         by_means = mean_margin * (abs(difference) + abs(total) + mean_margin)
         margin = noise.margin(0.5 * fifth, 4) + by_means
@@ -513,7 +512,7 @@ class ArmRisks:
             of_both = 2.0 * W * (center * mean + abs(center) * mean_margin)
             of_centers = center * center * (size + size_margin)
             largest = (largest_score + abs(center)) ** 2
-            return min(max(of_scores + of_both + of_centers, 0.0), largest) * _MOMENT_UP
+            return min(max(of_scores + of_both + of_centers, 0.0), largest) * ROUND_UP
 
         centers = abs(center_difference) + abs(center_total)
         both_centers = center_difference * center_total

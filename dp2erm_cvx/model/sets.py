@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.checks import check_settings, public_size, setting
 from dp2erm_cvx.display import Written
 from dp2erm_cvx.errors import InfeasibleError
@@ -176,7 +176,7 @@ class Simplices:
 
     def __post_init__(self) -> None:
         smallest = min(len(members) for members in self.members())
-        if smallest * self.cap * (1 + 1e-12) < self.total:
+        if smallest * self.cap * ROUND_UP < self.total:
             raise InfeasibleError(
                 f"a cap of {self.cap:g} leaves no room for the total of an arm: raise the cap"
             )

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
@@ -161,7 +161,7 @@ class WeightsModel(Composite):
         if anchor.residual is not None:
             farther = anchor.residual.farther(away + outside)
             return PointClaim(math.inf, math.inf, away, backward=farther.largest)
-        distance = self.factor * (anchor.claim + away) * (1.0 + 1e-12) + outside
+        distance = self.factor * (anchor.claim + away) * ROUND_UP + outside
         return PointClaim(distance, distance, away, found=not anchor.fallback)
 
     def minimized(self, start: Array, limit: int) -> tuple[Array, int]:

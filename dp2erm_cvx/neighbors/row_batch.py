@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array, dot_error
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm
 from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.model.composite import Composite
@@ -397,7 +397,7 @@ def judge(
         # self-concordance of the longest row
         c = batch.loss.concordance * members.spread
         share = members.least * np.exp(-c * norms(V - batch.point))
-        ratio = c * size / (share * metric.values[0]) * (1 + 1e-12)
+        ratio = c * size / (share * metric.values[0]) * ROUND_UP
         radius = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)
         if batch.ridge > 0:
             radius = np.minimum(radius, size / batch.ridge)

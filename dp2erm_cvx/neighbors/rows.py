@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm, by_arm
 from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.data.blocks import Blocks, tree_sum, views
@@ -85,7 +85,7 @@ class Replacements:
             whole
             and X.shape == (m, columns)
             and np.all((self.index >= 0) & (self.index < n) & ((self.a == 0) | (self.a == 1)))
-            and np.all(np.linalg.norm(X, axis=1) <= space.covariate_bound * (1 + 1e-12))
+            and np.all(np.linalg.norm(X, axis=1) <= space.covariate_bound * ROUND_UP)
             and not (space.intercept and np.any(X[:, 0] != space.intercept))
         ):
             raise DeclarationError(
@@ -400,7 +400,7 @@ def dot(A: Array, B: Array) -> Array:
 
 def norms(V: Array) -> Array:
     """Norms of the rows of V (m, d), rounded up: (m,)."""
-    return np.asarray(np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150)
+    return np.asarray(np.sqrt(dot(V, V)) * ROUND_UP + 1e-150)
 
 
 def _tiles(
@@ -461,7 +461,7 @@ def _weights(rows: MarginRows, numbers: range, *, tiles: Tiles) -> Array:
 def _extent(rows: MarginRows, *, inverse_root: Array) -> tuple[float, float, float, float]:
     Z = rows.Z
     length, reach = (
-        np.sqrt(dot(Z, Z)) * (1 + 1e-12),
+        np.sqrt(dot(Z, Z)) * ROUND_UP,
         float(np.max(norms(Z @ inverse_root) * (1 + 1e-9))),
     )
     return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))

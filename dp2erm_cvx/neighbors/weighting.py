@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT
+from dp2erm_cvx.arrays import ROUND_UP, UNIT
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.neighbors.rows import Claims, FastPath, Replacements
@@ -39,7 +39,7 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
         weights = factor[:, None] * found.weights
         rounding = 4.0 * UNIT * np.sum(weights, axis=1)
         radius = np.where(
-            np.isfinite(found.claims), factor * found.claims * (1.0 + 1e-12) + rounding, np.inf
+            np.isfinite(found.claims), factor * found.claims * ROUND_UP + rounding, np.inf
         )
         return Claims.held(weights, radius, found.steps, found.weights, part.index)
 

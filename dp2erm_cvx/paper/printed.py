@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dp2erm_cvx.arrays import ROUND_UP
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.paper.bound import BoundFamily, PrintedBound
@@ -37,7 +38,7 @@ def printed_known_coefficient(program: Any, universe: MappedUniverse) -> Printed
     """The proposition on known regression parameters, for weights that are not trimmed."""
     if math.isfinite(program.trim):
         raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
-    norm = math.hypot(*program.coefficient) * (1 + 1e-12)
+    norm = math.hypot(*program.coefficient) * ROUND_UP
     return paper_known_coefficient(universe.n_samples, universe.space.covariate_bound, norm)
 
 
@@ -64,7 +65,7 @@ def printed_entropy_balancing(program: Any, universe: MappedUniverse) -> Printed
     base_measure = program.base_measure
     ratio = 1.0
     if base_measure is not None:
-        ratio = max(base_measure) / min(base_measure) * (1 + 1e-12)
+        ratio = max(base_measure) / min(base_measure) * ROUND_UP
     n = universe.n_samples
     floor = universe.space.arm_floor
     return paper_entropy_balancing(n, program.mu, program.radius, floor, base_measure_ratio=ratio)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dp2erm_cvx.arrays import ROUND_DOWN
 from dp2erm_cvx.checks import one_of, public_number, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.paper.bound import PrintedBound
@@ -166,7 +167,7 @@ def paper_ipw_logistic(n: int, covariate_bound: float, ridge: float, radius: flo
     n = whole_number("n", n, at_least=2)
     M = public_number("covariate_bound", covariate_bound, above=0.0)
     R = public_number("radius", radius, above=0.0, infinite=True)
-    rho = positive_ridge(ridge) * (1.0 - 1e-12)
+    rho = positive_ridge(ridge) * ROUND_DOWN
     overlap = _exponential(M * R)
     delta = min(R, 0.5 * M / rho)
     growth = _exponential(M * delta)
@@ -197,7 +198,7 @@ def paper_entropy_balancing(
     floor = declared_floor(n, arm_floor)
     R = public_number("radius", radius, above=0.0, infinite=True)
     ratio = public_number("base_measure_ratio", base_measure_ratio, at_least=1.0)
-    rho = positive_ridge(ridge) * (1.0 - 1e-12)
+    rho = positive_ridge(ridge) * ROUND_DOWN
     tilted = ratio * _exponential(2.0 * R)
     delta = min(R, (1.0 + math.sqrt(2.0)) / rho)
     norm_bound = 2.0 * tilted * (math.sqrt(2.0) + tilted) / rho / math.sqrt(n)

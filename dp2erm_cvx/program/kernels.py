@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.display import Written
@@ -204,7 +204,7 @@ class Energy(Kernel):
         return np.asarray(2 * np.linalg.norm(X, axis=1))
 
     def bound(self, features_bound: float) -> float:
-        return 2 * features_bound * (1 + 1e-12)
+        return 2 * features_bound * ROUND_UP
 
     def entry_error(self, features_bound: float, p: int) -> float:
         # the fraction is wrong by 6 (p + 2) units of the shorter norm, and sqrt(K_ii K_jj) is twice

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array, dot_error
 from dp2erm_cvx.curves.curves import SQUARE, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight
 from dp2erm_cvx.data.blocks import Beside, Blocks, tree_sum, whole
@@ -105,8 +105,8 @@ class MarginModel(Composite):
         known = self.blocks.total(extent, _extent_of_all, *norms)
         self.dimension = len(known.gram)
         self._sizes, self._pull = known.sizes, known.pull
-        self.spread = known.row * (1 + 1e-12)
-        self._weight_spread = known.weight_row * (1 + 1e-12)
+        self.spread = known.row * ROUND_UP
+        self._weight_spread = known.weight_row * ROUND_UP
         self._far = known.offset
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its
         # product's
@@ -216,7 +216,7 @@ class MarginModel(Composite):
 
     def lowest_within(self, v: Array, distance: float) -> float:
         ask = partial(
-            _least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors
+            _least, loss=self.loss, v=v, distance=distance * ROUND_UP, errors=self._errors
         )
         parts = self.blocks.map(ask, self.row_norms)
         gram, trace = tree_sum([part[0] for part in parts]), sum(part[1] for part in parts)

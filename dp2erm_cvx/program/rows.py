@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.checks import check_settings, public_number, public_size, setting
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space, clip_norm
@@ -249,7 +249,7 @@ class DeclaredRecords:
             inside = records.a[:, None]
             return np.hstack([(1 - inside) * g, inside * g])
 
-        within = Ball(math.hypot(bound, value) * (1 + 1e-12))
+        within = Ball(math.hypot(bound, value) * ROUND_UP)
         self._refuse_other_map("by_arm", _Map(None, within, value))
         return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept), constant)
 
@@ -363,7 +363,7 @@ class DeclaredRecords:
                 "Gaussian, or of balance functions"
             )
         name = f"features({source!r}, {of!r})"
-        within = Ball(math.sqrt(source.bound(bound)) * (1 + 1e-12))
+        within = Ball(math.sqrt(source.bound(bound)) * ROUND_UP)
         make = partial(_features_of, source.features, factors)
         k = _KERNEL_WIDTH * len(factors)
         return self._datum(name, within, make, k, name, kernel=source, arm_factors=factors)
@@ -388,7 +388,7 @@ class DeclaredRecords:
                 self.own = (*self.own, label)
         if self.parameter is None and (self.tried or not isinstance(functions, BalanceFunctions)):
             width = functions.size(self.n_columns - bool(self.space.intercept))
-        within = Ball(functions.bound(self.space.features_bound) * (1 + 1e-12))
+        within = Ball(functions.bound(self.space.features_bound) * ROUND_UP)
         make = partial(_features_of, functions, factors)
         name = f"features({label}, {of!r})"
         k = width * len(factors)
@@ -598,7 +598,7 @@ def shifted_rows(rows: Datum, constant: Array) -> Datum:
     if name not in known:
         shifted: Datum = cp.Parameter(rows.shape, name=name)
         size = float(np.linalg.norm(constant))
-        shifted.within = Ball((rows.within.radius + size) * (1 + 1e-12))
+        shifted.within = Ball((rows.within.radius + size) * ROUND_UP)
         shifted.source = rows.source
         shifted.of = partial(_with_constant, rows.of, places, constant[places])
         known[name] = shifted

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.checks import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
@@ -477,7 +477,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
                 steep += (
                     G  # the target is a mean of rows that are mapped into the ball of the domain
                 )
-            r = min(r, steep / self.mu * (1 + 1e-12))
+            r = min(r, steep / self.mu * ROUND_UP)
         room = _LARGEST_MARGIN - max(map(abs, self._offsets))
         if not G * r <= room:
             raise DeclarationError(
@@ -625,7 +625,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def pull(self, universe: MappedUniverse) -> float:
         """Norm of the target t; 0 without one."""
         target = self.mean_target(universe.space, universe.n_columns)
-        return 0.0 if target is None else float(np.linalg.norm(target)) * (1 + 1e-12)
+        return 0.0 if target is None else float(np.linalg.norm(target)) * ROUND_UP
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
@@ -779,7 +779,7 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
 
     def row_bound(self, space: Space) -> float:
         """G: norm bound of g."""
-        return math.hypot(*self.bounds(space)) * (1 + 1e-12)
+        return math.hypot(*self.bounds(space)) * ROUND_UP
 
     def varying(self, space: Space) -> float:
         return self.bounds(space)[0] / self.row_bound(space)

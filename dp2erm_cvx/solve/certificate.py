@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.program.stage import Instance
@@ -93,7 +93,7 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
         distance = min(distance, _scaled_distance(model, near.point, error))
     # the bounds are about the exact point, of which a prox is the rounded value
     step = rounded_norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
-    radius = (step + distance) * (1 + 1e-12)
+    radius = (step + distance) * ROUND_UP
     output_radius = model.output_radius(point, radius)
     scale = model.output_scale(point)
     if not output_radius <= _SHARP * tolerance * scale:
@@ -177,7 +177,7 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     c = model.self_concordance
     if lowest > 0:
         # first, because the logarithm amplifies its rounding
-        ratio = c * residual / lowest * (1 + 1e-12)
+        ratio = c * residual / lowest * ROUND_UP
         if c == 0.0:
             local = residual / lowest
         elif ratio < 1:
@@ -203,8 +203,8 @@ def _distance_by_pieces(
     scale = 1.0 + float(np.linalg.norm(point))
     for t in (1e-9 * scale, 1e-6 * scale, 1e-3 * scale):
         lowest = model.lowest_within(point, t)
-        if lowest > 0 and residual * (1 + 1e-12) < lowest * t and residual / lowest < best[0]:
-            best = (residual / lowest * (1 + 1e-12), lowest)
+        if lowest > 0 and residual * ROUND_UP < lowest * t and residual / lowest < best[0]:
+            best = (residual / lowest * ROUND_UP, lowest)
     return best
 
 
@@ -270,7 +270,7 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
     if anchor is None:
         return Certificate(math.inf, math.inf, math.inf, "duality gap", instance.strong_convexity)
     with np.errstate(over="ignore"):
-        radius = (rounded_norm(point - anchor.point) + anchor.radius) * (1 + 1e-12)
+        radius = (rounded_norm(point - anchor.point) + anchor.radius) * ROUND_UP
         output_radius = smooth.output_radius(point, radius)
         relative = output_radius / smooth.output_scale(point)
     if not math.isfinite(relative):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.model.supports import LoadedFunction, Plane
@@ -53,7 +53,7 @@ class Anchor(NamedTuple):
 
 def rounded_norm(v: Array) -> float:
     """Norm of ``v`` (d,), rounded up, over underflow as well; ``inf`` where it is no number."""
-    norm = float(np.linalg.norm(v)) * (1 + 1e-12) + 1e-150 * math.sqrt(len(v))
+    norm = float(np.linalg.norm(v)) * ROUND_UP + 1e-150 * math.sqrt(len(v))
     return norm if math.isfinite(norm) else math.inf
 
 
@@ -217,7 +217,7 @@ def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array
         return point, moved, 0.0
     if not np.all(least[missed > 0] > 0):
         return point, np.full_like(point, np.inf), math.inf
-    share = float(np.max(missed / np.where(missed > 0, missed + least, 1.0))) * (1 + 1e-12)
+    share = float(np.max(missed / np.where(missed > 0, missed + least, 1.0))) * ROUND_UP
     way = problem.inside - point
     distance = share * (rounded_norm(way) + rounded_norm(moved))
     moved = moved + 4 * UNIT * (np.abs(point) + np.abs(problem.inside))

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, calibrate_integers
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
@@ -72,7 +72,7 @@ class WeightsAtRate:
     def in_steps(self) -> int:
         """V' in steps of the grid of weights, rounded up."""
         n = self.program_size
-        exact = math.ceil(math.ldexp(self.movement, grid_exponent(n)) * (1.0 + 1e-12))
+        exact = math.ceil(math.ldexp(self.movement, grid_exponent(n)) * ROUND_UP)
         return min(exact, 2 * n << grid_exponent(n))
 
     @property

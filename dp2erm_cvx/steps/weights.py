@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP, Array
 from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
@@ -115,7 +115,7 @@ class WeightsPlan:
         reached = None if public is None else _after_the_grid(program, n, public)
         if of_form and reached is not None and 2.0 * n * reached <= SMALL_ERROR * bound.V:
             # what every dataset reaches is counted in place of less
-            tolerance = max(tolerance, reached * (1.0 + 1e-12))
+            tolerance = max(tolerance, reached * ROUND_UP)
         error = tolerance * n
         certain = not error or reached is None or reached <= tolerance
         bound = bound.of_computed_weights(error, n, certain=certain)
@@ -198,10 +198,10 @@ def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) ->
 def to_grid(solution: Solution) -> Solution:
     """Weights on the grid where their sum is exactly n; the certificate counts the step to it."""
     value, moved = weights_on_grid(solution.value)
-    radius = (solution.certificate.output_radius + moved) * (1 + 1e-12)
+    radius = (solution.certificate.output_radius + moved) * ROUND_UP
     backward = solution.certificate.backward_error
     if backward is not None:
-        backward = (backward + moved / len(value)) * (1 + 1e-12)
+        backward = (backward + moved / len(value)) * ROUND_UP
     certificate = replace(
         solution.certificate,
         output_radius=radius,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, UNIT, Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.curves.inverse_slope import LARGEST_LOGARITHM, LEAST_POWER
 from dp2erm_cvx.errors import DeclarationError
@@ -568,8 +568,8 @@ def _steepest_slope(form: WeightingForm) -> float | None:
     elif alike and form.sums.kind is SumKind.ALL:
         bracketing = _bracketing_weights(form)
         weights = [
-            min(bracketing) / largest * (1.0 - 1e-12),
-            max(bracketing) / least * (1.0 + 1e-12),
+            min(bracketing) / largest * ROUND_DOWN,
+            max(bracketing) / least * ROUND_UP,
         ]
     else:
         low, high = _box(form)

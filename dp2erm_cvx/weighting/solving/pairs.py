@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.weighting.forms.form import Arms
 from dp2erm_cvx.weighting.solving.certificate import (
     Deviations,
@@ -78,7 +78,7 @@ class PairsProblem:
             squares = np.sum(np.square(rows), axis=1)
             diagonal += squares
             target_size += math.sqrt(float(np.max(squares))) * float(np.linalg.norm(targets))
-        self.largest = float(np.max(diagonal)) * (1.0 + 1e-12)
+        self.largest = float(np.max(diagonal)) * ROUND_UP
         #: Relative errors of a price: of the sizes of all terms that it is a sum of.
         self.units = (data.entry_units + rows.shape[1] + n + n_points + 24.0) * UNIT
         #: Errors of a price per unit of ``|omega|_1``, and of the targets in it.
@@ -86,7 +86,7 @@ class PairsProblem:
         self.target_error = self.units * target_size
         if rows.shape[1]:
             moved = np.abs(rows) @ (root * data.target_errors[vectors])
-            self.target_error += float(np.max(moved)) * (1.0 + 1e-12)
+            self.target_error += float(np.max(moved)) * ROUND_UP
 
     def price(self, omega: Array, share: float = 1.0) -> Array:
         """Slopes without multipliers (n,) at a point, of a share of the price of the imbalance."""
@@ -107,7 +107,7 @@ class PairsProblem:
             float(rest @ (self.Q @ rest))
             + 2.0 * self.entry_error * float(np.sum(np.abs(rest))) ** 2
         )
-        row = math.sqrt(self.largest) * (1.0 + 1e-12)
+        row = math.sqrt(self.largest) * ROUND_UP
         missed = math.sqrt(max(square, 0.0)) + 4.0 * UNIT * row * float(
             np.sum(np.abs(omega) + weights)
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.weighting.forms.features import KernelOfRecords
 
 #: What a diagonal entry may lack after the last pivot, of the largest one.
@@ -87,7 +87,7 @@ def _own_features(
     values = np.ascontiguousarray(kernel.features(X))
     units = entry_units + values.shape[1] + 4.0
     sizes = np.sqrt(np.maximum(diagonal, 0.0))
-    return FewFeatures(values, units * UNIT * sizes * float(np.max(sizes)) * (1.0 + 1e-12))
+    return FewFeatures(values, units * UNIT * sizes * float(np.max(sizes)) * ROUND_UP)
 
 
 def _columns_of(kernel: KernelOfRecords, X: Array) -> Callable[[int], Array]:
@@ -222,7 +222,7 @@ def _parts(
     own = diagonal - _inner_products(coefficients, columns)
     squares = np.maximum(own, 0.0) + (1.0 + sums) * off + sums * across
     lengths = np.sqrt(_inner_products(factor, factor)) * (1.0 + units)
-    pivot_length = math.sqrt(float(np.max(np.sum(np.square(triangle), axis=1)))) * (1.0 + 1e-12)
+    pivot_length = math.sqrt(float(np.max(np.sum(np.square(triangle), axis=1)))) * ROUND_UP
     apart = factor - _products(triangle.T, coefficients)
     distances = np.sqrt(_inner_products(apart, apart)) * (1.0 + units)
     distances += units * (lengths + sums * pivot_length)
