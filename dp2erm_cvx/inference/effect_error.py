@@ -297,7 +297,7 @@ def _distances(
     noisy_distance = math.hypot(bias_distance, root_k * overlap.log_odds_noise)
     return _Distances(
         bias=bias_distance,
-        noisy=max(noisy_distance, overlap.reach),
+        noisy=max(noisy_distance, overlap.equal_distance),
         log_odds_noise=overlap.log_odds_noise,
         half_leaks=0.5 * overlap.intercepts,
     )

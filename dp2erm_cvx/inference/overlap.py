@@ -30,7 +30,7 @@ class OverlapError(NamedTuple):
     ----------
     distance
         How far the arms stay apart along the log odds, in standard deviations of the covariates.
-    reach
+    equal_distance
         The distance at which errors of slopes alone would add what those of both intercepts and of
         the slopes along the log odds do.
     log_odds_noise
@@ -40,7 +40,7 @@ class OverlapError(NamedTuple):
     """
 
     distance: float
-    reach: float
+    equal_distance: float
     log_odds_noise: float
     intercepts: Array
 
@@ -164,7 +164,7 @@ def overlap_error(facts: EffectFacts, released: Released, residual: float) -> Ov
     intercepts, _ = nuisances.coefficients(released)
     return OverlapError(
         distance=abs(float(gradient[2])) / size,
-        reach=float(np.linalg.norm(x)) * slope_curvature / size,
+        equal_distance=float(np.linalg.norm(x)) * slope_curvature / size,
         log_odds_noise=log_odds_noise,
         intercepts=fit.gamma * x[:2] * intercepts,
     )

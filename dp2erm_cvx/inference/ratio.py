@@ -22,26 +22,28 @@ _TEST_ROUND_UP = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Fieller:
-    """Released means A and D whose ratio of population means is rho: ``A - rho D`` has mean 0.
+    """Released means A and C whose ratio of population means is rho: ``A - rho C`` has mean 0.
+
+    The symbols are those of "Ratios" on the page "Private effects".
 
     Parameters
     ----------
     numerator
         A.
     denominator
-        D.
+        C.
     noise
         Law of the two independent noises.
     scales
-        Of the noise of A and of D.
+        Of the noise of A and of C.
     roundings
-        What A and D may be moved by beyond the continuous law of their noise.
+        What A and C may be moved by beyond the continuous law of their noise.
     deviation
-        Convex in rho: at least the standard deviation of the sampling error of ``A - rho D``.
+        Convex in rho: at least the standard deviation of the sampling error of ``A - rho C``.
     slope
         Limit of ``deviation(rho) / |rho|`` at either infinity.
     biases
-        What the means of A and of D may be off.
+        What the means of A and of C may be off.
     shared
         Scales of further independent noises, as they move A and D in the same direction.
     """
@@ -59,7 +61,7 @@ class Fieller:
     def ends(self, tail: float) -> tuple[float, float]:
         """The least and the largest rho that no test rejects.
 
-        Each test misses by ``tail`` either way. A test on the left rejects where ``A - rho D``
+        Each test misses by ``tail`` either way. A test on the left rejects where ``A - rho C``
         exceeds a quantile that is convex in rho (page "Private effects"). Where the denominator is
         significant it rejects far out, hence everywhere from the end on. Else both ends are
         infinite.
@@ -79,7 +81,7 @@ class Fieller:
         # a first guess of the half length, which is doubled until a test rejects
         step = self.deviation(middle) + self.biases[0] + self.scales[0]
         step += abs(middle) * (self.scales[1] + self.biases[1])
-        step += sum(abs(of_A - middle * of_D) for of_A, of_D in self.shared)
+        step += sum(abs(of_A - middle * of_C) for of_A, of_C in self.shared)
         step = max(step / self.denominator, TINY)
         while not rejects(middle + side * step):
             step *= 2.0
@@ -90,7 +92,7 @@ class Fieller:
     def _rejected(
         self, gap: float, deviation: float, first: float, rho: float, tail: float
     ) -> bool:
-        """Whether a test rejects that the population mean of ``first A - rho D`` is 0.
+        """Whether a test rejects that the population mean of ``first A - rho C`` is 0.
 
         Parameters
         ----------
@@ -99,7 +101,7 @@ class Fieller:
         deviation
             Standard deviation of its sampling error.
         first
-            1, or 0 for D alone.
+            1, or 0 for C alone.
         rho
             The ratio that is tested.
         tail
@@ -109,7 +111,7 @@ class Fieller:
         beyond_rounding = gap - first * self.roundings[0] - second * self.roundings[1]
         if not beyond_rounding > 0.0:
             return False
-        shared_scales = (abs(first * of_A - rho * of_D) for of_A, of_D in self.shared)
+        shared_scales = (abs(first * of_A - rho * of_C) for of_A, of_C in self.shared)
         scales = (first * self.scales[0], second * self.scales[1], *shared_scales)
         bias = first * self.biases[0] + second * self.biases[1]
         rounded_up = deviation * _TEST_ROUND_UP
@@ -182,8 +184,8 @@ def part_interval(
     DeclarationError
         Unless ``1/2 <= level < 1``.
     """
-    share, tail = misses(level)
-    test = part_test(noise, released, share)
+    moments_miss, tail = misses(level)
+    test = part_test(noise, released, moments_miss)
     n = noise.n_samples
     largest = 0.5 if noise.law.has_shares else 1.0
     size = min(max(test.denominator, 0.0), largest) / widening
@@ -223,7 +225,7 @@ def _half_width(test: Fieller, tail: float) -> float:
     return 0.5 * (end - start)
 
 
-def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+def part_test(noise: GridSums, released: Sequence[int], moments_miss: float) -> Fieller:
     """The ratio of the means of phi and h, with the spread of ``phi - psi h``.
 
     Parameters
@@ -232,22 +234,22 @@ def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller
         What was calibrated.
     released
         The released integers.
-    share
+    moments_miss
         Probability that sampling varies by more than is stated.
     """
     if noise.law.has_shares and not noise.law.whole:
-        return _overlap_test(noise, released, share)
-    return _whole_test(noise, released, share)
+        return _overlap_test(noise, released, moments_miss)
+    return _whole_test(noise, released, moments_miss)
 
 
-def _overlap_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+def _overlap_test(noise: GridSums, released: Sequence[int], moments_miss: float) -> Fieller:
     """The test where h is a share: of either treatment being likely, or by sampling weights.
 
     The standard deviation of ``phi - psi h`` is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as
     ``h <= 1/2``. Two events miss: the noise of either second moment.
     """
     score, size, square, *_ = noise.means(released)
-    each = 0.5 * share
+    each = 0.5 * moments_miss
     largest_square = min(max(square + noise.margin(each, 2), 0.0), noise.bound**2)
     largest_size = min(max(size + noise.margin(each, 1), 0.0), 0.5)
     score_deviation = math.sqrt(largest_square)
@@ -273,7 +275,7 @@ def _overlap_test(noise: GridSums, released: Sequence[int], share: float) -> Fie
     )
 
 
-def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+def _whole_test(noise: GridSums, released: Sequence[int], moments_miss: float) -> Fieller:
     """The test where records count or do not.
 
     The variance of ``phi - psi h`` follows from the means of ``phi^2``, ``phi h`` and ``h^2``. Of
@@ -309,7 +311,7 @@ def _whole_test(noise: GridSums, released: Sequence[int], share: float) -> Fiell
         largest = 0.5
         cross = 0.5 * score
     # bounds of the means of phi^2, h^2 and phi h
-    third = share / 3.0
+    third = moments_miss / 3.0
     largest_square = max(square + noise.margin(third, 2), 0.0)
     largest_square = min(largest_square, (noise.bound + noise.other_bound) ** 2) * ROUND_UP
     size_square = largest * min(max(size + noise.margin(third, place), 0.0), largest)
@@ -384,14 +386,14 @@ class ArmRisks:
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        share, _ = misses(level)
+        moments_miss, _ = misses(level)
         error = combined(*self.errors)
         if self.noise.law is SumLaw.COUNTED_ARMS:
             center_difference = self.centers[0] - self.centers[1]
             return part_interval(
                 self.noise, self.released, center_difference, level, self.widening, error
             )
-        deviation = self._norm(share)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
+        deviation = self._norm(moments_miss)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
         scales, roundings = self._noises
         treated, untreated = self.risks
         parts = (deviation, scales, sum(roundings))
@@ -403,8 +405,8 @@ class ArmRisks:
         It is None where the untreated risk is within its error. Raises DeclarationError unless
         ``1/2 <= level < 1``.
         """
-        share, tail = misses(level)
-        ends = self._ends(share, tail, complement=False)
+        moments_miss, tail = misses(level)
+        ends = self._ends(moments_miss, tail, complement=False)
         risk_1, risk_0 = self._inside
         return _stated(risk_1 / risk_0, ends, level)
 
@@ -414,9 +416,9 @@ class ArmRisks:
         Either ratio has half of the misses. The odds ratio is None where a denominator is within
         its error. Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        share, tail = misses(level)
-        risks = self._ends(share, 0.5 * tail, complement=False)
-        complements = self._ends(share, 0.5 * tail, complement=True)
+        moments_miss, tail = misses(level)
+        risks = self._ends(moments_miss, 0.5 * tail, complement=False)
+        complements = self._ends(moments_miss, 0.5 * tail, complement=True)
         if risks is None or complements is None or complements[0] <= 0.0:
             return None
         risk_1, risk_0 = self._inside
@@ -443,15 +445,15 @@ class ArmRisks:
         treated, untreated = self.risks
         return min(max(treated, least), 1.0 - least), min(max(untreated, least), 1.0 - least)
 
-    def _norm(self, share: float) -> Callable[[float, float], float]:
+    def _norm(self, moments_miss: float) -> Callable[[float, float], float]:
         """Standard deviation at most of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``.
 
-        It is larger with the probability ``share``. Five events miss, a fifth of it each: the noise
-        of either second moment, of either mean and of the product, the last three in both
-        directions.
+        It is larger with the probability ``moments_miss``. Five events miss, a fifth of it
+        each: the noise of either second moment, of either mean and of the product, the last three
+        in both directions.
         """
         noise = self.noise
-        fifth = 0.2 * share
+        fifth = 0.2 * moments_miss
         treated, untreated, *moments, product = noise.means(self.released)
         difference = treated - untreated
         total = treated + untreated
@@ -474,16 +476,16 @@ class ArmRisks:
         return widened
 
     def _counted_norm(
-        self, share: float, sign: float, first: float, second: float
+        self, moments_miss: float, sign: float, first: float, second: float
     ) -> Callable[[float, float], float]:
         """The root of the mean square of ``u A + v B``, of a mean which is 0.
 
-        It is larger with the probability ``share``. Six events miss: those of ``_norm``, and the
-        noise of the mean of h.
+        It is larger with the probability ``moments_miss``. Six events miss: those of
+        ``_norm``, and the noise of the mean of h.
 
         Parameters
         ----------
-        share
+        moments_miss
             Probability to miss.
         sign
             A and B are difference and sum of ``sign phi_a + c_a h``.
@@ -493,7 +495,7 @@ class ArmRisks:
             c_0, the center of the untreated.
         """
         noise = self.noise
-        sixth = share / 6.0
+        sixth = moments_miss / 6.0
         W = self.widening
         treated, untreated, *moments, product, size = noise.means(self.released)
         mean_margin = noise.margin(0.5 * sixth, 0, 1)
@@ -526,7 +528,9 @@ class ArmRisks:
             (cross - cross_margin, cross + cross_margin),
         )
 
-    def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float] | None:
+    def _ends(
+        self, moments_miss: float, tail: float, *, complement: bool
+    ) -> tuple[float, float] | None:
         """Interval of the ratio of the risks, or of their complements; no ratio is negative.
 
         None where the untreated one is not significantly above 0: no ratio is then rejected far
@@ -549,9 +553,9 @@ class ArmRisks:
         scales, roundings = self._noises
         shared: tuple[tuple[float, float], ...] = ()
         if self.noise.law is SumLaw.ARMS:
-            norm = self._norm(share)
+            norm = self._norm(moments_miss)
         else:
-            norm = self._counted_norm(share, sign, center_1, center_0)
+            norm = self._counted_norm(moments_miss, sign, center_1, center_0)
             unit = self.noise.coupling * self.noise.units[5]
             roundings = (
                 roundings[0] + abs(center_1) * unit,

@@ -21,13 +21,18 @@ from dp2erm_cvx.steps.score import ArmScores, AverageScore
 #: The step that releases the mean of the covariates which regressions by arm are averaged at, and
 #: its share of what center and propensity leave.
 AVERAGE, AVERAGE_SHARE = "average", 0.15
-#: M_r over standard deviations of residuals, but for what the ridge does: of least predicted error,
-#: with what M_r cuts off an exponential tail.
-REACHES = (2.0, 2.5, 3.0, 3.5)
+#: Clips M_r that are tried, in standard deviations of residuals, beside what the ridge moves them.
+CLIPS = (2.0, 2.5, 3.0, 3.5)
 #: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as
 #: long there as without it where outcomes are linear, and it saves bias where they are not
 #: (measured).
 FEW = 1600.0
+#: Shares of the budget that are tried for the outcome regression, and for a multinomial propensity.
+_CENTER_SHARES = tuple(np.arange(0.1, 0.9, 0.05).tolist())
+_MULTINOMIAL_SHARES = (0.1, 0.15, 0.2, 0.3)
+#: Most of what rate, spread and mean leave that the outcome regression and the propensity may take:
+#: the rest is for the score.
+_MOST_FOR_REGRESSIONS = 0.9
 
 
 def arms_rule(
@@ -35,98 +40,181 @@ def arms_rule(
 ) -> EffectSettings:
     """The settings of several arms where nothing is declared.
 
-    They have the least predicted error of a contrast.
+    Of all shapes of the regressions and all clips that are tried, they have the least predicted
+    error of a contrast of the smallest arm (``arms_error``).
 
-    Shares, rows and the kind of propensity are those of ``planned`` settings, if any.
+    Parameters
+    ----------
+    study
+        What is declared.
+    epsilon
+        The budget that shares are shares of.
+    planned
+        Settings from before the scale of the outcome was released. If given, rows, kind and share
+        of the propensity and share of the outcome regression are theirs, and only clips are tried.
     """
-    book, universe, values = study.universe.domain.codebook, study.universe, study.two_values
-    assert book is not None
-    shares, n_arms = tuple(book.treatment.rates), len(book.treatment.labels)
-    rule = effect_rule(study, epsilon, 1.0 / n_arms, known=bool(shares), planned=planned)
-    total = universe.mass * universe.n_samples * epsilon
-    rate = max(0.02, min(0.1, 40.0 * n_arms / total))
-    # lines of outcomes of two values are not unbent, so that they can be averaged: their loss
-    # hardly bends
-    rule = replace(
+    rule = _arms_defaults(study, epsilon, planned)
+    if planned is None:
+        shapes = _shapes(study, epsilon, rule)
+    else:
+        kept = ("rows", "center_share", "propensity", "propensity_share")
+        shapes = [replace(rule, **{name: getattr(planned, name) for name in kept})]
+    clips = _clips(study)
+    best = rule
+    least_error = math.inf
+    for shape in shapes:
+        for clip in clips:
+            settings = _clipped(study, shape, epsilon, clip)
+            # what a clip cuts off an exponential tail; nothing where there is no choice
+            cut_off = study.scale * math.exp(-1.0 - clip) if len(clips) > 1 else 0.0
+            error = arms_error(study, settings, epsilon) + cut_off**2
+            if error < least_error:
+                best = settings
+                least_error = error
+    return best
+
+
+def _arms_defaults(
+    study: DeclaredEffect, epsilon: float, planned: EffectSettings | None
+) -> EffectSettings:
+    """The rule of one effect, with what is different for more than two arms."""
+    universe = study.universe
+    rates = _declared_rates(study)
+    n_arms = len(universe.domain.arms)
+    equal_share = 1.0 / n_arms
+    rule = effect_rule(study, epsilon, equal_share, known=bool(rates), planned=planned)
+    n_epsilon = universe.mass * universe.n_samples * epsilon
+    slope = rule.slope
+    if study.two_values is not None:
+        # Lines of outcomes of two values are not unbent, so that they can be averaged: their loss
+        # hardly bends.
+        slope = 2.0 * universe.domain.outcome_bound
+    return replace(
         rule,
         arms=Arms.ALIKE,
         noise_ratio=0.0,
-        slope=rule.slope if values is None else 2.0 * universe.domain.outcome_bound,
-        rate_share=rate,
-        propensity=shares or "constant",
-        cap=max(CAP, 2.0 / min(shares, default=1.0 / n_arms)),
+        slope=slope,
+        rate_share=max(0.02, min(0.1, 40.0 * n_arms / n_epsilon)),
+        propensity=rates or "constant",
+        cap=max(CAP, 2.0 / min(rates, default=equal_share)),
     )
-    left = 1.0 - (rule.spread_share or 0.0) - (0.0 if shares else rate) - (rule.mean_share or 0.0)
-    multinomial: list[tuple[Any, float]] = [("multinomial", pair) for pair in (0.1, 0.15, 0.2, 0.3)]
-    kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
-    few = FEW * n_arms * universe.n_features
-    reaches = REACHES if values is None else REACHES[:1]
-    if values is None and not study.declares_scale:
-        reaches = (UNKNOWN,)
+
+
+def _declared_rates(study: DeclaredEffect) -> tuple[float, ...]:
+    """The public rates of the arms in the order of the levels; empty where none is declared."""
+    codebook = study.universe.domain.codebook
+    assert codebook is not None
+    return codebook.treatment.rates
+
+
+def _shapes(study: DeclaredEffect, epsilon: float, rule: EffectSettings) -> list[EffectSettings]:
+    """Rows, propensities and shares that are tried, as settings without clips."""
+    share_left = 1.0 - (rule.spread_share or 0.0)
+    if not _declared_rates(study):
+        share_left -= rule.rate_share
+    share_left -= rule.mean_share or 0.0
+    shapes = []
+    for rows in (Rows.COMMON, Rows.ARMS):
+        for center_share in _CENTER_SHARES:
+            for propensity, propensity_share in _propensities(study, epsilon, rule):
+                taken = center_share
+                if propensity == "multinomial":
+                    taken += propensity_share
+                if taken < _MOST_FOR_REGRESSIONS * share_left:
+                    shape = replace(
+                        rule,
+                        rows=rows,
+                        center_share=center_share,
+                        propensity=propensity,
+                        propensity_share=propensity_share,
+                    )
+                    shapes.append(shape)
+    return shapes
+
+
+def _propensities(
+    study: DeclaredEffect, epsilon: float, rule: EffectSettings
+) -> list[tuple[Any, float]]:
+    """Kinds of propensity that are tried, each with its share of the budget."""
+    multinomial: list[tuple[Any, float]] = [("multinomial", s) for s in _MULTINOMIAL_SHARES]
     if study.declared.get("propensity") == "multinomial":
-        kinds = multinomial
-    elif not shares and "propensity" not in study.declared and total >= few:
+        return multinomial
+    kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
+    if _declared_rates(study) or "propensity" in study.declared:
+        return kinds
+    universe = study.universe
+    n_epsilon = universe.mass * universe.n_samples * epsilon
+    few = FEW * len(universe.domain.arms) * universe.n_features
+    if n_epsilon >= few:
         kinds += multinomial
-    shapes = [
-        replace(rule, rows=rows, center_share=center, propensity=kind, propensity_share=share)
-        for rows in (Rows.COMMON, Rows.ARMS)
-        for center in np.arange(0.1, 0.9, 0.05).tolist()
-        for kind, share in kinds
-        if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
-    ]
-    if planned is not None:
-        names = ("rows", "center_share", "propensity", "propensity_share")
-        shapes = [replace(rule, **{name: getattr(planned, name) for name in names})]
-    tried = [
-        (
-            _clipped(study, shape, epsilon, reach),
-            study.scale * math.exp(-1.0 - reach) if len(reaches) > 1 else 0.0,
-        )
-        for shape in shapes
-        for reach in reaches
-    ]
-    return min(tried, key=lambda pair: arms_error(study, pair[0], epsilon) + pair[1] ** 2)[0]
+    return kinds
+
+
+def _clips(study: DeclaredEffect) -> tuple[float, ...]:
+    """Clips M_r that are tried, in standard deviations of residuals; one where none is chosen."""
+    if study.two_values is not None:
+        return CLIPS[:1]
+    if not study.declares_scale:
+        return (UNKNOWN,)
+    return CLIPS
 
 
 def _clipped(
-    study: DeclaredEffect, settings: EffectSettings, total: float, reach: float
+    study: DeclaredEffect, settings: EffectSettings, epsilon: float, clip: float
 ) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
     B is M_r at equal shares of the arms, twice that where probabilities vary.
     """
-    values, bound = study.two_values, study.universe.domain.outcome_bound
-    if values is None:
-        deviation, shrunk = _room(study, *_planned_fit(study, settings, total))
-        settings = replace(settings, residual_bound=min(reach * deviation + shrunk, 2.0 * bound))
-    longest = settings.residual_bound if values is None else values.width
+    domain = study.universe.domain
+    if study.two_values is None:
+        fit, rates = _planned_fit(study, settings, epsilon)
+        deviation, shrunk = _room(study, fit, rates)
+        residual_bound = min(clip * deviation + shrunk, 2.0 * domain.outcome_bound)
+        settings = replace(settings, residual_bound=residual_bound)
+        longest = residual_bound
+    else:
+        longest = study.two_values.width
     times = 2.0 if settings.propensity == "multinomial" else 1.0
-    return replace(settings, score_bound=times * len(study.universe.domain.arms) * longest)
+    return replace(settings, score_bound=times * len(domain.arms) * longest)
 
 
-def _room(study: DeclaredEffect, fit: RidgeFit, shares: tuple[float, ...]) -> tuple[float, float]:
+def _room(study: DeclaredEffect, fit: RidgeFit, rates: tuple[float, ...]) -> tuple[float, float]:
     """Deviation of residuals with the noise of an intercept, and what the ridge takes off it."""
-    curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
+    curvature = float(np.min(fit.curvature(study.scale, rates))) + fit.gamma
     half = 0.5 * study.universe.domain.outcome_bound
     noise = fit.noise / (fit.n_samples * curvature)
     return math.hypot(study.scale, noise), half * fit.gamma / curvature
 
 
 def _planned_fit(
-    study: DeclaredEffect, settings: EffectSettings, total: float
+    study: DeclaredEffect, settings: EffectSettings, epsilon: float
 ) -> tuple[RidgeFit, tuple[float, ...]]:
-    """The outcome regression as planned, and the shares of the arms that it is planned for."""
-    shares, n_arms = settings.propensity, len(study.universe.domain.arms)
-    rate = min(shares) if isinstance(shares, tuple) else 1.0 / n_arms
-    n, p = study.universe.mass * study.universe.n_samples, study.universe.n_features
-    columns, rows = p + (1 if settings.rows is Rows.ARMS else n_arms), settings.rows
-    epsilon = settings.center_share * total
-    fit = planned_fit(n, columns, epsilon, settings.slope, settings.norm_bound, rows)
-    return fit, (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
+    """The outcome regression as planned, and the rates of the arms, the smallest first.
+
+    Where no rates are declared, they are taken to be equal.
+    """
+    universe = study.universe
+    n_arms = len(universe.domain.arms)
+    least_rate = 1.0 / n_arms
+    if isinstance(settings.propensity, tuple):
+        least_rate = min(settings.propensity)
+    # in common, one intercept by arm and one row of slopes; by arm, an intercept and slopes of it
+    intercepts = 1 if settings.rows is Rows.ARMS else n_arms
+    fit = planned_fit(
+        universe.mass * universe.n_samples,
+        universe.n_features + intercepts,
+        settings.center_share * epsilon,
+        settings.slope,
+        settings.norm_bound,
+        settings.rows,
+    )
+    other_rates = ((1.0 - least_rate) / (n_arms - 1),) * (n_arms - 1)
+    return fit, (least_rate, *other_rates)
 
 
-def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) -> float:
-    """The mean squared error of a contrast of the smallest arm, in squared units of the outcome.
+def arms_error(study: DeclaredEffect, settings: EffectSettings, epsilon: float) -> float:
+    """The predicted mean squared error of a contrast of the smallest arm.
 
     Parameters
     ----------
@@ -134,27 +222,32 @@ def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) ->
         What is declared.
     settings
         The settings that are tried.
-    total
-        The epsilon that their shares are shares of.
+    epsilon
+        The budget that their shares are shares of.
+
+    Returns
+    -------
+    float
+        In squared units of the outcome.
     """
     sigma = study.scale
     n_arms = len(study.universe.domain.arms)
     norm = settings.norm_bound
     p = study.universe.n_features
-    fit, shares = _planned_fit(study, settings, total)
+    fit, rates = _planned_fit(study, settings, epsilon)
     n = fit.n_samples
-    rate = shares[0]
+    rate = rates[0]
     declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
-    within = declared.within(shares)
+    within = declared.within(rates)
 
     law = CovariateLaw.of(study.universe.domain, p)
     spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
-    errors = fit.stretched_errors(np.array([spread]), sigma, shares, within)
+    errors = fit.stretched_errors(np.array([spread]), sigma, rates, within)
     shrunk, noise, missing = (float(error[0, 0]) for error in errors)
     distance = declared.distance
     if settings.propensity == "multinomial":
-        paid = settings.propensity_share * total
-        distance = _distance_left(study.assumed, fit, shares, norm, spread, p, paid)
+        budget = settings.propensity_share * epsilon
+        distance = _distance_left(study.assumed, fit, rates, norm, spread, p, budget)
 
     # by arm, both have errors of their own; in common, what effects vary by stays as well
     by_arm = settings.rows is Rows.ARMS
@@ -162,19 +255,20 @@ def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) ->
     times = math.sqrt(2.0) * (1.0 - rate) if by_arm else 1.0
     residuals = sigma**2 + p * noise**2 + (missing * sigma) ** 2 + 0.5 * varying**2
     largest_score = settings.score_bound / n_arms / rate
-    budget_of_score = n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * total
-    scale = ArmScores.price * 2.0 * largest_score / budget_of_score
-    margin = 4.0 * MARGIN * largest_score * scale
+    budget_of_score = n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * epsilon
+    # Theorem 26: the noise of the mean score of an arm
+    score_noise = ArmScores.price * 2.0 * largest_score / budget_of_score
+    margin = 4.0 * MARGIN * largest_score * score_noise
     sampling = (2.0 * residuals / rate + distance**2 * sigma**2 + margin) / n
     wrong_slopes = times * max(LEFT * shrunk, missing) * sigma
     bias = distance * (wrong_slopes + (1.0 - rate) * varying)
-    return sampling + 4.0 * scale**2 + (times * noise * distance) ** 2 + bias**2
+    return sampling + 4.0 * score_noise**2 + (times * noise * distance) ** 2 + bias**2
 
 
 def _distance_left(
     assumed: Confounding,
     fit: RidgeFit,
-    shares: tuple[float, ...],
+    rates: tuple[float, ...],
     norm: float,
     spread: float,
     n_features: int,
@@ -190,8 +284,8 @@ def _distance_left(
         Distance of the arms as it is declared.
     fit
         The outcome regression as planned, for its number of records.
-    shares
-        The shares of the arms, the smallest first.
+    rates
+        The rates of the arms, the smallest first.
     norm
         Norm bound of the scaled covariates.
     spread
@@ -202,15 +296,16 @@ def _distance_left(
         Budget of the propensity.
     """
     n = fit.n_samples
+    # Theorem 27 at V = 2, with M^2 the largest mean square of a record's row
     square = 1.0 + norm**2
     gamma = 8.0 * square / (n * epsilon)
     scale = 2.0 * math.sqrt(2.0 * square) / epsilon
-    curvature = shares[0] * assumed.within(shares) * spread**2 + gamma
-    columns = (len(shares) - 1) * (n_features + 1)
+    curvature = rates[0] * assumed.within(rates) * spread**2 + gamma
+    columns = (len(rates) - 1) * (n_features + 1)
     noise = scale * math.sqrt(columns + 1.0) * spread / (n * curvature)
     shrunk = gamma / curvature * assumed.distance
-    left = OPTIMISM * math.hypot(shrunk, math.sqrt(n_features) * noise)
-    return min(left, assumed.distance)
+    predicted = OPTIMISM * math.hypot(shrunk, math.sqrt(n_features) * noise)
+    return min(predicted, assumed.distance)
 
 
 def check_arms(study: DeclaredEffect) -> None:

@@ -166,7 +166,7 @@ def effect_rule(
         propensity_share=propensity or 0.2,
         cap=CAP,
         residual_bound=clips.residual_bound,
-        score_bound=kind.reach[bool(propensity)] * clips.residual_bound,
+        score_bound=kind.bound_over_clip[bool(propensity)] * clips.residual_bound,
     )
 
 
@@ -708,8 +708,8 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     if propensity:
         distance = request.log_odds_error(propensity)
 
-    # ``reach`` is that at a rate of one half for scores that divide by it.
-    widest = kind.reach[bool(propensity)] / kind.reach[0]
+    # ``bound_over_clip`` is that at a rate of one half for scores that divide by it.
+    widest = kind.bound_over_clip[bool(propensity)] / kind.bound_over_clip[0]
     scale = 2.0 * widest * kind.price * request.residual_bound / rate
     scale *= request.groups / (n * (left - center - propensity) * request.epsilon)
     noise_of_score = 2.0 * (1.0 + by_arm) * scale**2

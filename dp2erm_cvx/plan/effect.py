@@ -290,8 +290,11 @@ class EffectStudy(Pipeline):
         return Confounding(self.confounding, self.collinearity, self.heterogeneity)
 
     @property
-    def predicts_bias(self) -> bool:
-        """True if an interval allows for the confounding that nuisances leave."""
+    def allows_one_bias(self) -> bool:
+        """True if the interval of one effect allows for the confounding that nuisances leave.
+
+        Risks have errors by arm, which are added when a release is made.
+        """
         settings = self.settings
         kind = SCORES[self.estimand]
         if kind is RiskScores:
@@ -346,7 +349,7 @@ class EffectStudy(Pipeline):
         if self._weights_residuals_of_events(public):
             score_bound = self._event_bound(declared.get("propensity", rule.propensity))
         else:
-            score_bound = _reach(self.kind, propensity, cap, rule) * rule.residual_bound
+            score_bound = _bound_over_clip(self.kind, propensity, cap, rule) * rule.residual_bound
         rule = replace(rule, cap=cap, score_bound=score_bound)
         if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) is not Rows.COMMON:
             rule = replace(rule, arms=Arms.ALIKE)
@@ -363,7 +366,7 @@ class EffectStudy(Pipeline):
     def steps(self) -> Iterator[Step]:
         """Rate, mean and spread, outcome regression and propensity; then the score."""
         settings = self.settings
-        steps, nuisances = self._lines(settings)
+        steps, nuisances = self._steps_before_score(settings)
         if self.weights is not None:
             assert isinstance(nuisances, LinearNuisances)
             yield from weighted_steps(self, steps, nuisances)
@@ -372,7 +375,7 @@ class EffectStudy(Pipeline):
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         yield replace(self._score(nuisances, settings), noise=Noise.GAMMA)
 
-    def _lines(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
+    def _steps_before_score(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
         """The steps before the score, and the nuisances that they release.
 
         A propensity is released before the outcome regression where that is weighted by it, else
@@ -598,7 +601,9 @@ def _rate(settings: EffectSettings) -> str | float:
     return "rate" if settings.known is None else settings.known
 
 
-def _reach(kind: type[EffectScore], propensity: Any, cap: float, rule: EffectSettings) -> float:
+def _bound_over_clip(
+    kind: type[EffectScore], propensity: Any, cap: float, rule: EffectSettings
+) -> float:
     """B over M_r of a score.
 
     Parameters
@@ -613,7 +618,7 @@ def _reach(kind: type[EffectScore], propensity: Any, cap: float, rule: EffectSet
         The settings where nothing is declared.
     """
     if propensity == "logistic":
-        return kind.reach[1]
+        return kind.bound_over_clip[1]
     if propensity is None or isinstance(propensity, str) or kind is OverlapScore:
         return rule.score_bound / rule.residual_bound
     rate = public_number("propensity", propensity)

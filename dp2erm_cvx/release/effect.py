@@ -588,7 +588,7 @@ def _answer(
     target: str,
 ) -> _Answer:
     """Estimate and interval from the sums of a ``score`` at what was released before it."""
-    by_mean_error = target == TARGETS[0] and plan.study.predicts_bias
+    by_mean_error = target == TARGETS[0] and plan.study.allows_one_bias
     if isinstance(score, ArmScores):
         arms, interval = arm_effects(facts, released, level, predicted=by_mean_error)
         return _Answer(interval, by_mean_error, arms=arms)

@@ -108,7 +108,7 @@ class EffectScore(IntegerSums):
     rows: ClassVar[Rows] = Rows.COMMON
     #: B over M_r before any widening where nothing is declared, by a constant and by a logistic
     #: propensity.
-    reach: ClassVar[tuple[float, float]] = (2.0, 4.0)
+    bound_over_clip: ClassVar[tuple[float, float]] = (2.0, 4.0)
     #: M_r in standard deviations of residuals.
     residuals: ClassVar[float] = 3.0
     #: Whether predictions and residuals are clipped together, whatever the outcome.
@@ -418,7 +418,7 @@ class TreatedScore(EffectScore):
     estimand: ClassVar[str] = "att"
     laws: ClassVar[Laws] = (SumLaw.TREATED, SumLaw.TREATED, SumLaw.OVERLAP)
     arms: ClassVar[Arms] = Arms.CONTROLS
-    reach: ClassVar[tuple[float, float]] = (1.0, 2.0)
+    bound_over_clip: ClassVar[tuple[float, float]] = (1.0, 2.0)
     residuals: ClassVar[float] = 4.0
     price: ClassVar[float] = 8.0 / 7.0
     propensities: ClassVar[tuple[float, ...]] = (0.0,)
@@ -462,7 +462,7 @@ class OverlapScore(EffectScore):
     laws: ClassVar[Laws] = (SumLaw.OVERLAP,) * 3
     largest_share: ClassVar[float] = 0.5
     arms: ClassVar[Arms] = Arms.MATCHED
-    reach: ClassVar[tuple[float, float]] = (1.0, 1.0)
+    bound_over_clip: ClassVar[tuple[float, float]] = (1.0, 1.0)
     price: ClassVar[float] = 5.0 / 4.0
     propensities: ClassVar[tuple[float, ...]] = (0.1, 0.2, 0.3)
 
