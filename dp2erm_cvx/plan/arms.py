@@ -104,7 +104,7 @@ def _declared_rates(study: DeclaredEffect) -> tuple[float, ...]:
     """The public rates of the arms in the order of the levels; empty where none is declared."""
     codebook = study.universe.domain.codebook
     assert codebook is not None
-    return codebook.treatment.rates
+    return tuple(codebook.treatment.rates)
 
 
 def _shapes(study: DeclaredEffect, epsilon: float, rule: EffectSettings) -> list[EffectSettings]:
