@@ -409,10 +409,14 @@ class GridSums(IntegerNoise):
         counted = np.nan_to_num(np.asarray(share, dtype=np.float64))
         room = np.rint(np.clip(counted, 0.0, 1.0) * self.largest).astype(np.int64)
         totals: list[int] = []
-        left = room
+        remaining_room = room
         for score in scores:
-            k = self._steps(score, left)
-            left = left - np.abs(k)
+            if np.shape(score) != room.shape:
+                raise DeclarationError(
+                    f"share of shape {room.shape}: the score is {np.shape(score)}"
+                )
+            k = self._steps(score, remaining_room)
+            remaining_room = remaining_room - np.abs(k)
             totals.append(of_score * int(k.sum()))
             totals.append(of_square * int((k * k).sum()))
         return (*totals, of_share // self.largest * int(room.sum()))

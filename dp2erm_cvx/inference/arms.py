@@ -33,7 +33,7 @@ from dp2erm_cvx.inference.nuisances import (
 )
 from dp2erm_cvx.steps.covariates import ArmMeans
 from dp2erm_cvx.steps.nuisances import LEAST_WITHIN, ArmNuisances, rare
-from dp2erm_cvx.steps.record_map import UNIT, Rows
+from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import ArmScores
 from dp2erm_cvx.steps.step import Step
 
@@ -218,6 +218,7 @@ def arm_intervals(
     squares = largest_squares * widenings**2
     # as shares of the records that count, a share of n
     size = min(max(float(means[0, 2]), 1.0 / n), 1.0)
+    mean_sums = np.asarray(released[average.name], dtype=np.float64) * average.calibration.unit
     mean_noise = float(average.calibration.scale) * average.calibration.unit / (n * size)
     outcomes = _ArmOutcomes(
         noise=noise,
@@ -225,7 +226,7 @@ def arm_intervals(
         n_samples=n,
         size=size,
         lines=_lines(nuisances, released, n_arms, facts.universe.n_features),
-        means=np.asarray(released[average.name], dtype=np.float64) / (UNIT * n * size),
+        means=mean_sums / (n * size),
         mean_noise=mean_noise,
         # no direction varies by more than all variances together, and their sum alone was released
         spread=float(np.linalg.norm(nuisances.spreads)) / math.sqrt(size),

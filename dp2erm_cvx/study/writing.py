@@ -105,16 +105,21 @@ def filled(text: str, changes: Sequence[str]) -> str:
 
     file = tomlkit.parse(text)
     plain = file.unwrap()
-    questions = {own["name"]: own for own in question_tables(taken_questions(plain))}
+    tables_by_kind = taken_questions(plain)
+    questions = list(question_tables(tables_by_kind))
+    # the same questions in the same order, as the file writes them
+    written_questions: list[Any] = []
+    for kind in tables_by_kind:
+        tables: Any = file[kind]
+        written_questions += tables if isinstance(tables, list) else [tables]
+    places = {question["name"]: place for place, question in enumerate(questions)}
     for change in changes:
-        put_over(plain, list(questions.values()), change)
+        put_over(plain, questions, change)
         keys, _ = parsed_change(change)
         first, *inside = keys
-        if first in questions and inside:
-            table: Any = file[questions[first]["kind"]]
-            if isinstance(table, list):
-                table = table[0]
-            _copy(questions[first], table, inside)
+        if first in places and inside:
+            place = places[first]
+            _copy(questions[place], written_questions[place], inside)
         else:
             _copy(plain, file, keys)
     return tomlkit.dumps(file)

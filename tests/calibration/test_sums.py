@@ -16,6 +16,7 @@ from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.base import _many_tail, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio, calibrate_integers
 from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-6)
@@ -128,6 +129,12 @@ def test_shares_are_clipped_to_one_half_and_summed_exactly():
     means = noise.means(result)
     bound = noise.bound
     assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
+
+
+def test_sums_of_groups_refuse_a_share_of_another_length():
+    noise = calibrate_sums(SumLaw.DISJOINT, 3.0, 4, PURE)
+    with pytest.raises(DeclarationError, match="share of shape"):
+        noise.totals([1.0, -9.0, 2.0, 0.0], [0.0, 0.0, 0.0, 1.0], [1.0, 1.0])
 
 
 #: Scores in units of their bound and marks of one record; few for persons, whose records are
