@@ -63,6 +63,16 @@ _SEARCHED = "search over base datasets"
 Kept = Pairs | Replacement
 
 
+def _few_covariates(universe: MappedUniverse) -> MappedUniverse:
+    """The universe of base datasets, which need no more than three covariates.
+
+    Where every covariate has a range of its own, they have all of them.
+    """
+    if isinstance(universe.space.upper, tuple):
+        return universe
+    return MappedUniverse(universe.space, universe.n_samples, min(universe.n_features, 3))
+
+
 @dataclass(eq=False)
 class Rounds:
     """Looks of one strategy each, in turns of their ``names``.
@@ -88,9 +98,7 @@ class Rounds:
     own: Mapping[str, Strategy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        universe = self.universe
-        # so many covariates as are given data, but a base dataset needs no more than three
-        small = MappedUniverse(universe.space, universe.n_samples, min(universe.n_features, 3))
+        small = _few_covariates(self.universe)
         # a surrogate that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1]))
         self.surrogate = Surrogate.of(self.weighing, small, sample) if BASE in self.names else None
