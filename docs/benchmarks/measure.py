@@ -19,9 +19,6 @@ from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.neighbors import Neighborhood
 from dp2erm_cvx.solve import certify
 
-#: Runs of a contender on one work, beyond which its time does not matter.
-_ROUNDS = 9
-
 
 @dataclass(frozen=True)
 class Row:
@@ -54,7 +51,7 @@ def measure(work: Work) -> list[Row]:
     times: dict[str, list[float]] = {name: [] for name in contenders}
     errors: dict[str, float] = {}
     batches: list[float] = []
-    for turn in range(_ROUNDS):
+    for turn in range(work.rounds):
         which = turn % work.batch
         instance = loaded.instance(which)
         records = loaded.replacements.neighbor(which)
@@ -68,7 +65,7 @@ def measure(work: Work) -> list[Row]:
                 point = contender(instance, records)
                 times[name].append(time.perf_counter() - began)
             errors[name] = max(errors.get(name, 0.0), _error(certify(instance, point), work))
-        if turn % 3 == 0:
+        if turn % (work.rounds // 3) == 0:
             seconds, error, sweeps = _batch(loaded)
             batches.append(seconds)
             errors["library, batch"] = max(errors.get("library, batch", 0.0), error)
