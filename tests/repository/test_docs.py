@@ -283,15 +283,15 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
 
 
 def added(file: str) -> str:
-    """The file of this name on the page of classes."""
+    """The file of this name on the page of programs of one's own."""
     (source,) = [
-        block for block in blocks("programs.md", "python") if block.startswith(f"# {file}\n")
+        block for block in blocks("own_programs.md", "python") if block.startswith(f"# {file}\n")
     ]
     return source
 
 
 def test_the_table_of_checks_names_all_of_them():
-    _, table = page("programs.md").split("| check |")
+    _, table = page("own_programs.md").split("| check |")
     rows = re.findall(r"^\| `([^`]*)` \|", table, re.MULTILINE)
     bases = (FirstStage, WeightsProgram, SecondStage)
     names = {name for base in bases for name in checks_of(base, first=True)}
