@@ -1,5 +1,6 @@
-"""Docstrings as the pages show them: numpydoc lists, comments on constants, and what a program
-states.
+"""Docstrings as the pages show them.
+
+They have numpydoc lists, comments on constants, and what a program states.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def prepared(lines: list[str]) -> list[str]:
 
 
 def _is_prose(line: str, following: str, before: str) -> bool:
-    """An unindented line after a blank one, without an indented description and not ``name :
-    text``.
+    """An unindented line after a blank one that begins no entry of a list.
+
+    An entry has an indented description below it, or is ``name : text``.
     """
     indented = line.startswith(" ") or following.startswith(" ")
     return not before and not indented and " : " not in line and set(line) != {"-"}
@@ -83,8 +85,9 @@ def _plain(line: str) -> str:
 
 
 def _program(cls: Any) -> Iterator[str]:
-    """All that a program states: its file (at the first of a file), itself, its settings, its
-    proof.
+    """All that a program states: its file, itself, its settings and its proof.
+
+    The file stands at the first program of a file.
     """
     module, own = (
         inspect.getmodule(cls),
@@ -118,9 +121,7 @@ def _program(cls: Any) -> Iterator[str]:
 
 
 def _comment(name: str) -> list[str] | None:
-    """The ``#:`` comment on a constant, in its own module or in the one that it is imported
-    from.
-    """
+    """The ``#:`` comment on a constant, in its own module or in the one it is imported from."""
     home, _, short = name.rpartition(".")
     while True:
         try:
@@ -166,9 +167,7 @@ def _spell(
     signature: str | None,
     returned: str | None,
 ) -> tuple[str | None, str | None]:
-    """An alias that is part of a union comes out as the call that makes it, a factory as no Python
-    at all.
-    """
+    """Spell an alias in a union as the call that makes it, and a factory as no Python at all."""
     return _readable(signature), _readable(returned)
 
 

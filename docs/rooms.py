@@ -25,8 +25,9 @@ Imports = dict[str, set[str]]
 
 
 def room_of(path: Path) -> str:
-    """``solve`` for dp2erm_cvx/solve/solving.py, ``noise`` for dp2erm_cvx/noise.py, else
-    ``problems``.
+    """The room of a file: ``solve`` for dp2erm_cvx/solve/solving.py.
+
+    A file beside the folders is its own room, and the programs are ``problems``.
     """
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] == PACKAGE:
@@ -81,8 +82,9 @@ def below(rooms: Imports, room: str) -> set[str]:
 
 
 def levels(rooms: Imports) -> dict[str, int]:
-    """The level of every room: 0 imports nothing, the others stand one above the highest that they
-    import.
+    """The level of every room.
+
+    0 imports nothing; the others stand one above the highest that they import.
 
     Raises ValueError where rooms import each other.
     """
@@ -105,8 +107,9 @@ def arrows(rooms: Imports) -> list[tuple[str, str]]:
 
 
 def places(rooms: Imports) -> dict[str, tuple[float, float]]:
-    """The middle of every room's box. A room stands near the middle of the rooms that it
-    imports.
+    """The middle of every room's box.
+
+    A room stands near the middle of the rooms that it imports.
     """
     level = levels(rooms)
     placed: dict[str, tuple[float, float]] = {}
@@ -123,8 +126,9 @@ def places(rooms: Imports) -> dict[str, tuple[float, float]]:
 
 
 def picture(rooms: Imports) -> Figure:
-    """Boxes from below to above in the order of imports. Boxes and arrows carry names as
-    identifiers.
+    """Draw boxes from below to above in the order of imports.
+
+    Boxes and arrows carry names as identifiers.
     """
     placed = places(rooms)
     height = max(y for _, y in placed.values())

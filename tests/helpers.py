@@ -32,8 +32,8 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.stability import ArmCurves, margin_movement
 
-#: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'|
-#: / S)``.
+#: Losses by their largest slope S and curvature kappa, and the shape h of
+#: ``phi'' = kappa h(|phi'| / S)``.
 BOUNDED_INFLUENCE = {
     "1 - u": (
         lambda S, kappa: Curve((Part(kappa, atom("saturating", S / kappa)),)),

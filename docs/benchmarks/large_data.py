@@ -1,5 +1,6 @@
-"""Data larger than memory: the default effect from a Parquet file, by threads and by a Dask
-cluster.
+"""Data larger than memory: the default effect from a Parquet file.
+
+It is computed by threads and by a Dask cluster.
 
 ``python large_data.py --folder /scratch`` writes the files there, which take 180 bytes per record,
 and removes them afterwards. Times are of the whole command; those of the processor count where
@@ -78,9 +79,7 @@ def write_records(path: Path, n_samples: int) -> None:
 
 
 def measured(words: list[str]) -> dict[str, Any]:
-    """Seconds, seconds of the processor, and the most memory of a process; and the load when it
-    began.
-    """
+    """Seconds, processor seconds and largest memory of a process, and the load at its start."""
     load, began = os.getloadavg()[0], time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         one = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)

@@ -37,8 +37,9 @@ SOLVERS = "python -c 'import cvxpy'"
 
 
 def startup(rounds: int) -> dict[str, float]:
-    """CPU seconds of whole processes, medians, in turns: imports, and commands on the study of
-    NHEFS.
+    """Median CPU seconds of whole processes: imports, and commands on the study of NHEFS.
+
+    The processes take turns.
     """
     command = str(Path(sys.executable).with_name("dp2erm"))
     with resources.as_file(resources.files("dp2erm_cvx.datasets")) as shipped:

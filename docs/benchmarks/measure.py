@@ -126,8 +126,7 @@ def _batch(loaded: Loaded) -> tuple[float, float, float]:
 
 
 def _least_time(loaded: Loaded, sweeps: float) -> float:
-    """Seconds that this machine needs for the products and the memory traffic of one solve of the
-    batch.
+    """Seconds that this machine needs for the least work of one solve of a batch.
 
     A sweep over n records in d dimensions is two products (margins, gradient) and three vectors of
     length n read or written; a kernel program takes at least one product with its factor.

@@ -1,5 +1,6 @@
-"""Neighbors of many records, whose weights are read and not held: beside one solve, and whole
-audits.
+"""Neighbors of many records, beside one solve, and whole audits.
+
+The weights of neighbors are read and not held.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ _BATCH = 128
 
 
 def readings(quick: bool) -> list[dict[str, Any]]:
-    """CPU seconds of every program and size: one solve, what neighbors share, and a neighbor's
-    movements.
+    """CPU seconds by program and size: one solve, what neighbors share, and a neighbor's movements.
 
     ``error`` is the largest certified l1 error of the neighbors' weights over n.
     """
@@ -165,8 +165,7 @@ def kink(w: cp.Variable, records: Any, cap: float) -> cp.Problem:
 
 
 def declared_audits(quick: bool) -> list[dict[str, Any]]:
-    """Neighbors per CPU second in audits of programs that CVXPY alone declares, with a stated
-    bound.
+    """Neighbors per CPU second in audits of programs declared in CVXPY alone, with a stated bound.
 
     Neighbors are searched for on groups of equal records, certified; a sample is compared with full
     solves; ``single`` counts full solves with a certificate, one dataset at a time.

@@ -1,6 +1,4 @@
-"""Time the library beside what a researcher would write: measure, print, keep, and fill the page's
-tables.
-"""
+"""Time the library beside what a researcher would write, and fill the tables of the page."""
 
 from __future__ import annotations
 
@@ -115,9 +113,7 @@ def neighbor_tables(
     rates: list[dict[str, Any]],
     declared: list[dict[str, Any]],
 ) -> Iterator[str]:
-    """Movements of a batch, whole audits, their rates beside the batch, and programs of one's
-    own.
-    """
+    """Tables of neighbors: batches, audits, audits beside the batch, and programs of one's own."""
     movements = [
         {
             "program": row["program"],
@@ -180,9 +176,7 @@ def neighbor_tables(
 def tables(
     rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]
 ) -> str:
-    """Markdown: one table per work, whole fits, neighbors of many records, and the start of the
-    command.
-    """
+    """Markdown tables: one per work, whole fits, neighbors of many records, and starting times."""
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
         table = [

@@ -1,6 +1,4 @@
-"""Whole fits at growing numbers of records: seconds beside one fit of scikit-learn, and peak
-memory.
-"""
+"""Whole fits at growing numbers of records: seconds beside one fit of scikit-learn, and memory."""
 
 from __future__ import annotations
 
@@ -43,8 +41,7 @@ Gradient = Callable[[], float | None]
 
 @dataclass(frozen=True)
 class ScaleRow:
-    """One contender at one n: CPU seconds, also in fits of scikit-learn, and what the process held
-    at most.
+    """One contender at one n: CPU seconds, also in fits of scikit-learn, and peak memory.
 
     ``gradient`` is the norm of the mean gradient of a logistic regression at its solution. ``peak``
     is beyond what the process holds before it has data, and counts them.
@@ -142,8 +139,9 @@ CONTENDERS: dict[str, Callable[[Array, NDArray[np.int64], Array], Gradient]] = {
 
 
 def measure_scale(sizes: Sequence[int], rounds: int, *, apart: bool = True) -> list[ScaleRow]:
-    """All contenders at all sizes, in turns: ``apart``, each round of each in a process of its
-    own.
+    """All contenders at all sizes, in turns.
+
+    With ``apart`` each round of each contender runs in a process of its own.
     """
     seconds: dict[tuple[str, int], list[float]] = {}
     peaks: dict[str, list[float]] = {}

@@ -1,5 +1,4 @@
-"""Treatments of three and five arms: coverage of every contrast, of all together, errors and
-widths.
+"""Treatments of three and five arms: coverage of contrasts, one by one and together, and errors.
 
 ``python arms.py 40 default fixed`` prints the table as CSV. Covariates are uniform in their ranges.
 Trials have public rates; confounded tables have log odds along two covariates and effects that vary
@@ -76,8 +75,9 @@ def main(runs: int, ways: Sequence[str]) -> None:
 def measured(
     model: PrivateEffect, levels: tuple[str, ...], n: int, kind: str, runs: int
 ) -> list[float]:
-    """Root mean squared error, coverage of each and of all, and median half widths, also joint
-    ones.
+    """Root mean squared error, coverage of each and of all, and median half widths.
+
+    Half widths of joint intervals stand beside them.
     """
     rows, whole = [], []
     for seed in range(runs):

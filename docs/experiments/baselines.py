@@ -59,9 +59,9 @@ def chaudhuri_logistic(
 
 
 def ipw_composition(study: Study) -> Plan[Study]:
-    """The paper's composition for IPW: half the budget each, fixed-weight corollary with ``1 +
-    exp(M R)``.
+    """The paper's composition for IPW: half of the budget for either stage.
 
+    The second stage is calibrated by the fixed-weight corollary with ``1 + exp(M R)``.
     ``study.first`` is a logistic propensity, private or not, whose ``ridge`` and ``radius`` = R > 0
     are taken; R bounds the coefficient, in inverse units of x. Not private as argued: the corollary
     is for weights that depend on no record, and that of record j depends on record j, so W2 can
@@ -115,13 +115,13 @@ def ipw_composition(study: Study) -> Plan[Study]:
 
 
 def universal(study: Study, *, printed: bool = False) -> Plan[Study]:
-    """The paper's baseline for EBW and MMD: only the second stage is private, by the universal
-    corollary.
+    """The paper's baseline for EBW and MMD, by the universal corollary.
 
-    ``W1 = 2n + 2 min(w_max, n)``, ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a
-    proven bound on every weight: the cap of MMD, what the sharp theorem of the program states, or
-    n. As ``printed``, w_max is what the program calls its radius: for entropy balancing that of the
-    *dual* ball, which bounds no weight.
+    Only the second stage is private. ``W1 = 2n + 2 min(w_max, n)``,
+    ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a proven bound on every weight: the
+    cap of MMD, what the sharp theorem of the program states, or n. As ``printed``, w_max is what
+    the program calls its radius: for entropy balancing that of the *dual* ball, which bounds no
+    weight.
 
     Raises DeclarationError for a program whose first stage is private; CalibrationError where the
     printed form has no number, and where the program has no solution on some datasets of the

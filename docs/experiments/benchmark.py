@@ -1,5 +1,6 @@
-"""Private effects and rules beside what others published, as far as public text suffices to write
-it.
+"""Private effects and rules beside what others published.
+
+Their methods are written as far as public text suffices.
 
 ``python benchmark.py --data Twin_Data.csv.gz`` takes 10 minutes, ``--quick`` less than five;
 without the Twins file what needs it is left out. ``--variant dpate`` needs the package of that

@@ -1,6 +1,4 @@
-"""Tools of the experiments: cells with seeds of their own, a command line, cached rows, means and
-tables.
-"""
+"""Tools of the experiments: seeded cells, a command line, cached rows, means and tables."""
 
 from __future__ import annotations
 
@@ -111,19 +109,17 @@ def folder_of(name: str, args: argparse.Namespace) -> Path:
 def start(
     doc: str | None, name: str, full: Design, variants: Mapping[str, Design], data: bool = False
 ) -> tuple[argparse.Namespace, Design, Path]:
-    """The command line of an experiment, the variant of the design that it names, and its
-    folder.
-    """
+    """The command line of an experiment, the variant that it names, and its folder."""
     args = options(doc or "", variants, data)
     return args, full | variants.get(args.variant, {}), folder_of(name, args)
 
 
 def each(function: Callable[..., Any], tasks: list[tuple], folder: Path, workers: int) -> list[Any]:
-    """``function(*task)`` of every task. What is done is kept in the folder, so that a stopped run
-    goes on.
+    """Results of ``function(*task)`` for every task.
 
-    Kept results know the arguments and the source of ``function``, not the code that it calls:
-    delete ``folder/kept`` when that has changed.
+    Finished results are kept in the folder, so that a stopped run goes on. Kept results know the
+    arguments and the source of ``function``, not the code that it calls: delete ``folder/kept``
+    when that has changed.
     """
     cached = Memory(folder / "kept", verbose=0).cache(function)
     with threadpool_limits(1), parallel_config("loky", inner_max_num_threads=1):
@@ -227,8 +223,9 @@ def legend_below(figure: Any, axes: Iterable[Any]) -> None:
 
 
 def hajek(data: Dataset, propensity: np.ndarray | None = None) -> Estimate:
-    """The difference of means weighted by inverse propensities (n,), by default those of a logistic
-    fit.
+    """The difference of means weighted by inverse propensities (n,).
+
+    By default the propensities are those of a logistic fit.
     """
     e = fitted_propensity(data) if propensity is None else propensity
     total, score = 0.0, np.zeros(len(data.a))

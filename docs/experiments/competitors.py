@@ -1,10 +1,10 @@
-"""Private estimators of an effect, and rules, that others published, as their public descriptions
-state them.
+"""Private estimators of an effect, and rules, that others published.
 
-Instances are settings, which are public. A call ``method(records, budget, rng)`` is a function of
-its arguments alone, so that it can be audited from outside. It simulates: noise is seeded, in
-floating point, and nothing that it returns may be published. All but the package dpate yield what
-is random in them as ``stages``, so that ``dp2erm_cvx.audit`` computes their losses exactly.
+They are written from their public descriptions. Instances are settings, which are public. A call
+``method(records, budget, rng)`` is a function of its arguments alone, so that it can be audited
+from outside. It simulates: noise is seeded, in floating point, and nothing that it returns may be
+published. All but the package dpate yield what is random in them as ``stages``, so that
+``dp2erm_cvx.audit`` computes their losses exactly.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def ridge_logistic(X: Array, a: Array, ridge: float | Array, weight: Array | flo
 
 
 def ridge_line(X: Array, y: Array, ridge: float | Array) -> Array:
-    """The minimizer (p,) of the mean squared error and ``ridge |w|^2``, as above; 0 without
-    records.
-    """
+    """The minimizer (p,) of the mean squared error and ``ridge |w|^2``; 0 without records."""
     squares = X.T @ X + max(len(y), 1) * np.diag(np.full(X.shape[1], ridge))
     return np.asarray(np.linalg.solve(squares, X.T @ y), dtype=np.float64)
 
@@ -76,11 +74,11 @@ def probability(logit: Array, clip: float) -> Array:
 
 
 def noisy(value: float | Array, sensitivity: float, budget: Budget) -> Noised:
-    """For a Euclidean sensitivity: noise of density ``exp(-epsilon |b| / sensitivity)``, or
-    Gaussian.
+    """Noise for a Euclidean sensitivity.
 
-    For a number that is Laplace noise. Gaussian noise is of the smallest scale (Balle and Wang
-    2018), which is mu-GDP for the mu that has this delta at this epsilon.
+    Its density is ``exp(-epsilon |b| / sensitivity)``, or it is Gaussian. For a number that is
+    Laplace noise. Gaussian noise is of the smallest scale (Balle and Wang 2018), which is mu-GDP
+    for the mu that has this delta at this epsilon.
     """
     if budget.delta == 0.0:
         return Noised(value, sensitivity / budget.epsilon, Noise.GAMMA, sensitivity)
@@ -96,12 +94,11 @@ def deviation(noised: Noised) -> float:
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimator of an average effect from records inside their space, neighbors differing in one
-    record.
+    """An estimator of an average effect from records inside their space.
 
-    ``source`` says whose it is, ``assumes`` what a bound on every record is needed for;
-    ``treated_only`` asks for the effect among the treated, where ``serves_treated``. With
-    ``budget.delta`` = 0 noise is pure, else Gaussian.
+    Neighbors differ in one record. ``source`` says whose it is, ``assumes`` what a bound on every
+    record is needed for; ``treated_only`` asks for the effect among the treated, where
+    ``serves_treated``. With ``budget.delta`` = 0 noise is pure, else Gaussian.
     """
 
     source: ClassVar[str]
@@ -111,8 +108,9 @@ class Effect:
     treated_only: bool = False
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
-        """Everything random in a call, in its order, and the estimate; it may read nothing else at
-        random.
+        """Everything random in a call, in its order, and the estimate.
+
+        The call may read nothing else at random.
         """
         raise NotImplementedError
 
@@ -123,8 +121,9 @@ class Effect:
 
 @dataclass(frozen=True)
 class Rule:
-    """A linear treatment rule, in the same way; ``propensity`` (n,) is P(A = 1 | x), as of a
-    trial.
+    """A linear treatment rule, called in the same way as an effect.
+
+    ``propensity`` (n,) is P(A = 1 | x), as of a trial.
     """
 
     source: ClassVar[str]
@@ -137,28 +136,29 @@ class Rule:
     def __call__(
         self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
     ) -> Array:
-        """Coefficients (p,) of a rule that treats where ``X theta`` > 0; without a budget, without
-        noise.
+        """Coefficients (p,) of a rule that treats where ``X theta`` > 0.
+
+        Without a budget there is no noise.
         """
         return run_stages(self.stages(records, propensity, budget), rng)
 
 
 def group_count(n: int, columns: int, per_column: float) -> int:
-    """As many groups as leave ``per_column`` records a column, and at least 20, to each; at least
-    two.
+    """The number of groups that leaves enough records to each.
+
+    A group has ``per_column`` records a column, and at least 20; there are at least two groups.
     """
     return max(2, int(n // max(20.0, per_column * columns)))
 
 
 @dataclass(frozen=True)
 class PrivatePropensity(Effect):
-    """Half of the records fit the propensity, the other half are weighted by it; either spends the
-    budget.
+    """Half of the records fit the propensity, and the other half are weighted by it.
 
-    Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011): for rows of norm at most 1 the
-    minimizer moves by at most ``2/(m ridge)``. A mean of m terms ``a y/e - (1 - a) y/(1 - e)`` with
-    e in [clip, 1 - clip] moves by at most ``2 B/(clip m)``. A record is in one half, so that
-    nothing adds up.
+    Either half spends the budget. Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011): for
+    rows of norm at most 1 the minimizer moves by at most ``2/(m ridge)``. A mean of m terms
+    ``a y/e - (1 - a) y/(1 - e)`` with e in [clip, 1 - clip] moves by at most ``2 B/(clip m)``. A
+    record is in one half, so that nothing adds up.
 
     Parameters
     ----------
@@ -190,12 +190,11 @@ class PrivatePropensity(Effect):
 
 @dataclass(frozen=True)
 class SubsampleAggregate(Effect):
-    """Weighted means by a logistic propensity in each of M random groups, and noise on their
-    average.
+    """Weighted means by a logistic propensity in each of M random groups.
 
-    An effect is in [-2B, 2B], and so is the estimate of a group; one record is in one group, so
-    that the average moves by at most ``4 B/M``: 2/M for outcomes of two values, which the paper is
-    about.
+    Noise is added to their average. An effect is in [-2B, 2B], and so is the estimate of a group;
+    one record is in one group, so that the average moves by at most ``4 B/M``: 2/M for outcomes of
+    two values, which the paper is about.
 
     Parameters
     ----------
@@ -240,8 +239,8 @@ class FoldNuisances(Effect):
 
     Regressions are clipped to the outcomes' interval and inverse probabilities to [1/(1 - clip),
     1/clip] before they are averaged. A replaced record moves its own term by at most ``own``, and
-    one of K - 1 models in the terms of n - n/K others by at most ``others``: the mean by ``own/n +
-    others/K``.
+    one of K - 1 models in the terms of n - n/K others by at most ``others``: the mean by
+    ``own/n + others/K``.
 
     Parameters
     ----------
@@ -270,9 +269,9 @@ class FoldNuisances(Effect):
     def sensitivity(self, records: Records, folds: int) -> float:
         """How far the mean moves at most; folds of different sizes count as the smallest.
 
-        With w in [1/(1 - clip), 1/clip] and regressions in [-B, B] a term of "aipw" is ``w y - (w -
-        1) m_1 - m_0`` in the first arm, at most 2 B w. It moves by ``(w' - w)(y - m_1) - (w' -
-        1)(m_1' - m_1) - (m_0' - m_0)`` if a model of each is replaced.
+        With w in [1/(1 - clip), 1/clip] and regressions in [-B, B] a term of "aipw" is
+        ``w y - (w - 1) m_1 - m_0`` in the first arm, at most 2 B w. It moves by
+        ``(w' - w)(y - m_1) - (w' - 1)(m_1' - m_1) - (m_0' - m_0)`` if a model of each is replaced.
         """
         B, high = records.space.outcome_bound, 1.0 / self.clip
         spread = high - 1.0 / (1.0 - self.clip)
@@ -306,9 +305,7 @@ class FoldNuisances(Effect):
         return Estimate(released, math.nan)
 
     def _of_fold(self, records: Records, rows: Array) -> Array:
-        """Both regressions and both inverse probabilities (4, n) of all records, by one fold's
-        models.
-        """
+        """Regressions and inverse probabilities (4, n) of all records, by one fold's models."""
         X, a, B = records.X, records.a[rows], records.space.outcome_bound
         lines = np.zeros((4, len(X)))
         ridge = np.full(X.shape[1], self.ridge)
@@ -329,14 +326,13 @@ class FoldNuisances(Effect):
 
 @dataclass(frozen=True)
 class NoisyLeastSquares(Effect):
-    """The coefficient of treatment, from the noisy second moments of covariates, treatment and
-    outcome.
+    """The coefficient of treatment, from noisy second moments.
 
-    Rows are scaled to ``|x| <= 1``, ``a`` in {-1/2, 1/2} times ``treatment_scale`` and ``|y| <=
-    1``: so that ``|z|^2 <= R^2`` = 2 + treatment_scale^2/4 for ``z = (x, a, y)``. ``z z'`` moves by
-    at most sqrt(2) R^2 in Frobenius norm, which is the Euclidean norm of its upper triangle with
-    the sides times sqrt(2) (Dwork, Talwar, Thakurta and Zhang 2014). A ridge of the size of the
-    noise keeps the equations solvable.
+    These are of covariates, treatment and outcome. Rows are scaled to ``|x| <= 1``, ``a`` in {-1/2,
+    1/2} times ``treatment_scale`` and ``|y| <= 1``: so that ``|z|^2 <= R^2`` = 2 +
+    treatment_scale^2/4 for ``z = (x, a, y)``. ``z z'`` moves by at most sqrt(2) R^2 in Frobenius
+    norm, which is the Euclidean norm of its upper triangle with the sides times sqrt(2) (Dwork,
+    Talwar, Thakurta and Zhang 2014). A ridge of the size of the noise keeps the equations solvable.
 
     Parameters
     ----------
@@ -370,8 +366,8 @@ class NoisyLeastSquares(Effect):
 class NoisyInteractions(Rule):
     """The sign of the effect by the noisy least squares of y on x and (a - 1/2) x.
 
-    Rows ``(x, (a - 1/2) treatment_scale x, y)`` are in the same ball as above, because ``|x| <=
-    1``.
+    Rows ``(x, (a - 1/2) treatment_scale x, y)`` are in the same ball as above, because
+    ``|x| <= 1``.
     """
 
     source: ClassVar[str] = "sufficient statistics: Vu & Slavkovic (2009), Dwork et al. (2014)"
@@ -393,10 +389,9 @@ class NoisyInteractions(Rule):
 
 
 def _solved(z: Array, largest: float, ridge: float, free: int, budget: Budget) -> Stages[Array]:
-    """Coefficients of the last column of z (n, m) on the others, of which number ``free`` has no
-    ridge.
+    """Coefficients of the last column of z (n, m) on the others.
 
-    ``largest`` bounds the squared norm of a row.
+    The column of number ``free`` has no ridge. ``largest`` bounds the squared norm of a row.
     """
     squares, columns = z.T @ z, z.shape[1]
     sides = np.triu_indices(columns)
@@ -457,12 +452,12 @@ class WeightedLearning(Rule):
 
 @dataclass(frozen=True)
 class Dpate(Effect):
-    """One function of dpate (MIT) at its defaults, with covariates in the unit ball, as it asks
-    for.
+    """One function of dpate (MIT) at its defaults.
 
-    Nothing of it is changed but where its random numbers come from, so that a seed decides. Its
-    guarantee is what it states, and of several functions it is refuted (page "Audited methods").
-    Raises DataError where the package is missing, and what its function raises.
+    Covariates are in the unit ball, as it asks for. Nothing of it is changed but where its random
+    numbers come from, so that a seed decides. Its guarantee is what it states, and of several
+    functions it is refuted (page "Audited methods"). Raises DataError where the package is missing,
+    and what its function raises.
     """
 
     source: ClassVar[str] = "dpate 0.0.1, github.com/dstewtes/dpate"
@@ -494,9 +489,7 @@ class Dpate(Effect):
 
 @contextmanager
 def _seeded(utils: ModuleType, rng: np.random.Generator):
-    """Its noise from this generator, and its permutations, which are those of numpy, from a seed of
-    it.
-    """
+    """Draw the noise from this generator, and numpy's permutations from a seed of it."""
     own, state = utils.np, np.random.get_state()  # noqa: NPY002
     utils.np = SimpleNamespace(random=SimpleNamespace(default_rng=lambda: rng))
     np.random.seed(int(rng.integers(2**32)))  # noqa: NPY002

@@ -43,13 +43,13 @@ N_COVARIATES = 5
 
 @dataclass(frozen=True)
 class Strength:
-    """``Y = mean + main X_1 + (A - 1/2)(X_3 - X_2) + noise``, ``logit P(A = 1) = share +
-    confounding X_1``.
+    """Strengths of confounding in a scenario whose outcome and propensity have few terms.
 
-    X is uniform on [-1, 1]^5. Most records are treated, so in a regression of ``2 Y (2A - 1)`` with
-    weights 1 neither the mean outcome nor the main effect of X_1 cancels: a public center removes
-    the mean, no constant removes the main effect. Weights that give each arm half of the mass at
-    every x remove both.
+    They are ``Y = mean + main X_1 + (A - 1/2)(X_3 - X_2) + noise`` and
+    ``logit P(A = 1) = share + confounding X_1``. X is uniform on [-1, 1]^5. Most records are
+    treated, so in a regression of ``2 Y (2A - 1)`` with weights 1 neither the mean outcome nor the
+    main effect of X_1 cancels: a public center removes the mean, no constant removes the main
+    effect. Weights that give each arm half of the mass at every x remove both.
 
     ``main_curve`` and ``treatment_curve`` times ``3 X_1^2 - 1`` are added to the outcome and to the
     log odds: no line is the center then, or none the propensity. The noise is normal, or

@@ -194,9 +194,7 @@ def audit_figure(folder: Path, most: int = 10_000, n: int = 100) -> float:
 
 
 def solver_figure(folder: Path, n: int = 60) -> list[tuple[str, float, float]]:
-    """Claimed against true error of whatever solvers return. Returns (solver, true, claimed) of
-    each.
-    """
+    """Draw claimed against true errors of solvers, and return (solver, true, claimed) of each."""
     instance = matching(ridge=0.01).instance(records(n, 5))
     exact = solve(instance).value
     tried = {

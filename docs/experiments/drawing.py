@@ -1,5 +1,6 @@
-"""Figures of rules and of effects, from tables of rows. The look is that of
-``dp2erm_cvx.report.figures``.
+"""Figures of rules and of effects, from tables of rows.
+
+Their look is that of ``dp2erm_cvx.report.figures``.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ REPORTED = {("linear", "EBW", "gamma"): 0.91, ("linear", "EBW", "gaussian"): 0.8
 
 
 def study(table: pd.DataFrame, part: str, stem: str) -> Iterator[tuple[str, Figure]]:
-    """Two figures a scenario or form: accuracy and value over epsilon, schemes in rows, noises in
-    columns.
+    """Two figures a scenario or form: accuracy and value over epsilon.
+
+    Schemes are in rows, and noises in columns.
     """
     by = [part, "scheme", "noise", "family", "epsilon"]
     known = means(table, by, [*LABELS, "effective_share"])

@@ -58,9 +58,7 @@ _BORDERS = {"x1": [-0.05, 0.0, 0.1], "x2": [0.0, 0.05]}
 def source(
     replicates: dict[int, int], epsilons: list[float], weights: tuple[int, ...] = (), **more: Any
 ) -> Row:
-    """A population or data set: samples by n, budgets, the n at which direct weights are
-    computed.
-    """
+    """A population or data set: samples by n, budgets, and the n of direct weights."""
     return {
         "replicates": replicates,
         "epsilons": epsilons,
@@ -163,8 +161,9 @@ def population(name: str, twins: str | None = None, sha256: str | None = None) -
 def drawn(
     one: Population, n_samples: int, rng: np.random.Generator, treated_only: bool = False
 ) -> EffectData:
-    """Records of a population. Raises DeclarationError where its effect among the treated is not
-    known.
+    """Records of a population.
+
+    Raises DeclarationError where its effect among the treated is not known.
     """
     sample = one.draw(n_samples, rng)
     if not treated_only:
@@ -228,9 +227,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 
 
 def effect_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
-    """Private estimates, those of others and those at direct weights; without privacy beside
-    them.
-    """
+    """Private estimates, those of others and of direct weights, beside those without privacy."""
     if cell["n"] == 0:
         data = real(cell["data"])
     else:
@@ -267,10 +264,10 @@ def effect_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
 
 
 def private_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.Generator) -> Row:
-    """One release: its estimate and its interval. ``scaled`` are settings in units of the residual
-    scale.
+    """One release: its estimate and its interval.
 
-    ``crossed_bins`` are the cuts of two columns, whose bins are crossed.
+    ``scaled`` are settings in units of the residual scale. ``crossed_bins`` are the cuts of two
+    columns, whose bins are crossed.
     """
     domain = data.domain
     if "crossed_bins" in declared:

@@ -119,9 +119,7 @@ def keys(design: common.Design) -> Iterator[common.Row]:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A line for every population and both distances: coverage, half width and RMSE of what
-    answered.
-    """
+    """A line for every population and both distances: coverage, half width and RMSE."""
     lines = []
     for (name, declared, apart), part in table.groupby(
         ["world", "declared", "distance"], sort=False

@@ -18,17 +18,16 @@ EFFECT = 0.5
 
 @dataclass(frozen=True)
 class Cell:
-    """Linear outcomes, unless ``curve`` or ``binary`` says otherwise, with residuals of standard
-    deviation 1.
+    """A population with linear outcomes and residuals of standard deviation 1.
 
-    ``odds`` is the standard deviation of the log odds of treatment, ``signal`` that of the
-    outcome's line, ``agree`` the correlation of both lines, ``varying`` the standard deviation of
-    effects. ``near`` is the correlation of neighboring covariates; ``lowest`` puts the line of
-    treatment where they vary least. What is declared: ranges of three standard deviations, moved by
-    ``off`` of them and widened by ``wide``, by ``uneven`` that of the covariate on which treatment
-    depends most, the mean outcome ``level`` off its center, and ``declared`` to the estimator.
-    ``right`` says whether all is right that an interval rests on, ``shown`` whether the cell is in
-    the short table.
+    ``curve`` or ``binary`` make other outcomes. ``odds`` is the standard deviation of the log odds
+    of treatment, ``signal`` that of the outcome's line, ``agree`` the correlation of both lines,
+    ``varying`` the standard deviation of effects. ``near`` is the correlation of neighboring
+    covariates; ``lowest`` puts the line of treatment where they vary least. What is declared:
+    ranges of three standard deviations, moved by ``off`` of them and widened by ``wide``, by
+    ``uneven`` that of the covariate on which treatment depends most, the mean outcome ``level`` off
+    its center, and ``declared`` to the estimator. ``right`` says whether all is right that an
+    interval rests on, ``shown`` whether the cell is in the short table.
     """
 
     name: str
@@ -222,8 +221,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Registry(Cell):
-    """Twelve columns as they come. Who is silent is random: the effect among complete cases is
-    3.
+    """Twelve columns as they come.
+
+    Whether a record is silent is random, so that the effect among complete cases is 3.
     """
 
     p: int = 9

@@ -1,9 +1,8 @@
-"""How often default intervals hold the true effect: ``python intervals.py``, in seconds with
-``--quick``.
+"""How often default intervals hold the true effect.
 
-The scenarios of coverage.toml are drawn, fitted and compared with the truth that they were drawn
-from. Rows of coverage.csv that are there stay; from all of them the tables and the figure of
-coverage.md are written.
+``python intervals.py`` measures it, in seconds with ``--quick``. The scenarios of coverage.toml are
+drawn, fitted and compared with the truth that they were drawn from. Rows of coverage.csv that are
+there stay; from all of them the tables and the figure of coverage.md are written.
 """
 
 from __future__ import annotations
@@ -85,8 +84,9 @@ def predicted(cell: Cell, lines: tuple) -> float:
 
 
 def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, Any]]:
-    """Measures of the replicates of a cell, in units of the outcome; ``reach``: .95 quantile of
-    errors.
+    """Measures of the replicates of a cell, in units of the outcome.
+
+    ``reach`` is the .95 quantile of errors.
     """
     lines = cell.lines()
     rows = Parallel(n_jobs=workers)(delayed(fitted)(cell, lines, one) for one in range(replicates))
@@ -114,8 +114,9 @@ def measured(cell: Cell, replicates: int, workers: int) -> Iterator[dict[str, An
 
 
 def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
-    """The table of all rows, after cells that are missing, or whose name holds a word, were
-    measured.
+    """The table of all rows, once missing cells are measured.
+
+    Cells whose name holds a given word are measured as well.
     """
     place = Path("output/coverage-quick.csv") if quick else HERE / "coverage.csv"
     place.parent.mkdir(exist_ok=True)
@@ -151,8 +152,9 @@ def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
 
 
 def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The tables of the page, by name: what the version before gave stands on the left of every
-    pair.
+    """The tables of the page, by name.
+
+    The numbers of the version before stand on the left of every pair.
     """
     now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
     before = before[["covers", "rmse", "half"]].add_suffix("_before")
@@ -182,9 +184,7 @@ def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """In one paragraph: cells of n epsilon of at least 2,000 in which all is right that intervals
-    rest on.
-    """
+    """One paragraph on the cells of n epsilon of at least 2,000 whose assumptions hold."""
     now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
     now = now[(now.kind.isin(["cells", "registries"])) & now.right & (now.place >= 0)]
     now = now[[n * epsilon >= 2000 for _, n, epsilon in now.index]]

@@ -63,9 +63,7 @@ def dosed(n: int, rng: np.random.Generator) -> Drawn:
 
 
 def apart(distance: float, correlation: float) -> Way:
-    """Normal numbers of this ``correlation`` whose means lie this ``distance`` apart along their
-    sum.
-    """
+    """Normal numbers of this ``correlation`` whose means lie ``distance`` apart along their sum."""
 
     def draw(n: int, rng: np.random.Generator) -> Drawn:
         treated = rng.random(n) < 0.5
@@ -112,8 +110,10 @@ def released(way: Way, n: int, epsilon: float, seed: int) -> EffectRelease:
 
 
 def measured(releases: list[EffectRelease]) -> str:
-    """Shares without an interval, without a wrong one, and of widened ones; width; released
-    distances.
+    """What is measured of a row of fits.
+
+    It has the shares without an interval, without a wrong interval and with a widened one, the
+    width, and the released distances.
     """
     stated = [one.interval for one in releases if one.overlaps]
     held = [low <= EFFECT <= high for low, high in ((one.low, one.high) for one in stated)]

@@ -1,5 +1,6 @@
-"""A scheme of one's own: weights between two ends, the masses of both arms among what they
-balance.
+"""A scheme of one's own: weights between two ends.
+
+It balances the masses of both arms, too.
 """
 
 from typing import Any

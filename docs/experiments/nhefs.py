@@ -62,9 +62,7 @@ class Scheme:
 
 
 def effect_domain() -> Domain:
-    """The public domain of the effect: the data set's default, and a constant for the propensity
-    model.
-    """
+    """The public domain of the effect: the default, with a constant for the propensity."""
     return nhefs_domain(covariate_bound=math.hypot(COVARIATES_BOUND, 1.0), intercept=1.0)
 
 
@@ -109,15 +107,17 @@ def composed_scheme() -> Scheme:
 
 
 def arm_means() -> SecondStage:
-    """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the
-    center.
+    """The effect as the difference of two arm means.
+
+    Each is within :data:`ARM_MEAN_BOUND` of the center.
     """
     return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
 
 
 def plug_in() -> SecondStage:
-    """The effect as one weighted mean, which is exact only where each arm has half of the
-    weight.
+    """The effect as one weighted mean.
+
+    It is exact only where each arm has half of the weight.
     """
     return _least_squares("plug_in_ate")
 

@@ -1,7 +1,7 @@
-"""Put the private rows of a run into the tables of its page: ``python page_tables.py
-output/benchmark``.
+"""Put the private rows of a run into the tables of its page.
 
-A folder's name says whose results.csv it holds. Rows of methods that were not run stay as they are.
+The command is ``python page_tables.py output/benchmark``. A folder's name says whose results.csv it
+holds. Rows of methods that were not run stay as they are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""A panel extract with known truths, 600 patients with up to 40 visits each: ``python panel.py
-50``.
+"""A panel extract with known truths: 600 patients with up to 40 visits each.
 
-One study file reads the table as it was written down; every seed draws another extract and other
-noise. Prints a line for every answer; for a trial, in which patients keep the dose that they were
-given, another one for the same table read as if its rows were independent. Draws the coverage of
-both.
+The command is ``python panel.py 50``. One study file reads the table as it was written down; every
+seed draws another extract and other noise. Prints a line for every answer; for a trial, in which
+patients keep the dose that they were given, another one for the same table read as if its rows were
+independent. Draws the coverage of both.
 """
 
 from __future__ import annotations

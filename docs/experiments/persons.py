@@ -45,8 +45,9 @@ def effects(k: np.ndarray, most: int) -> np.ndarray:
 def estimates(
     table: pd.DataFrame, number: int, epsilon: float, most: int, seed: int
 ) -> Iterator[tuple[str, PrivateEffect]]:
-    """By person; by the first record of each; and, wrongly, by rows at a share of epsilon for
-    each.
+    """Estimates by person, by the first record of each, and by rows.
+
+    Rows are taken, wrongly, for records at a share of epsilon each.
     """
     first = table.drop_duplicates("id")
     for name, rows, unit, spent in (

@@ -1,5 +1,6 @@
-"""Populations whose average effect is known, each with a public domain that was written down
-without data.
+"""Populations whose average effect is known.
+
+Each has a public domain that was written down without data.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _SHIFT = -0.42585
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Records, and what is unknown of real ones: ``outcomes`` (n, 2) of both arms, ``propensity``
-    (n,).
+    """Records, and what is unknown of real ones.
+
+    That is ``outcomes`` (n, 2) of both arms, and ``propensity`` (n,).
     """
 
     dataset: Dataset
@@ -43,11 +45,10 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """A population, and what a data holder may declare about it by the sizes of covariates and
-    outcome alone.
+    """A population, and what a data holder may declare about it.
 
-    ``effect`` is E[Y(1) - Y(0)], ``effect_on_treated`` the same given A = 1, None where it is not
-    known.
+    Declared are the sizes of covariates and outcome alone. ``effect`` is E[Y(1) - Y(0)],
+    ``effect_on_treated`` the same given A = 1, None where it is not known.
     """
 
     name: str
@@ -73,8 +74,9 @@ def people_of(
     covariates: Callable[[np.random.Generator, int], Array],
     outcomes: Callable[[np.random.Generator, Array], Array],
 ) -> People:
-    """Draws rows x (n, k) from (generator, n), and then Y(0) and Y(1), (n, 2), from (generator,
-    x).
+    """Draw rows x (n, k) from (generator, n).
+
+    Then draw Y(0) and Y(1), (n, 2), from (generator, x).
     """
 
     def drawn(rng: np.random.Generator, n_samples: int) -> tuple[Array, Array]:
@@ -85,9 +87,7 @@ def people_of(
 
 
 def population_domain(features_bound: float, outcome_bound: float, center: float = 0.0) -> Domain:
-    """Covariates of a norm, a constant beside them, and outcomes of ``center`` +-
-    ``outcome_bound``.
-    """
+    """Covariates of a norm and a constant beside them; outcomes within a bound of ``center``."""
     bound = math.hypot(1.0, features_bound)
     return Domain(
         covariate_bound=bound, outcome_bound=outcome_bound, outcome_center=center, intercept=1.0
@@ -231,8 +231,9 @@ def _paper_effects() -> dict[str, float]:
 
 
 def _linear_on_treated() -> float:
-    """E[contrast | A = 1] by Gauss and Legendre: of four covariates the propensity knows the first
-    two.
+    """E[contrast | A = 1] by Gauss and Legendre.
+
+    The propensity knows the first two of four covariates.
     """
     nodes, weights = np.polynomial.legendre.leggauss(40)
     weights = weights * np.exp(-0.5 * nodes**2)
@@ -243,8 +244,7 @@ def _linear_on_treated() -> float:
 
 @functools.cache
 def nhefs_plasmode() -> Population:
-    """A population in which everything about the effect is known and the covariates are those of
-    NHEFS.
+    """A population with the covariates of NHEFS in which everything about the effect is known.
 
     Covariates are resampled from the 1,566 records. Treatments follow the logistic regression,
     outcomes the linear regressions of either arm, that fit these records, with the residuals of a
@@ -301,12 +301,12 @@ _COMMON = (
 
 @functools.cache
 def twins_population(path: str | Path, sha256: str | None) -> Population:
-    """Pairs of twins drawn with replacement, of whom one is seen: the effect of being the heavier
-    on death.
+    """Pairs of twins drawn with replacement, of whom one is seen.
 
-    Both outcomes of a pair are in the file, so that the effect is known: by design. Who is seen is
-    drawn here, the heavier the more likely the longer the mother carried, which also saves lives:
-    the log odds are 5 (g - 1/2), g being weeks of gestation from 17 to 47 as 0 to 1.
+    The effect is that of being the heavier on death. Both outcomes of a pair are in the file, so
+    that the effect is known: by design. Who is seen is drawn here, the heavier the more likely the
+    longer the mother carried, which also saves lives: the log odds are 5 (g - 1/2), g being weeks
+    of gestation from 17 to 47 as 0 to 1.
 
     Covariates are ten amounts, eight risks and four levels. Their norm is clipped at 2.5: an amount
     is half a unit or so from the middle of its usual range, and one or two of the others are

@@ -1,5 +1,6 @@
-"""Excess objective and error of the parameter against n, beside the consistency theorem of the
-paper.
+"""Excess objective and error of the parameter against n.
+
+Beside them stands the consistency theorem of the paper.
 
 ``python rates.py --workers 2`` takes 11 minutes. The linear scenario at one budget, and the same
 with every covariate twice: half of R^p has no curvature then.
@@ -30,7 +31,15 @@ from common import (
 )
 from figure1 import IPW, UNIFORM
 from matplotlib.figure import Figure
-from rules import Constants, PlannedRule, Weights, effective_share, first_stage, plan_rule
+from rules import (
+    Constants,
+    PlannedRule,
+    RuleDeclaration,
+    Weights,
+    effective_share,
+    first_stage,
+    plan_rule,
+)
 from scipy import special
 from scipy.stats import linregress, t
 
@@ -79,8 +88,9 @@ QUICK: Design = {
 
 
 def noise_tail(calibration: Calibration, level: float) -> float:
-    """``P(||b||_2 >= level)``, rounded up; for box noise a bound, by ``||b||_2 <= ||m||_2 max
-    |b_j|/m_j``.
+    """``P(||b||_2 >= level)``, rounded up.
+
+    For box noise it is a bound, by ``||b||_2 <= ||m||_2 max |b_j|/m_j``.
     """
     ratio = max(0.0, level * (1.0 - 1e-9) / calibration.unit)
     p = calibration.n_parameters
@@ -96,10 +106,10 @@ def noise_tail(calibration: Calibration, level: float) -> float:
 class PaperUtility:
     """Constants of Theorem utility as printed (arXiv 2602.12604), and its tails.
 
-    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho +
-    gamma)^2``, ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 =
-    ``||theta_opt||`` the excess is at most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the
-    objective.
+    With ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``,
+    ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
+    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2`` and a_0 = ``||theta_opt||`` the excess
+    is at most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective.
     """
 
     A: float
@@ -136,10 +146,10 @@ class PaperUtility:
     def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
         """Printed bound on the probability of an excess of t, at most 1; 1 below C.
 
-        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``, ``C_p = e
-        (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise: ``2 exp(-(n D_t - sigma
-        sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` has the gamma that the constants were
-        computed at. Raises DeclarationError.
+        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``,
+        ``C_p = e (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise:
+        ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` has the gamma that
+        the constants were computed at. Raises DeclarationError.
         """
         n = whole_number("n_samples", n_samples, at_least=1)
         if public_number("excess", excess, at_least=0.0) < self.C:
@@ -157,8 +167,7 @@ class PaperUtility:
 def costs(
     rule: PlannedRule, records: Records, w: Array, draws: int, rng: np.random.Generator
 ) -> tuple[Array, dict[str, float]]:
-    """Thetas (draws, p), and in units of the objective per record: mean excess, its quantile, its
-    bound.
+    """Thetas (draws, p), and the mean excess objective per record, its quantile and its bound.
 
     ``error`` is the mean distance to the minimizer on the same sample: the price of privacy alone.
     ``exceeded`` is the share of draws whose excess is above the bound at the quantile of ``||b||``,
@@ -193,8 +202,9 @@ def costs(
 
 
 def _quantile(tail: Callable[[float], float], start: float) -> float:
-    """Where a tail that falls from 1 comes down to ``1 - LEVEL``, by bisection from below
-    ``start``.
+    """The number where a tail that falls from 1 reaches ``1 - LEVEL``.
+
+    It is found by bisection from below ``start``.
     """
     low, high = 0.0, start
     while tail(high) > 1 - LEVEL:
@@ -212,7 +222,10 @@ def scales(design: Design, name: str, shape: tuple[int, int]) -> Iterator[Row]:
         budget = budget_of(design["epsilon"], noise, shape[0])
         for pair in PAIRS:
             head = {"scheme": name, "family": " / ".join(pair), "noise": noise}
-            plans = [plan_rule(scheme, constants, family, noise, budget, shape) for family in pair]
+            plans = [
+                plan_rule(RuleDeclaration(scheme, constants, family, noise, budget, shape))
+                for family in pair
+            ]
             refused = [plan for plan in plans if isinstance(plan, str)]
             if refused:
                 yield head | {"status": "refused", "reason": refused[0]}
@@ -258,8 +271,9 @@ def limit(design: Design, curvature: str, name: str) -> dict[str, Array]:
 
 
 def rows(design: Design, cell: Cell) -> list[Row]:
-    """Every scheme, family and noise on one dataset; scales of noise, which no data change,
-    once.
+    """Every scheme, family and noise on one dataset.
+
+    Scales of noise, which no data change, are computed once.
     """
     curvature, n, constants = cell["curvature"], cell["n"], design["constants"]
     data = drawn(curvature, n, cell.rng("train"))
@@ -273,7 +287,8 @@ def rows(design: Design, cell: Cell) -> list[Row]:
             for noise in design["noises"]:
                 head = {"scheme": name, "family": family, "noise": noise}
                 budget = budget_of(design["epsilon"], noise, n)
-                rule = plan_rule(scheme, constants, family, noise, budget, data.X.shape)
+                shape = data.X.shape
+                rule = plan_rule(RuleDeclaration(scheme, constants, family, noise, budget, shape))
                 if isinstance(rule, str):
                     out.append(head | {"status": "refused", "reason": rule})
                     continue
@@ -287,16 +302,18 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 
 
 def slope(x: Array, y: Array) -> tuple[float, float]:
-    """Least-squares slope of log y in log x, and the half width of its 95 % interval (inf for two
-    points).
+    """Least-squares slope of log y in log x, and the half width of its 95 % interval.
+
+    The half width is infinite for two points.
     """
     fit, free = linregress(np.log(x), np.log(y)), len(x) - 2
     return float(fit.slope), float(t.ppf(0.975, free) * fit.stderr) if free > 0 else np.inf
 
 
 def summary(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Slopes of the logarithm of each quantity in that of n, with 95 % intervals; ratios of noise
-    scales.
+    """Slopes of the logarithm of each quantity in that of n, with 95 % intervals.
+
+    Ratios of noise scales stand beside them.
     """
     by = ["curvature", "scheme", "family", "noise"]
     fitted = {

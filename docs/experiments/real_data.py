@@ -126,10 +126,9 @@ def _training(survey: str) -> Table:
 
 
 def _acic(setting: int, *, hinges: bool) -> EffectData:
-    """The covariates are anonymous: two digits of their means and deviations stand in for a
-    codebook.
+    """Bounds of anonymous covariates by two digits of their means and deviations.
 
-    The same for the outcome, whose center is rounded to five units.
+    These stand in for a codebook. The same for the outcome, whose center is rounded to five units.
     """
     folder = "datasets/data/acic_challenge_2016"
     read = read_numbers(package_file("causallib", f"{folder}/x.csv"))
@@ -175,8 +174,9 @@ def _dataset(table: Table, covariates: Iterable[str], treatment: str, outcome: s
 
 
 def package_file(package: str, path: str) -> Path:
-    """A file inside an installed package, which is not imported. Raises DataError where it is
-    missing.
+    """A file inside an installed package, which is not imported.
+
+    Raises DataError where it is missing.
     """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -187,8 +187,9 @@ def package_file(package: str, path: str) -> Path:
 
 
 def read_numbers(path: Path) -> Table:
-    """The columns of a CSV, compressed or not. Each category but the first becomes a column of 0
-    and 1.
+    """The columns of a CSV, compressed or not.
+
+    Each category but the first becomes a column of 0 and 1.
     """
     content = path.read_bytes()
     text = (decompress(content) if path.suffix == ".bz2" else content).decode("utf-8")

@@ -1,9 +1,8 @@
-"""What the weights of a scheme leave beside what is rehearsed on public records: ``python
-rehearsals.py``.
+"""What the weights of a scheme leave, beside the rehearsal on public records.
 
-Twenty populations are drawn, and a sample of each is weighted by three unlike schemes, without any
-noise. The rehearsal knows the distance, the share of the treated and the spreads. ``--quick`` takes
-seconds.
+The command is ``python rehearsals.py``. Twenty populations are drawn, and a sample of each is
+weighted by three unlike schemes, without any noise. The rehearsal knows the distance, the share of
+the treated and the spreads. ``--quick`` takes seconds.
 """
 
 from __future__ import annotations
@@ -68,9 +67,7 @@ def planned(population: str, weights: str, place: tuple[int, int, int]) -> Plan[
 
 
 def without_noise(plan: Plan[Any], records: Records) -> tuple[Records, dict[str, Array]]:
-    """The records that the weights are of, and what the steps before them release where noise is
-    left out.
-    """
+    """The records that the weights are of, and what earlier steps release without noise."""
     released: dict[str, Array] = {}
     here = records
     for step in plan.steps:

@@ -1,9 +1,9 @@
-"""Rules on a training and a test set under every calibration: plans, draws of theta, and tuning of
-settings.
+"""Rules on a training and a test set under every calibration.
 
-A scheme is ``{"program", "settings", "paper", "composition"}``: a first stage by its name, what the
-paper's statements need in place of its settings, and what ``ipw_private`` takes. Ridges are in
-units of the squared norm bound of what they multiply.
+The script has plans, draws of theta, and tuning of settings. A scheme is
+``{"program", "settings", "paper", "composition"}``: a first stage by its name, what the paper's
+statements need in place of its settings, and what ``ipw_private`` takes. Ridges are in units of the
+squared norm bound of what they multiply.
 """
 
 from __future__ import annotations
@@ -45,21 +45,30 @@ PLAIN, SATURATING = "non-private", "saturating"
 
 
 def is_printed(family: str) -> bool:
-    """True for a family of calibrations of the paper, whose settings then are the paper's as
-    well.
-    """
+    """True for a family of calibrations of the paper, which takes the paper's settings as well."""
     return family.startswith("paper") or family == "composition-printed"
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ±
-    bound.
+    """Public constants of an experiment on rules.
 
-    ``theta_set`` is the norm of the ball Theta, ``theta_radius`` its radius in units of
-    ``outcome_bound / covariate_bound``; those of the paper's calibrations have names of their own.
-    ``arm_floor`` is a public share of n that either arm is declared to have, ``slope`` that of the
-    loss of the family "saturating".
+    Norms beyond ``covariate_bound`` are shrunk, and outcomes clipped to center ± bound.
+
+    Parameters
+    ----------
+    covariate_bound, outcome_bound
+        Bounds of the domain.
+    theta_set, paper_theta_set
+        Norm of the ball Theta, and of that of the paper's calibrations.
+    theta_radius, paper_theta_radius
+        Radius of that ball in units of ``outcome_bound / covariate_bound``; None for the same.
+    slope
+        Slope of the loss of the family "saturating".
+    outcome_center, intercept
+        Center of the outcome, and the constant beside the covariates.
+    arm_floor
+        Share of n that either arm is declared to have; None for no declaration.
     """
 
     covariate_bound: float
@@ -148,77 +157,93 @@ class PlannedRule:
         return facts
 
 
+@dataclass(frozen=True)
+class RuleDeclaration:
+    """What a rule is planned by: public quantities only.
+
+    Parameters
+    ----------
+    scheme
+        The first stage, as the head of this file describes it.
+    constants
+        Bounds of the domain, and the set of theta.
+    family
+        Calibration, such as "sharp", "paper" or "composition".
+    noise
+        The law of the noise.
+    budget
+        Privacy budget of the rule.
+    shape
+        Numbers of records and of covariates.
+    """
+
+    scheme: Scheme
+    constants: Constants
+    family: str
+    noise: str
+    budget: Budget
+    shape: tuple[int, int]
+
+    @property
+    def printed(self) -> bool:
+        """True where the calibration is that of the paper."""
+        return is_printed(self.family)
+
+    def study(self, domain: Domain, **settings: Any) -> Study:
+        """The two stages in a domain, with further settings of the study."""
+        return Study(
+            first_stage(self.scheme, domain, paper=self.printed),
+            self.constants.second_stage(self.family).resolve(domain.space),
+            Universe(domain, *self.shape),
+            self.budget,
+            noise=self.noise,
+            **settings,
+        )
+
+
 _PLANS: dict[str, PlannedRule | str] = {}
 
 
-def plan_rule(
-    scheme: Scheme,
-    constants: Constants,
-    family: str,
-    noise: str,
-    budget: Budget,
-    shape: tuple[int, int],
-) -> PlannedRule | str:
-    """The plan of a family by public quantities only, or why it has none. Exact arithmetic is
-    assumed.
-    """
-    key = repr((scheme, constants, family, noise, budget, shape))
+def plan_rule(declared: RuleDeclaration) -> PlannedRule | str:
+    """The plan of a declared rule in exact arithmetic, or why it has none."""
+    key = repr(declared)
     if key not in _PLANS:
-        make = _composed if family.startswith("composition") else _direct
+        make = _composed if declared.family.startswith("composition") else _direct
         try:
-            _PLANS[key] = make(scheme, constants, family, noise, budget, shape)
+            _PLANS[key] = make(declared)
         except (CalibrationError, DeclarationError) as error:
             _PLANS[key] = str(error)
     return _PLANS[key]
 
 
-def _direct(
-    scheme: Scheme,
-    constants: Constants,
-    family: str,
-    noise: str,
-    budget: Budget,
-    shape: tuple[int, int],
-) -> PlannedRule:
+def _direct(declared: RuleDeclaration) -> PlannedRule:
+    """One calibration of the second stage for the movement of the weights."""
     # the paper's kernel proposition holds only for neighbors of the same treatment
-    weaker = is_printed(family) and scheme["program"] == "mmd"
-    domain = constants.domain(shape[0], keeps_treatment=weaker)
-    study = Study(
-        first_stage(scheme, domain, paper=is_printed(family)),
-        constants.second_stage(family).resolve(domain.space),
-        Universe(domain, *shape),
-        budget,
-        calibration="sharp" if family == SATURATING else family,
-        noise=noise,
+    weaker = declared.printed and declared.scheme["program"] == "mmd"
+    domain = declared.constants.domain(declared.shape[0], keeps_treatment=weaker)
+    study = declared.study(
+        domain,
+        calibration="sharp" if declared.family == SATURATING else declared.family,
         tolerance=TOLERANCE,  # V counts that of the weights as a release does
     )
     return PlannedRule(make_plan(study), "neighbors keep their treatment" if weaker else "")
 
 
-def _composed(
-    scheme: Scheme,
-    constants: Constants,
-    family: str,
-    noise: str,
-    budget: Budget,
-    shape: tuple[int, int],
-) -> PlannedRule:
-    domain, printed = constants.domain(shape[0]), is_printed(family)
-    if scheme["program"] == "uniform":
+def _composed(declared: RuleDeclaration) -> PlannedRule:
+    """A private first stage and a private second stage, or the paper's baseline for them."""
+    program = declared.scheme["program"]
+    if program == "uniform":
         raise CalibrationError("weights 1 need no private first stage: see sharp")
-    second, universe = constants.second_stage(family), Universe(domain, *shape)
-    study = Study(first_stage(scheme, domain, paper=printed), second, universe, budget, noise=noise)
-    logistic = scheme["program"] == "ipw_logistic"
-    if logistic and not printed:
-        private = first_stage(scheme, domain, private=True)
-        return PlannedRule(
-            make_plan(dataclasses.replace(study, first=private, tolerance=TOLERANCE))
-        )
-    plan = (
-        baselines.ipw_composition(study)
-        if logistic
-        else baselines.universal(study, printed=printed)
-    )
+    domain = declared.constants.domain(declared.shape[0])
+    study = declared.study(domain)
+    if program == "ipw_logistic" and not declared.printed:
+        private = first_stage(declared.scheme, domain, private=True)
+        study = dataclasses.replace(study, first=private, tolerance=TOLERANCE)
+        return PlannedRule(make_plan(study))
+    if program == "ipw_logistic":
+        plan = baselines.ipw_composition(study)
+    else:
+        plan = baselines.universal(study, printed=declared.printed)
     return PlannedRule(plan, "" if plan.bound.private else "not private as argued")
 
 
@@ -247,8 +272,9 @@ def effective_share(w: Array) -> float:
 def draw_thetas(
     rule: PlannedRule, weights: Weights, draws: int, rng: np.random.Generator
 ) -> tuple[Array, float, bool]:
-    """Thetas (draws, p) as the plan would release them, the effective share, and if all was
-    certified.
+    """Thetas (draws, p) as a release would have them.
+
+    Returned with them are the effective share, and whether all was certified.
     """
     first, records = rule.plan.study.first, weights.records
     if not isinstance(first, PrivateFirstStage):
@@ -297,8 +323,9 @@ def _thetas(
 
 
 def judged(test: Simulation, treated: Array) -> Row:
-    """Mean accuracy and value of rules (m, n) on a test set, and the value that its outcomes
-    estimate.
+    """Mean accuracy and value of rules (m, n) on a test set.
+
+    Beside them stands the value that the outcomes of the set estimate.
     """
     a, y = test.dataset.a, test.dataset.y
     weight = (treated == (a == 1)) / np.where(a == 1, test.propensity, 1.0 - test.propensity)
@@ -347,9 +374,9 @@ class Trial:
         shape = self.train.dataset.X.shape
         for epsilon in self.epsilons:
             head = {"family": family, "noise": noise, "epsilon": epsilon}
-            planned = plan_rule(
-                scheme, constants, family, noise, budget_of(epsilon, noise, shape[0]), shape
-            )
+            budget = budget_of(epsilon, noise, shape[0])
+            declared = RuleDeclaration(scheme, constants, family, noise, budget, shape)
+            planned = plan_rule(declared)
             if isinstance(planned, str):
                 yield head | {"status": "refused", "reason": planned}
                 continue
@@ -369,8 +396,9 @@ class Trial:
     def pipeline_rows(
         self, name: str, declared: Row, noise: str, rng: np.random.Generator, center: float = 0.0
     ) -> Iterator[Row]:
-        """By one run of the default pipeline for every epsilon; ``declared`` are its bounds and
-        settings.
+        """Rows of the default pipeline, by one run for every epsilon.
+
+        ``declared`` are its bounds and settings.
         """
         data = self.train.dataset
         domain = Domain(
@@ -516,8 +544,9 @@ def tuned_run(
     folder: Path,
     workers: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The table of all replicates, and the settings tuned for every sample (``part``), scheme and
-    family.
+    """The table of all replicates, and the tuned settings.
+
+    Settings are tuned for every sample (``part``), scheme and family.
     """
     parts = list(design[f"{part}s"])
     families = [*design["families"], PLAIN]

@@ -1,10 +1,9 @@
-"""How often intervals of effects by the weights of a scheme hold the truth: ``python
-scheme_effects.py``.
+"""How often intervals of effects by the weights of a scheme hold the truth.
 
-Ten populations whose effect is known are drawn, and a sample is answered up to five times with one
-budget: by three unlike schemes, by base weights that balance nothing, and without weights.
-``--quick`` takes seconds; ``--variant many`` has enough samples for a coverage, and ``--variant
-broken`` draws two clusters.
+The command is ``python scheme_effects.py``. Ten populations whose effect is known are drawn, and a
+sample is answered up to five times with one budget: by three unlike schemes, by base weights that
+balance nothing, and without weights. ``--quick`` takes seconds; ``--variant many`` has enough
+samples for a coverage, and ``--variant broken`` draws two clusters.
 """
 
 from __future__ import annotations
@@ -177,8 +176,9 @@ def measured(part: pd.DataFrame) -> common.Row:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A line for every population and what answered; of one sample the half width alone says
-    something.
+    """A line for every population and answer.
+
+    Of one sample only the half width says something.
     """
     lines = []
     for (name, weights), part in table.groupby(["population", "weights"], sort=False):

@@ -1,5 +1,6 @@
-"""A scheme of one's own: weights of least variance, the masses of both arms among what they
-balance.
+"""A scheme of one's own: weights of least variance.
+
+It balances the masses of both arms, too.
 """
 
 from typing import Any

@@ -176,8 +176,9 @@ def rows(design: Design, cell: Cell) -> list[Row]:
 
 
 def summary(design: Design, table: pd.DataFrame) -> pd.DataFrame:
-    """Mean accuracy (standard deviation over subsets) by budget; without one in the first
-    column.
+    """Mean accuracy (standard deviation over subsets) by budget.
+
+    The first column is without a budget.
     """
     by = ["form", "scheme", "noise", "family"]
     errors = means(table, [*by, "epsilon"], ["accuracy"])

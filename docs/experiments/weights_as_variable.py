@@ -1,5 +1,6 @@
-"""V of shipped first stages, by their own theorems and as problems in the weights; what imbalance
-is left.
+"""V of shipped first stages, by their own theorems and as problems in the weights.
+
+A second table has the imbalance that is left.
 
 ``python weights_as_variable.py`` prints two tables as CSV. Covariates have norms of at most 1, arms
 at least a fifth of the records. Where weights are found, the log odds of treatment are three times
@@ -80,8 +81,9 @@ def stable(ridge: float, cap: float) -> FirstStage:
 
 
 def three_ways(kernel: Kernel, pooled: bool) -> Declared:
-    """Kernel balance of both arms to all records and to each other; half of the weight each unless
-    pooled.
+    """Kernel balance of both arms to all records and to each other.
+
+    Each arm has half of the weight unless they are pooled.
     """
 
     def made(ridge: float, cap: float) -> FirstStage:
@@ -102,8 +104,9 @@ def three_ways(kernel: Kernel, pooled: bool) -> Declared:
 
 
 def matching(ridge: float, cap: float) -> FirstStage:
-    """Kernel mean matching to a public sample with the kernel ``1 + <x, x'>``: means, and a
-    constant.
+    """Kernel mean matching to a public sample with the kernel ``1 + <x, x'>``.
+
+    The kernel matches means and a constant.
     """
 
     @scheme()

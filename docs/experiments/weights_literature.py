@@ -254,8 +254,9 @@ OF_PAPER = (
 
 
 def draw(schemes: list[Any], path: Path, solved: int, points: int) -> None:
-    """V against the imbalance that is left, of every scheme, at 40 % treated and .6 standard
-    deviations.
+    """Draw V against the imbalance that every scheme leaves.
+
+    40 % are treated, and arms lie .6 standard deviations apart.
     """
     share, shift = 0.4, 0.6
     figure = new_figure(WIDTH, 4.5)

@@ -101,8 +101,9 @@ OUTCOMES = {
 
 
 def registry(rng: np.random.Generator) -> tuple[Array, Array, Array, float]:
-    """4,000 records of five covariates, whose outcome spreads by 4 around a line; the effect is
-    3.
+    """4,000 records of five covariates.
+
+    The outcome spreads by 4 around a line; the effect is 3.
     """
     X = rng.uniform(-1.0, 1.0, (4000, 5))
     a = rng.binomial(1, expit(1.2 * X[:, 0] + 0.6 * X[:, 1]))
@@ -208,8 +209,9 @@ def of_others(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn(table: pd.DataFrame) -> Figure:
-    """Half widths over declared scales, a panel an epsilon; where fewer than 95 % hold that is
-    told.
+    """Half widths over declared scales, a panel an epsilon.
+
+    A panel says where fewer than 95 % of the intervals hold.
     """
     here = table[table["outcome"] == "registry"]
     figure = new_figure(WIDTH, 3.2)

@@ -1,5 +1,4 @@
-"""A scheme of your own: declare the convex program, and stability, certificate and noise are
-derived.
+"""A scheme of your own: stability, certificate and noise are derived from its declaration.
 
 Weights of two datasets that differ in one record; the area between them is the movement that noise
 has to cover.
@@ -18,9 +17,7 @@ from dp2erm_cvx.solve import solve
 
 @scheme.separable(ridge=0.1, radius=2.0)
 def matching(s):
-    """Matching weights (Li & Greene 2013): loss and log weight of the margin s = (2a - 1) <x,
-    v>.
-    """
+    """Matching weights (Li & Greene 2013) by loss and log weight of s = (2a - 1) <x, v>."""
     return cp.logistic(-s), cp.minimum(-s, 0)
 
 

@@ -15,8 +15,9 @@ from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 
 def noisy_mean(share, digits):
-    """The mean of numbers in [0, 1] with a share of the noise that epsilon = 1 needs, rounded or
-    not.
+    """The mean of numbers in [0, 1] with a share of the noise that epsilon = 1 needs.
+
+    The noise is rounded or not.
     """
 
     def released(values, rng):

@@ -13,7 +13,7 @@ import pytest
 from baselines import chaudhuri_logistic, ipw_composition, universal
 from competitors import EFFECTS, RULES, FoldNuisances, deviation, noisy
 from populations import POPULATIONS
-from rules import Constants, Weights, draw_thetas, plan_rule
+from rules import Constants, RuleDeclaration, Weights, draw_thetas, plan_rule
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.audit import Split
@@ -286,7 +286,7 @@ SLOW = [("sharp", "gaussian"), ("auto", "gaussian"), ("saturating", "gamma")]
 def test_theta_has_the_law_of_a_release(family, noise):
     data, domain = simulate("linear", 120, rng=0).dataset, CONSTANTS.domain(120)
     budget = Budget(1.0, 1e-3 if noise == "gaussian" else 0.0)
-    rule = plan_rule(IPW, CONSTANTS, family, noise, budget, (120, 10))
+    rule = plan_rule(RuleDeclaration(IPW, CONSTANTS, family, noise, budget, (120, 10)))
     weights = Weights(domain.records(data.X, data.a, data.y))
     many, _, _ = draw_thetas(rule, weights, 1000, np.random.default_rng(1))
     study, released = rule.plan.study, []

@@ -37,6 +37,7 @@ FIGURES = {
 PRINTED = {"persons", "arms", "leaks", "panel", "intervals", "doors", "weights_as_variable"} | {
     "weight_caps",
     "weights_literature",
+    "several_arms_width",
 }
 #: They take the file of Twins, or the results of another script.
 FED = {"twins", "page_tables"}

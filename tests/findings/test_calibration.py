@@ -130,10 +130,10 @@ def test_entropy_balancing_normalized_by_the_data():
 
 
 # The constants of the private logistic regression of diffprivlib 0.6.6, for data norms above one.
-# ``models/logistic_regression.py`` line 398 passes ``function_sensitivity=0.25,
-# data_sensitivity=data_norm`` and ``mechanisms/vector.py`` line 149 takes ``epsilon - 2 log(1 +
-# 0.25 data_norm / alpha)``. The Hessian of the logistic loss is bounded by 0.25 data_norm^2. The
-# library is not imported: its formulas are restated.
+# ``models/logistic_regression.py`` line 398 passes
+# ``function_sensitivity=0.25, data_sensitivity=data_norm``, and ``mechanisms/vector.py`` line 149
+# takes ``epsilon - 2 log(1 + 0.25 data_norm / alpha)``. The Hessian of the logistic loss is bounded
+# by 0.25 data_norm^2. The library is not imported: its formulas are restated.
 NORM, ALPHA, EPSILON = 12.0, 1.0, 3.0
 
 

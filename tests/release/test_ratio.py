@@ -234,8 +234,9 @@ def test_ratios_are_stated_where_their_denominators_are_significant(risk_0, bias
 
 
 def test_bias_of_both_risks_widens_every_interval():
-    """Difference by b_1 + b_0; the ends of the ratio solve ``|T_1 - rho T_0| = q + b_1 + rho
-    b_0``.
+    """By b_1 + b_0 that of the difference, and by b_1 + rho b_0 that of the ratio.
+
+    The ends of the ratio's interval solve ``|T_1 - rho T_0| = q + b_1 + rho b_0``.
     """
     errors = NuisanceError(0.05, 0.0, 0.0), NuisanceError(0.02, 0.0, 0.0)
     plain, wide = arms_of(10**6, 100.0), arms_of(10**6, 100.0, errors=errors)

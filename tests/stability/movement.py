@@ -126,8 +126,9 @@ def extremes(share, n, after):
 
 
 def ridge_regression_movement(ridge, radius, tilt, pair):
-    """Of psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>, on records (a, x) with ``||x||
-    <= 1``.
+    """Of psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>.
+
+    Records (a, x) have ``||x|| <= 1``.
     """
     count, weights = np.append(pair.count, 1.0), []
     for end in (pair.before, pair.after):
@@ -148,8 +149,9 @@ def ridge_regression_movement(ridge, radius, tilt, pair):
 
 
 def ridge_regression_bound(n, ridge, radius, tilt):
-    """Over ``||lam|| <= r``: ``||grad psi|| <= 1 + r``, ``||grad h|| <= tilt``, ``|h| <= tilt
-    r``.
+    """The bound from the constants of psi and h over ``||lam|| <= r``.
+
+    They are ``||grad psi|| <= 1 + r``, ``||grad h|| <= tilt`` and ``|h| <= tilt r``.
     """
     r = min(radius, 1.0 / ridge)
     return separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)

@@ -54,9 +54,7 @@ ROWS = {
 
 
 def worst(name, epsilon):
-    """The audit of the worst pair of a search, or of one that flips the treatment and the
-    outcome.
-    """
+    """The audit of the worst pair of a search, or of a pair that flips treatment and outcome."""
     model = ROWS[name](epsilon)
     if not name.startswith("effect"):
         return search_density(
@@ -81,9 +79,7 @@ def turned():
 
 
 def mus(epsilon, releases=50):
-    """Largest mu of every step that adds Gaussian noise to sums, as reached and by its
-    sensitivity.
-    """
+    """Largest mu of every step with Gaussian noise on sums: reached, and by its sensitivity."""
     settings = {"propensity": 0.5, "mean_share": 0.1, "spread_share": 0.1}
     plan, laws = audited_laws(effect(epsilon, 0.1, **settings), turned())
     steps, rng, reached = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}

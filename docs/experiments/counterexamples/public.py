@@ -155,9 +155,7 @@ def diffprivlib_bayes(dataset, epsilon=1.0):
 
 
 def noisy_difference(dataset, rng, epsilon=1.0):
-    """The naive difference by clipped sums and counts, epsilon / 2 each: private by Laplace
-    noise.
-    """
+    """The naive difference by clipped sums and counts at epsilon / 2 each, with Laplace noise."""
     _, a, y = dataset
     y, scale = np.clip(y, -1.0, 1.0), 4.0 / epsilon
     sums = [np.sum(y[a == arm]) + rng.laplace(scale=scale) for arm in (1, 0)]
@@ -178,8 +176,9 @@ def gaussian_sum(dataset, rng, mu=1.0):
 
 
 def jump(dataset, rng, epsilon=1.0):
-    """Moves by 5 where two thirds of the records are treated, with Laplace noise of scale 1 /
-    epsilon.
+    """An answer that moves by 5 where two thirds of the records are treated.
+
+    Its Laplace noise has scale 1 / epsilon.
     """
     _, a, _ = dataset
     return 5.0 * (a.mean() > 2 / 3) + rng.laplace(scale=1.0 / epsilon)
