@@ -188,10 +188,10 @@ class Population:
         book = Codebook(
             Treatment("arm", levels=self.levels, contrasts="pairs"),
             "y",
-            levels={name: ("1",) for name in self.switches},
+            levels=dict.fromkeys(self.switches, ("1",)),
         )
         numbers = self.columns[len(self.switches) :]
-        ranges = book.ranges({name: (-3.0, 3.0) for name in numbers})
+        ranges = book.ranges(dict.fromkeys(numbers, (-3.0, 3.0)))
         return Domain(book.norm(ranges), 8.0, ranges=ranges, codebook=book)
 
 
