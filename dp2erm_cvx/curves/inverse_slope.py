@@ -81,22 +81,6 @@ class InverseSlope:
         inside = (weight > low) & (weight < cap)
         return np.clip(weight, low, cap), np.where(inside, rate, 0.0)
 
-    def _free(self, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
-        """Weights without a base; they may leave the box, which only the iteration needs."""
-        formulas = {
-            "square": _square,
-            "entropy": _entropy,
-            "log": _log,
-            "power": _power,
-            "logit": _logit,
-        }
-        flat = _line_slope(self.dispersion)
-        curved = [part for part in self.dispersion.parts if part.atom != "line"]
-        formula = formulas.get(self.dispersion.family)
-        if formula is None:
-            return _general(self.dispersion, price, low, cap)
-        return formula(curved, price - flat)
-
     def radii(self, weight: Array, price: Array, price_error: Array) -> Array:
         """Proved distances of computed weights from the exact weights at exact prices.
 
@@ -116,25 +100,8 @@ class InverseSlope:
             the price. They are the width of the box where nothing better is proved.
         """
         widest = (self.cap - self.low) * (1.0 + 4.0 * UNIT)
-        base = np.ones_like(weight) if self.base is None else self.base
-        ratio = weight / base
-        slack = self._shift(ratio) * base
-        _, slope_error = self._slope(ratio)
-        curvature = self.dispersion.curvature(ratio) / base
-        beyond = price - self.dispersion.slope(ratio)
-        # At an end of its box a weight stays, however far beyond that end the price would have it.
-        beyond = np.where(weight >= self.cap, np.minimum(beyond, 0.0), beyond)
-        beyond = np.where(weight <= self.low, np.maximum(beyond, 0.0), beyond)
-        distance = np.abs(beyond)
-        for kink in self.dispersion.kinks:
-            # The slope is given as the mean of both sides, and every price in between asks for the
-            # kink.
-            inside = np.maximum(distance - _jump(self.dispersion, kink), 0.0)
-            distance = np.where(np.abs(ratio - kink) <= slack / base, inside, distance)
-        spread = price_error + slope_error + distance
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            radius = 2.0 * spread / curvature + 2.0 * slack
-        radius = np.where(np.isfinite(radius), np.minimum(radius, widest), widest)
+        slack = self._slack(weight)
+        radius = np.minimum(self._first_radii(weight, price, price_error), widest)
         proved = np.minimum(radius + slack, widest)
         open_rows = np.flatnonzero(self.cap > self.low)
         for _ in range(_DOUBLINGS):
@@ -163,8 +130,8 @@ class InverseSlope:
             error of the price. Infinite where a weight is too near an infinite slope, and at least
             the jump at a kink.
         """
-        base = np.ones_like(weight) if self.base is None else self.base
-        slack = 2.0 * self._shift(weight / base) * base
+        base = self._bases(weight)
+        slack = 2.0 * self._slack(weight)
         first, last = self.dispersion.ends
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             # Slopes are computed at weights that are surely below and surely above these.
@@ -180,23 +147,70 @@ class InverseSlope:
         off = np.where(np.isnan(off), np.inf, off)
         return np.where(self.cap > self.low, off, 0.0)
 
+    def _free(self, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
+        """Weights without a base; they may leave the box, which only the iteration needs."""
+        formulas = {
+            "square": _square,
+            "entropy": _entropy,
+            "log": _log,
+            "power": _power,
+            "logit": _logit,
+        }
+        flat = _line_slope(self.dispersion)
+        curved = [part for part in self.dispersion.parts if part.atom != "line"]
+        formula = formulas.get(self.dispersion.family)
+        if formula is None:
+            return _general(self.dispersion, price, low, cap)
+        return formula(curved, price - flat)
+
+    def _first_radii(self, weight: Array, price: Array, price_error: Array) -> Array:
+        """Radii (n,) that are tried first, by the curvature at the weights; nothing is proved."""
+        base = self._bases(weight)
+        ratio = weight / base
+        slack = self._slack(weight)
+        _, slope_error = self._slope(ratio)
+        curvature = self.dispersion.curvature(ratio) / base
+        beyond = price - self.dispersion.slope(ratio)
+        # At an end of its box a weight stays, however far beyond that end the price would have it.
+        beyond = np.where(weight >= self.cap, np.minimum(beyond, 0.0), beyond)
+        beyond = np.where(weight <= self.low, np.maximum(beyond, 0.0), beyond)
+        distance = np.abs(beyond)
+        for kink in self.dispersion.kinks:
+            # The slope is given as the mean of both sides, and every price in between asks for the
+            # kink.
+            beyond_jump = np.maximum(distance - _jump(self.dispersion, kink), 0.0)
+            distance = np.where(np.abs(ratio - kink) <= slack / base, beyond_jump, distance)
+        spread = price_error + slope_error + distance
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            radius = 2.0 * spread / curvature + 2.0 * slack
+        return np.where(np.isfinite(radius), radius, math.inf)
+
     def _encloses(
         self, weight: Array, price: Array, error: Array, radius: Array, rows: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
         """Whether slopes prove that exact weights lie within the radius, of some records."""
-        base = np.ones(len(rows)) if self.base is None else self.base[rows]
+        base = self._bases(weight)[rows]
         start = weight[rows] - radius[rows]
         end = weight[rows] + radius[rows]
         first, last = self.dispersion.ends
-        start_ratio = np.clip(start / base, first, last)
-        end_ratio = np.clip(end / base, first, last)
-        start_slope, start_error = self._slope(start_ratio)
-        end_slope, end_error = self._slope(end_ratio)
+        start_slope, start_error = self._slope(np.clip(start / base, first, last))
+        end_slope, end_error = self._slope(np.clip(end / base, first, last))
         least = price[rows] - error[rows]
         largest = price[rows] + error[rows]
         above_start = (start <= self.low[rows]) | (start_slope + start_error <= least)
         below_end = (end >= self.cap[rows]) | (end_slope - end_error >= largest)
         return np.asarray(above_start & below_end, dtype=np.bool_)
+
+    def _bases(self, weight: Array) -> Array:
+        """Base weights (n,); 1 where there are none."""
+        if self.base is None:
+            return np.ones_like(weight)
+        return self.base
+
+    def _slack(self, weight: Array) -> Array:
+        """How far the argument of a slope may be from its weight (n,)."""
+        base = self._bases(weight)
+        return self._shift(weight / base) * base
 
     def _shift(self, ratio: Array) -> Array:
         """How far an argument of a slope may be from its weight, in units of weights.
@@ -204,10 +218,10 @@ class InverseSlope:
         ``factor * w + offset`` is computed as that of a weight within three units of
         ``|w| + |offset / factor|``; a division by the base adds one.
         """
-        farthest = max(
-            (abs(part.offset / part.factor) for part in self.dispersion.parts), default=0.0
-        )
-        return np.asarray(8.0 * UNIT * (np.abs(ratio) + farthest))
+        largest_offset = 0.0
+        for part in self.dispersion.parts:
+            largest_offset = max(largest_offset, abs(part.offset / part.factor))
+        return np.asarray(8.0 * UNIT * (np.abs(ratio) + largest_offset))
 
     def _slope(self, ratio: Array) -> tuple[Array, Array]:
         """Computed slopes, and bounds of their error at the arguments of :meth:`_shift`."""
@@ -264,7 +278,9 @@ def _power(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
     """``phi'(w) = +- s k p (k w + c)^(p - 1)``, with a minus for p between 0 and 1."""
     part = curved[0]
     exponent = part.number
-    sign = -1.0 if 0.0 < exponent < 1.0 else 1.0
+    sign = 1.0
+    if 0.0 < exponent < 1.0:
+        sign = -1.0
     leading = sign * exponent * part.scale * part.factor
     # Prices of the other sign ask for the least weight of a rising slope, or the largest of one
     # below 0.
@@ -293,56 +309,88 @@ def _logit(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
 
 def _jump(dispersion: Dispersion, kink: float) -> float:
     """Half of the jump of the slope at a kink."""
-    sizes = [part for part in dispersion.parts if part.atom == "size"]
-    return sum(
-        part.scale * abs(part.factor) for part in sizes if -part.offset / part.factor == kink
-    )
+    jump = 0.0
+    for part in dispersion.parts:
+        if part.atom == "size" and -part.offset / part.factor == kink:
+            jump += part.scale * abs(part.factor)
+    return jump
 
 
 def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
-    """Safeguarded Newton steps in brackets; weights at kinks are exact."""
+    """Safeguarded Newton steps in brackets; weights at kinks are exact.
+
+    Brackets and their ends are those of "Brackets" in section "Powers and brackets" of
+    ``docs/theory/weights_certificate.md``.
+    """
     first, last = dispersion.ends
     left = np.maximum(low, first)
     right = np.minimum(cap, last)
     weight = (left + right) / 2.0
-    settled = np.zeros(len(price), dtype=bool)
+    kinked = np.zeros(len(price), dtype=bool)
     for kink in dispersion.kinks:
-        jump = _jump(dispersion, kink)
         # At a kink the slope is given as the mean of both sides.
         middle = float(dispersion.slope(np.array([kink]))[0])
-        at_kink = (np.abs(price - middle) <= jump) & (left <= kink) & (kink <= right)
+        at_kink = np.abs(price - middle) <= _jump(dispersion, kink)
+        at_kink &= (left <= kink) & (kink <= right)
         weight = np.where(at_kink, kink, weight)
-        settled |= at_kink
-    kinked = settled.copy()
+        kinked |= at_kink
     with np.errstate(over="ignore"):
-        # the slope of a power below 0 is minus infinity at 0
-        at_left = ~settled & (dispersion.slope(left) >= price)
-    at_right = ~settled & (dispersion.slope(right) <= price)
+        # The slope of a power below 0 is minus infinity at 0.
+        at_left = ~kinked & (dispersion.slope(left) >= price)
+    at_right = ~kinked & (dispersion.slope(right) <= price)
     weight = np.where(at_left, left, np.where(at_right, right, weight))
-    settled |= at_left | at_right
-    for step in range(_MOST_STEPS):
-        open_rows = np.flatnonzero(~settled)
-        if not len(open_rows):
-            break
-        here = weight[open_rows]
-        with np.errstate(all="ignore"):
-            missing = price[open_rows] - dispersion.slope(here)
-            newton = here + missing / dispersion.curvature(here)
-        left[open_rows] = np.where(missing >= 0, here, left[open_rows])
-        right[open_rows] = np.where(missing <= 0, here, right[open_rows])
-        middle_of_bracket = (left[open_rows] + right[open_rows]) / 2.0
-        usable = (newton > left[open_rows]) & (newton < right[open_rows])
-        if step % 6 == 5:
-            usable[:] = False
-        new = np.where(usable, newton, middle_of_bracket)
-        unit = 2.0 * UNIT
-        narrow = right[open_rows] - left[open_rows] <= unit * np.abs(new)
-        still = np.abs(newton - here) <= unit * np.abs(here)
-        weight[open_rows] = np.where(still, here, new)
-        settled[open_rows] = narrow | still
+    searching = np.flatnonzero(~(kinked | at_left | at_right))
+    weight[searching] = _bracketed(
+        dispersion, price[searching], weight[searching], left[searching], right[searching]
+    )
     with np.errstate(divide="ignore"):
         rate = 1.0 / dispersion.curvature(weight)
     # No weight moves at a kink; where phi is straight no rate exists, and such dispersions are
     # refused.
     rate = np.where(kinked | ~np.isfinite(rate), 0.0, rate)
     return weight, rate
+
+
+def _bracketed(
+    dispersion: Dispersion, price: Array, start: Array, left: Array, right: Array
+) -> Array:
+    """Weights (m,) whose slopes are prices, by Newton's steps in brackets.
+
+    They end where a bracket is as narrow as two units of roundoff of the weight, or a step as
+    short.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion.
+    price
+        Prices (m,).
+    start
+        First weights (m,).
+    left, right
+        Ends (m,) of the brackets.
+    """
+    weight = start.copy()
+    left = left.copy()
+    right = right.copy()
+    searching = np.arange(len(price))
+    unit = 2.0 * UNIT
+    for step in range(_MOST_STEPS):
+        if not len(searching):
+            break
+        here = weight[searching]
+        with np.errstate(all="ignore"):
+            missing = price[searching] - dispersion.slope(here)
+            newton = here + missing / dispersion.curvature(here)
+        left[searching] = np.where(missing >= 0, here, left[searching])
+        right[searching] = np.where(missing <= 0, here, right[searching])
+        usable = (newton > left[searching]) & (newton < right[searching])
+        if step % 6 == 5:
+            usable[:] = False
+        middle = (left[searching] + right[searching]) / 2.0
+        new = np.where(usable, newton, middle)
+        narrow = right[searching] - left[searching] <= unit * np.abs(new)
+        still = np.abs(newton - here) <= unit * np.abs(here)
+        weight[searching] = np.where(still, here, new)
+        searching = searching[~(narrow | still)]
+    return weight

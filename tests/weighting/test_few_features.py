@@ -57,13 +57,14 @@ def test_the_error_of_features_that_are_off_is_measured(scale: float) -> None:
     X = covariates(N, 2)
     kernel = Gaussian(1.0)
     diagonal = kernel.diagonal(X)
-    made = pivoted._pivoted(kernel, X, N, diagonal)
-    assert made is not None
-    factor, columns, pivots = made
+    factored = pivoted._pivoted(kernel, X, N, diagonal)
+    assert factored is not None
     generator = np.random.default_rng(4)
-    free = np.setdiff1d(np.arange(N), pivots)
-    factor[:, free] *= 1.0 + scale * generator.normal(size=(len(factor), len(free)))
-    measured = pivoted._measured(factor, columns, pivots, diagonal, 256.0)
+    free = np.setdiff1d(np.arange(N), factored.pivots)
+    factored.factor[:, free] *= 1.0 + scale * generator.normal(
+        size=(len(factored.factor), len(free))
+    )
+    measured = pivoted._measured(factored, diagonal, 256.0)
     off = errors_of_records(measured.values, gaussian(1.0, X))
     assert np.all(off <= measured.entry_errors)
     assert np.max(off) > 0.1 * scale
@@ -73,11 +74,13 @@ def test_the_error_of_pivots_that_are_left_out_is_measured() -> None:
     X = covariates(N, 2)
     kernel = Gaussian(1.0)
     diagonal = kernel.diagonal(X)
-    made = pivoted._pivoted(kernel, X, N, diagonal)
-    assert made is not None
-    factor, columns, pivots = made
+    factored = pivoted._pivoted(kernel, X, N, diagonal)
+    assert factored is not None
     for rank in (5, 15, 30):
-        measured = pivoted._measured(factor[:rank], columns[:rank], pivots[:rank], diagonal, 256.0)
+        of_first = pivoted._Factored(
+            factored.factor[:rank], factored.columns[:rank], factored.pivots[:rank]
+        )
+        measured = pivoted._measured(of_first, diagonal, 256.0)
         off = errors_of_records(measured.values, gaussian(1.0, X))
         assert np.all(off <= measured.entry_errors)
 

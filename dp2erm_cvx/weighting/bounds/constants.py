@@ -7,6 +7,7 @@ universe.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ from dp2erm_cvx.weighting.forms.proximal import ROUGH
 #: Boxes of largest weights near either end of the arm sizes, and about so many between.
 _NEAR = 16
 
+#: All arms that two records may have.
+_ALL_PAIRS = tuple(itertools.product((0, 1), (0, 1)))
 #: Arms in words.
 _ARMS = ("control", "treated record")
 
@@ -167,24 +170,23 @@ def weighting_constants(
     by_size = largest_by_size(form, sizes, gradients, starts)
     largest = (float(np.max(by_size[0])), float(np.max(by_size[1])))
     response = _response(form, sizes, largest, keeps_treatment)
-    blocks = _pairs_within_blocks(form, sizes)
-    diameter = block_diameter(gradients.smooth, blocks)
-    spread = _Spread(form.n, response, diameter, gradients, _gradient_diameter(form, gradients))
-    kinds = _pair_kinds(form, sizes, by_size, keeps_treatment)
-    pairs = tuple(_pair_bound(kind, spread) for kind in kinds)
-    release_factor = _release_factor(form, sizes)
+    diameter = block_diameter(gradients.smooth, _pairs_within_blocks(form, sizes))
+    # n Gamma of the smooth penalties, the largest s = n |Delta|; infinite for squares.
+    spread = _Spread(form.n, response, diameter, gradients, form.n * gradients.diameter)
+    pairs = []
+    for kind in _pair_kinds(form, sizes, by_size, keeps_treatment):
+        pairs.append(_pair_bound(kind, spread))
     V, theorem, limits = _stated(form, sizes, spread, pairs)
-    singles = [(arm,) for arm in sizes.arms]
     return WeightingConstants(
         response=response,
         diameter=diameter,
-        row_bound=_largest_norm(gradients.smooth, singles, np.array([1.0]), np.array([0.0])),
+        row_bound=_largest_norm_of_rows(gradients.smooth, sizes.arms),
         target_diameter=_target_diameter(form, sizes, gradients, keeps_treatment),
         start=float(np.sqrt(np.max(starts))),
         largest=largest,
         factor=spread_factor(response, diameter),
-        pairs=pairs,
-        release_factor=release_factor,
+        pairs=tuple(pairs),
+        release_factor=_release_factor(form, sizes),
         V=V,
         theorem=theorem,
         limits=limits,
@@ -238,6 +240,7 @@ def _check_covered(form: WeightingForm) -> None:
 
 
 def _coordinates(imbalance: Imbalance) -> int:
+    """Number of coordinates of an imbalance."""
     return sum(len(group[0].matrix) for group in imbalance.groups)
 
 
@@ -245,7 +248,9 @@ def _gradient_bounds(form: WeightingForm) -> GradientBounds:
     """The imbalances, scaled where their penalties are smooth, and what bounds their gradients."""
     smooth = []
     kinks = []
-    squared_ball = 0.0
+    kink_sizes = []
+    kink_diameters = []
+    squared_norm = 0.0
     squared_diameter = 0.0
     linear = _linear_diameter(form)
     for imbalance in form.imbalances:
@@ -254,20 +259,21 @@ def _gradient_bounds(form: WeightingForm) -> GradientBounds:
         if penalty.smooth and penalty.smoothness > 0.0:
             scale = math.sqrt(form.n * penalty.smoothness)
             smooth.append(ScaledImbalance(imbalance, scale))
-            squared_ball += (penalty.gradient_size(coordinates) / scale) ** 2
+            squared_norm += (penalty.gradient_size(coordinates) / scale) ** 2
             squared_diameter += (penalty.gradient_diameter(coordinates) / scale) ** 2
             linear += _pull_at_zero(imbalance)
         elif penalty.kinked:
             kinks.append(ScaledImbalance(imbalance, 1.0))
-    counted = [(kink.imbalance.penalty, _coordinates(kink.imbalance)) for kink in kinks]
+            kink_sizes.append(penalty.gradient_size(coordinates))
+            kink_diameters.append(penalty.gradient_diameter(coordinates))
     return GradientBounds(
-        smooth,
-        kinks,
-        [penalty.gradient_size(coordinates) for penalty, coordinates in counted],
-        [penalty.gradient_diameter(coordinates) for penalty, coordinates in counted],
-        outward(math.sqrt(squared_ball)),
-        outward(math.sqrt(squared_diameter)),
-        linear,
+        smooth=smooth,
+        kinks=kinks,
+        kink_sizes=kink_sizes,
+        kink_diameters=kink_diameters,
+        gradient_norm=outward(math.sqrt(squared_norm)),
+        diameter=outward(math.sqrt(squared_diameter)),
+        linear=linear,
     )
 
 
@@ -285,14 +291,14 @@ def _pull_at_zero(imbalance: Imbalance) -> float:
     for group in imbalance.groups:
         end = begin + len(group[0].matrix)
         for part in group:
-            moved = part.weighted[:, None] * (slope[begin:end] @ part.matrix)
-            directions[part.features.name] = directions.get(part.features.name, 0.0) + moved
+            name = part.features.name
+            by_arm = part.weighted[:, None] * (slope[begin:end] @ part.matrix)
+            directions[name] = directions.get(name, 0.0) + by_arm
         begin = end
-    if not any(np.any(own) for own in directions.values()):
+    if not any(np.any(direction) for direction in directions.values()):
         # An imbalance that is priced on both of its sides is pulled to neither.
         return 0.0
-    arms = [(first, second) for first in (0, 1) for second in (0, 1)]
-    rows = block_diameter([ScaledImbalance(imbalance, 1.0)], arms)
+    rows = block_diameter([ScaledImbalance(imbalance, 1.0)], _ALL_PAIRS)
     return outward(float(np.linalg.norm(slope)) * rows)
 
 
@@ -300,19 +306,13 @@ def _linear_diameter(form: WeightingForm) -> float:
     """Largest difference of the linear terms of two records."""
     if form.linear is None:
         return 0.0
-    arms = [(first, second) for first in (0, 1) for second in (0, 1)]
-    return block_diameter([_alone(form.linear)], arms)
+    return block_diameter([_unpriced(form.linear)], _ALL_PAIRS)
 
 
-def _alone(rows: FeatureRows) -> ScaledImbalance:
+def _unpriced(rows: FeatureRows) -> ScaledImbalance:
     """An imbalance of one group, whose penalty does not matter."""
     shift = np.zeros(len(rows.matrix))
     return ScaledImbalance(Imbalance(((rows,),), shift, ImbalancePenalty(1.0)), 1.0)
-
-
-def _gradient_diameter(form: WeightingForm, gradients: GradientBounds) -> float:
-    """``n Gamma`` of the smooth penalties, the largest ``s = n |Delta|``; infinite for squares."""
-    return form.n * gradients.diameter
 
 
 def _response(
@@ -324,13 +324,13 @@ def _response(
     if kind is SumKind.CONTROLS:
         return controls_response(form.dispersion, largest[0], sizes.most(0) / n)
     if kind is SumKind.TREATED:
-        changes = sizes.may_change and not keeps_treatment
-        total = 1.0 + 0.5 / n if changes else 1.0
+        total = 1.0
+        if sizes.may_change and not keeps_treatment:
+            total = 1.0 + 0.5 / n
         shares = (sizes.least(0) / n, sizes.most(0) / n)
         return treated_response(form.dispersion, largest[0], shares, total)
-    present = list(sizes.arms)
-    low = float(np.min(form.low[present]))
-    high = max(largest[arm] for arm in present)
+    low = float(np.min(form.low[list(sizes.arms)]))
+    high = max(largest[arm] for arm in sizes.arms)
     if form.base is None:
         return mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0)
     within = form.base.within
@@ -341,46 +341,40 @@ def _response(
 
 def _arm_pairs(sizes: ArmSizes, keeps_treatment: bool) -> list[tuple[int, int]]:
     """Arms that a replaced record may have before and after."""
-    changes = sizes.may_change and not keeps_treatment
-    every = [(first, second) for first in sizes.arms for second in sizes.arms]
-    return [pair for pair in every if changes or pair[0] == pair[1]]
+    if sizes.may_change and not keeps_treatment:
+        return list(itertools.product(sizes.arms, sizes.arms))
+    return [(arm, arm) for arm in sizes.arms]
 
 
 def _pairs_within_blocks(form: WeightingForm, sizes: ArmSizes) -> list[tuple[int, int]]:
     """Arms of two records of one block."""
     if form.sums.kind is SumKind.ALL:
-        return [(first, second) for first in sizes.arms for second in sizes.arms]
+        return list(itertools.product(sizes.arms, sizes.arms))
     if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
         return [(0, 0)]
     return [(arm, arm) for arm in sizes.arms]
 
 
-def _largest_norm(
-    imbalances: Sequence[ScaledImbalance],
-    arms: Sequence[tuple[int, ...]],
-    rows: Array,
-    targets: Array,
-) -> float:
-    """Largest norm of a sum of records of any of these arms, with one vector of factors for all."""
+def _largest_norm_of_rows(imbalances: Sequence[ScaledImbalance], arms: Sequence[int]) -> float:
+    """Largest norm of the row of a record of any of these arms."""
     if not imbalances:
         return 0.0
-    every = np.array(arms)
-    sums = RecordCombinations(
-        np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every
-    )
-    return float(np.sqrt(np.max(largest_squares(imbalances, sums))))
+    ones = np.ones((len(arms), 1))
+    rows = RecordCombinations(ones, np.zeros_like(ones), np.array(arms)[:, None])
+    return float(np.sqrt(np.max(largest_squares(imbalances, rows))))
 
 
 def _target_diameter(
     form: WeightingForm, sizes: ArmSizes, gradients: GradientBounds, keeps_treatment: bool
 ) -> float:
     """Largest movement of the target, scaled."""
+    if not gradients.smooth:
+        return 0.0
     largest = 0.0
-    if gradients.smooth:
-        for before, after in _arm_pairs(sizes, keeps_treatment):
-            for moved in moved_targets(form, sizes, before, after):
-                squares = largest_squares(gradients.smooth, moved.alone())
-                largest = max(largest, float(np.sqrt(np.max(squares))))
+    for before, after in _arm_pairs(sizes, keeps_treatment):
+        for moved in moved_targets(form, sizes, before, after):
+            squares = largest_squares(gradients.smooth, moved.alone())
+            largest = max(largest, float(np.sqrt(np.max(squares))))
     return largest
 
 
@@ -420,7 +414,9 @@ class _PairKind:
             return (w - v,)
         if kind is SumKind.TREATED:
             # The treated weigh 1, and the controls weigh one more or one less.
-            return (1.0 + w,) if self.before == 0 else (-1.0 - v,)
+            if self.before == 0:
+                return (1.0 + w,)
+            return (-1.0 - v,)
         if kind is SumKind.PUBLIC:
             return (w, -v)
         if kind is SumKind.COUNTS:
@@ -439,10 +435,12 @@ class _PairKind:
     def corners(self) -> Array:
         """Corners (boxes, 4, 2) of the boxes of both weights, at one of which kappa is largest."""
         least = np.minimum(np.array(self.least), self.largest)
-        before = np.stack(
-            [least[:, 0], least[:, 0], self.largest[:, 0], self.largest[:, 0]], axis=1
-        )
-        after = np.stack([least[:, 1], self.largest[:, 1], least[:, 1], self.largest[:, 1]], axis=1)
+        least_before = least[:, 0]
+        least_after = least[:, 1]
+        largest_before = self.largest[:, 0]
+        largest_after = self.largest[:, 1]
+        before = np.stack([least_before, least_before, largest_before, largest_before], axis=1)
+        after = np.stack([least_after, largest_after, least_after, largest_after], axis=1)
         return np.stack([before, after], axis=2)
 
     def kappas(self, imbalances: Sequence[ScaledImbalance]) -> Array:
@@ -451,9 +449,9 @@ class _PairKind:
         if not imbalances:
             return np.zeros(corners.shape[:2])
         rows = np.array([self.pull(w, v) for w, v in corners.reshape(-1, 2).tolist()])
-        squares = [
-            largest_squares(imbalances, moved.beside(rows, self.common)) for moved in self.targets
-        ]
+        squares = []
+        for moved in self.targets:
+            squares.append(largest_squares(imbalances, moved.beside(rows, self.common)))
         return np.asarray(np.sqrt(np.max(squares, axis=0)).reshape(corners.shape[:2]))
 
     def total(self, w: float, v: float, squared: float) -> float:
@@ -465,7 +463,9 @@ class _PairKind:
         sizes = sorted(abs(gain) for gain in self.gains(w, v))
         if not self.two_blocks:
             return w + v + math.sqrt(sizes[0] ** 2 + squared)
-        smaller = sizes[0] if len(sizes) == 2 else 0.0
+        smaller = 0.0
+        if len(sizes) == 2:
+            smaller = sizes[0]
         return w + v + sizes[-1] + math.sqrt(smaller**2 + squared)
 
 
@@ -499,21 +499,25 @@ def _largest_of_both(form: WeightingForm, by_size: Array, before: int, after: in
     neighboring sizes: where sums are by arm a small arm stands against a large one, and not both
     weights are large.
     """
-    overall = np.max(by_size, axis=1)
-    apart = form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
-    if before == after or not apart:
+    sums_by_arm = form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
+    if before == after or not sums_by_arm:
+        overall = np.max(by_size, axis=1)
         return np.array([[overall[before], overall[after]]])
-    cells = by_size.shape[1]
-    near = np.arange(_NEAR)
-    between = np.rint(np.linspace(0, cells, _NEAR))
-    edges = np.unique(np.clip(np.concatenate([near, between, cells - near]), 0, cells)).astype(int)
     boxes = []
-    for first, last in pairwise(edges.tolist()):
-        own = by_size[before, first:last]
+    for first, last in pairwise(_edges_of_boxes(by_size.shape[1])):
+        of_before = by_size[before, first:last]
         # The other size may be one further, in the next cell to either side.
-        other = by_size[after, max(first - 1, 0) : last + 1]
-        boxes.append([float(np.max(own)), float(np.max(other))])
+        of_after = by_size[after, max(first - 1, 0) : last + 1]
+        boxes.append([float(np.max(of_before)), float(np.max(of_after))])
     return np.array(boxes)
+
+
+def _edges_of_boxes(n_cells: int) -> list[int]:
+    """Cells of arm sizes that boxes begin at: every one near both ends, and few between."""
+    near = np.arange(_NEAR)
+    between = np.rint(np.linspace(0, n_cells, _NEAR))
+    edges = np.clip(np.concatenate([near, between, n_cells - near]), 0, n_cells)
+    return [int(edge) for edge in np.unique(edges)]
 
 
 def _common_arms(
@@ -571,23 +575,18 @@ class _Spread:
         left, and each kink adds ``R n Gamma kappa``.
         """
         if self.gradients.kinks:
-            step = min(self.largest_s, kappa / 2.0)
-            gained = kappa * step - step**2
-            for diameter, own in zip(self.gradients.kink_diameters, kink_kappas, strict=True):
-                gained += self.n * diameter * own
+            s = min(self.largest_s, kappa / 2.0)
+            gained = kappa * s - s**2
+            for diameter, of_kink in zip(self.gradients.kink_diameters, kink_kappas, strict=True):
+                gained += self.n * diameter * of_kink
             return self.response * gained
         bend = self.response * self.diameter**2 / 4.0
-        step = min(self.largest_s, max(kappa / 2.0, kappa / (1.0 + bend)))
-        return self.response * min(kappa * step - step**2, bend * step**2)
+        s = min(self.largest_s, max(kappa / 2.0, kappa / (1.0 + bend)))
+        return self.response * min(kappa * s - s**2, bend * s**2)
 
 
 def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
-    """The bound of one kind of pairs: the better of two.
-
-    With squares alone V is convex in both weights, and largest at a corner. With bounded gradients
-    it is not; but V rises with each weight while kappa is held, so that the largest weights
-    together with the largest kappa of all corners are a bound.
-    """
+    """The bound of one kind of pairs: the largest over the boxes of both weights."""
     kappas = kind.kappas(spread.gradients.smooth)
     kappa = float(np.max(kappas))
     arms = (kind.before, kind.after)
@@ -597,18 +596,38 @@ def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
     kink_kappas = [np.max(kind.kappas([kink]), axis=1) for kink in spread.gradients.kinks]
     worst = 0.0
     for box, corners in enumerate(kind.corners().tolist()):
-        best = math.inf
-        if not spread.gradients.kinks:
-            pulled = zip(corners, kappas[box].tolist(), strict=True)
-            best = max(kind.total(w, v, spread.squared(own)) for (w, v), own in pulled)
-        if spread.has_bounded_gradients:
-            kinked = [float(own[box]) for own in kink_kappas]
-            squared = spread.squared_with_bounded_gradients(float(np.max(kappas[box])), kinked)
-            best = min(best, kind.total(corners[-1][0], corners[-1][1], squared))
-        if best > worst:
-            worst = best
+        of_kinks = [float(of_kink[box]) for of_kink in kink_kappas]
+        bound = _bound_of_box(kind, spread, corners, kappas[box].tolist(), of_kinks)
+        if bound > worst:
+            worst = bound
             largest = (corners[-1][0], corners[-1][1])
     return PairBound(arms, largest, kappa, outward(worst))
+
+
+def _bound_of_box(
+    kind: _PairKind,
+    spread: _Spread,
+    corners: list[list[float]],
+    kappas: list[float],
+    kink_kappas: list[float],
+) -> float:
+    """The bound of pairs whose weights lie in one box: the better of two.
+
+    With squares alone V is convex in both weights, and largest at a corner. With bounded gradients
+    it is not; but V rises with each weight while kappa is held, so that the largest weights
+    together with the largest kappa of all corners are a bound.
+    """
+    bound = math.inf
+    if not spread.gradients.kinks:
+        at_corners = []
+        for (w, v), kappa in zip(corners, kappas, strict=True):
+            at_corners.append(kind.total(w, v, spread.squared(kappa)))
+        bound = max(at_corners)
+    if spread.has_bounded_gradients:
+        squared = spread.squared_with_bounded_gradients(max(kappas), kink_kappas)
+        largest_w, largest_v = corners[-1]
+        bound = min(bound, kind.total(largest_w, largest_v, squared))
+    return bound
 
 
 def _release_factor(form: WeightingForm, sizes: ArmSizes) -> float:
@@ -626,7 +645,8 @@ def _released(form: WeightingForm, sizes: ArmSizes, pair: PairBound) -> float:
     """
     if form.sums.kind is not SumKind.TREATED:
         return pair.V
-    if pair.arms[0] == pair.arms[1]:
+    before, after = pair.arms
+    if before == after:
         return _release_factor(form, sizes) * pair.V
     return form.n / (2.0 * (sizes.least(1) + 1)) * (pair.V + 2.0)
 
@@ -635,32 +655,40 @@ def _stated(
     form: WeightingForm, sizes: ArmSizes, spread: _Spread, pairs: Sequence[PairBound]
 ) -> tuple[float, str, str]:
     """V with the name of its theorem and what limits it."""
-    nothing = "weights of sum n move by at most 2n"
     trivial = 2.0 * form.n
+    trivial_theorem = "weights of sum n move by at most 2n"
     if form.hard:
         reason = (
             "V is 2n: a constraint of the imbalance depends on the data; price the imbalance "
             "instead"
         )
-        return trivial, nothing, reason
-    if form.sums.kind in (SumKind.ALL, SumKind.COUNTS) and np.all(
-        form.cap[list(sizes.arms)] <= 1.0
-    ):
+        return trivial, trivial_theorem, reason
+    none_above_one = bool(np.all(form.cap[list(sizes.arms)] <= 1.0))
+    if none_above_one and form.sums.kind in (SumKind.ALL, SumKind.COUNTS):
         return 2.0, "all weights are 1", "V is 2: no weight may be above 1, so that none is below"
     if math.isinf(spread.response):
         reason = "V is 2n: the dispersion may be flat in its box; add a square of the weights"
-        return trivial, nothing, reason
+        return trivial, trivial_theorem, reason
     worst = max(pairs, key=lambda pair: _released(form, sizes, pair))
     moved = _released(form, sizes, worst)
-    arms = f"a {_ARMS[worst.arms[0]]} of weight {worst.largest[0]:.4g} becomes "
-    arms += f"a {_ARMS[worst.arms[1]]} of weight {worst.largest[1]:.4g}"
+    where = _in_words(worst)
     if moved >= trivial:
         reason = (
-            f"V is 2n, as the bound is {moved:.4g} where {arms}: declare a smaller cap or a larger "
-            "ridge"
+            f"V is 2n, as the bound is {moved:.4g} where {where}: declare a smaller cap or a "
+            "larger ridge"
         )
-        return trivial, nothing, reason
-    return moved, _theorem(form, spread), f"V is largest where {arms}"
+        return trivial, trivial_theorem, reason
+    return moved, _theorem(form, spread), f"V is largest where {where}"
+
+
+def _in_words(pair: PairBound) -> str:
+    """The arms and the largest weights of a replaced record before and after."""
+    before, after = pair.arms
+    weight_before, weight_after = pair.largest
+    return (
+        f"a {_ARMS[before]} of weight {weight_before:.4g} becomes "
+        f"a {_ARMS[after]} of weight {weight_after:.4g}"
+    )
 
 
 def _theorem(form: WeightingForm, spread: _Spread) -> str:

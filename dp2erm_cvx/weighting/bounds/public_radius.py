@@ -22,6 +22,7 @@ from dp2erm_cvx.weighting.forms.form import FeatureRows, Group, SumKind, Weighti
 from dp2erm_cvx.weighting.forms.shapes import shape_of
 from dp2erm_cvx.weighting.solving.certificate import response_of_means, squared_gain
 from dp2erm_cvx.weighting.solving.dataset import (
+    AVERAGED_TARGETS,
     MOST_PAIRS,
     MOST_PIVOTS,
     RECORDS_PER_PIVOT,
@@ -41,6 +42,8 @@ _ACCURACY = 1e-12
 _LARGEST_DRIFT = 1e-3
 #: A step of the dual takes no less than this smoothness, which keeps its numbers in range.
 _LEAST_SMOOTHNESS = 1e-3
+#: Rounding of norms and of the bounds that are made of them.
+_NORMS = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class StepConstants:
         Number of coordinates.
     entry_units
         Units of roundoff by which an entry of a kernel may be off; 0 without kernels.
+    n
+        Number of records.
     """
 
     response: float
@@ -86,17 +91,28 @@ class StepConstants:
             The form.
         entry_units
             Units of roundoff by which an entry of a kernel may be off.
+
+        Returns
+        -------
+        StepConstants
         """
         row = _size_of(form, "weighted")
         of_records = form.n * (
             _size_of(form, "target") + _size_of(form, "mean") + _size_of(form, "public")
         )
-        target = of_records + _size_of_shift(form)
         linear = 0.0
         if form.linear is not None:
             linear = _largest_of_rows(form.linear, "weighted")
-        columns = sum(len(imbalance.shift) for imbalance in form.imbalances)
-        return cls(_response(form), 2.0 * row, row, target, linear, columns, entry_units, form.n)
+        return cls(
+            response=_response(form),
+            diameter=2.0 * row,
+            row=row,
+            target=of_records + _size_of_shift(form),
+            linear=linear,
+            columns=sum(len(imbalance.shift) for imbalance in form.imbalances),
+            entry_units=entry_units,
+            n=form.n,
+        )
 
     def sharpened(self, form: WeightingForm, bounds: WeightingConstants) -> StepConstants:
         """These constants with smaller sizes of rows, where the stability of the form has some.
@@ -111,22 +127,25 @@ class StepConstants:
             The form.
         bounds
             Its constants in a universe, whose rows have another factor: the root of n.
+
+        Returns
+        -------
+        StepConstants
         """
         if not _has_mean_one(form):
             # The drift of sums is not counted for responses at other means.
             return self
-        root = math.sqrt(form.n)
         response = self.response
         if form.base is None:
             low, high = _box(form)
-            response = min(
-                response, mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0)
-            )
+            at_mean = mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0)
+            response = min(response, at_mean)
+        root = math.sqrt(form.n)
         return replace(
             self,
             response=response,
-            diameter=min(self.diameter, bounds.diameter / root * (1.0 + 1e-9)),
-            row=min(self.row, bounds.row_bound / root * (1.0 + 1e-9)),
+            diameter=min(self.diameter, bounds.diameter / root * _NORMS),
+            row=min(self.row, bounds.row_bound / root * _NORMS),
         )
 
     @property
@@ -166,6 +185,7 @@ def public_steps(form: WeightingForm, constants: StepConstants) -> int:
             "dispersion is not strongly convex over all weights: add cp.sum_squares(w), or a "
             "public cap"
         )
+    # k = 2 sqrt(1 + l) log(2 sqrt(2 R l) B / (1e-12 n)) of Theorem 34.
     gain = math.sqrt(2.0 * form.n * constants.response * smoothness)
     start = 2.0 * constants.largest_imbalance
     ratio = gain * start / (_ACCURACY * form.n)
@@ -211,7 +231,7 @@ def public_radius(
         return None
     rounding = _Rounding(form, constants, steepest, curve)
     if not any(one.kernel is not None for one in form.features):
-        return rounding.radius(constants.columns, constants.largest_imbalance, _Moved())
+        return rounding.radius(constants.columns, constants.largest_imbalance, _KernelErrors())
     if constants.entry_units <= 0.0:
         return None
     features = rounding.with_features()
@@ -225,7 +245,7 @@ def public_radius(
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _KernelErrors:
     """What kernels add to the rounding of every step.
 
     Parameters
@@ -240,8 +260,36 @@ class _Moved:
     position: float = 0.0
 
 
+@dataclass(frozen=True)
+class _WeightErrors:
+    """Bounds of the rounding of the weights at given prices.
+
+    Parameters
+    ----------
+    computed
+        What all weights together are off.
+    sums
+        What their sums are off, added up.
+    """
+
+    computed: float
+    sums: float
+
+
 class _Rounding:
-    """Rounding of every step, bounded over all datasets."""
+    """Rounding of every step, bounded over all datasets.
+
+    Parameters
+    ----------
+    form
+        The form.
+    constants
+        Its public constants.
+    steepest
+        Bound of the slopes of phi at the weights that multipliers are bracketed at.
+    curve
+        Rounding of weights from their prices.
+    """
 
     def __init__(
         self, form: WeightingForm, constants: StepConstants, steepest: float, curve: _CurveRounding
@@ -257,10 +305,110 @@ class _Rounding:
         self.first_price = _size_of_first_price(form)
         self.step_size = _size_of_step(form, self.smoothness)
 
+    def radius(self, columns: int, start: float, kernels: _KernelErrors) -> float | None:
+        """The radius of Theorem 34.
+
+        It is ``theta + sum_b hat sigma_b + sqrt(2 R l) (B e^(-k beta / 2) + 2 sqrt(2) eta)``.
+
+        Parameters
+        ----------
+        columns
+            Number of coordinates.
+        start
+            Bound B of the norm of a slope of the dual where the steps begin.
+        kernels
+            What kernels add.
+        """
+        # Prices stay below 7 times the start as long as gradients are off by less than it.
+        guess = self.gradient(columns, 7.0 * start + self.first_price, kernels)
+        if guess is None or not guess <= start:
+            return None
+        largest_price = 3.0 * start + 4.0 * guess + self.first_price
+        eta = self.gradient(columns, largest_price, kernels)
+        weights = self.weights(columns, largest_price, kernels.price)
+        if eta is None or weights is None:
+            return None
+        contraction = 1.0 / math.sqrt(1.0 + self.smoothness)
+        left_by_steps = start * math.exp(-self.steps * contraction / 2.0)
+        distance = left_by_steps + 2.0 * math.sqrt(2.0) * eta
+        gain = math.sqrt(2.0 * self.n * self.response_near() * self.smoothness)
+        return (weights.computed + weights.sums + gain * distance) * _NORMS
+
+    def with_features(self) -> float | None:
+        """The radius where features of kernels stand in for the kernel (Theorem 35).
+
+        The steps solve the problem of the features. Its weights are as far from those of the kernel
+        as the prices of both, at the same weights, make them: ``vartheta (2 + 2 Z sqrt(F))`` with
+        ``vartheta = R xi``.
+        """
+        pivots = min(self.n // RECORDS_PER_PIVOT, MOST_PIVOTS)
+        kernels = kernel_factors(self.form)
+        columns = self.constants.columns + 2 * len(kernels) * pivots
+        start = self.constants.largest_imbalance * (1.0 + 1e-6)
+        of_features = self.radius(columns, start, _KernelErrors())
+        if of_features is None:
+            return None
+        price_error = 0.0
+        for features, stacked in kernels.items():
+            price_error += self._price_error_of(features, stacked)
+        moved = self.n * self.response_near() * price_error
+        gain = squared_gain(self.n * self.constants.response, self.constants.diameter)
+        factor = 2.0 + 2.0 * self.constants.row * math.sqrt(gain)
+        return of_features + moved * factor * (1.0 + 1e-6)
+
+    def with_pairs(self) -> float | None:
+        """The radius where pairs of records stand in for the kernel (Theorem 35)."""
+        if self.n > MOST_PAIRS:
+            # Whether features suffice depends on the records, and so would a refusal.
+            return None
+        constants = self.constants
+        mass = 3.0 * _mass_of_points(self.smoothness, self.steps) * self.n * (1.0 + _LARGEST_DRIFT)
+        n_points = 0
+        for features in self.form.features:
+            if features.points is not None:
+                n_points = max(n_points, len(features.points))
+        units = (constants.entry_units + constants.columns + self.n + n_points + 24.0) * UNIT
+        price = 1.01 * units * (constants.row**2 * mass + constants.row * constants.target)
+        position = 8.0 * UNIT * constants.row * (mass + self.n)
+        start = 2.0 * constants.largest_imbalance
+        return self.radius(constants.columns, start, _KernelErrors(price, position))
+
+    def gradient(self, columns: int, largest_price: float, kernels: _KernelErrors) -> float | None:
+        """Bound eta of the error of a gradient of the dual, with everything that a step rounds.
+
+        Parameters
+        ----------
+        columns
+            Number of coordinates.
+        largest_price
+            Bound of the norm of prices.
+        kernels
+            What kernels add.
+        """
+        weights = self.weights(columns, largest_price, kernels.price)
+        if weights is None:
+            return None
+        u = UNIT
+        constants = self.constants
+        reached = constants.largest_imbalance * (1.0 + _LARGEST_DRIFT)
+        width = max([columns, *(features.width for features in self.form.features)])
+        summed = (2.0 * sum_units(self.n) + width + 16.0) * u * reached
+        units = 16.0
+        for imbalance in self.form.imbalances:
+            units = max(units, shape_of(imbalance.penalty).step_units(columns))
+        sizes = 6.0 * largest_price + self.tolerance + self.step_size
+        rounded = units * u * ((1.0 + self.smoothness) * sizes + reached)
+        return (
+            constants.row * (weights.computed + weights.sums)
+            + summed
+            + rounded
+            + (1.0 + self.smoothness) * kernels.position
+        )
+
     def weights(
         self, columns: int, largest_price: float, price_error: float
-    ) -> tuple[float, float] | None:
-        """Bounds of the rounding of weights in all, and of what their sums are off in all.
+    ) -> _WeightErrors | None:
+        """Bounds of the rounding of weights at prices of a bounded norm; None for large ones.
 
         Parameters
         ----------
@@ -277,148 +425,70 @@ class _Rounding:
         score = constants.row * (largest_price + self.tolerance) + constants.linear
         multiplier = score + self.steepest
         argument = score + multiplier
-        curve = self.curve
-        units = 2.0 * (columns + 8.0)
-        error = units * u * argument + price_error
-        error += curve.price_error(argument)
+        # Prices that are off by xi move weights by at most xi R in all.
+        error = 2.0 * (columns + 8.0) * u * argument + price_error
+        error += self.curve.price_error(argument)
         response = self.response_near()
-        computed = n * response * error + curve.units * u * n * (
-            1.0 + curve.offset + _LARGEST_DRIFT
-        )
+        formula = self.curve.units * u * n * (1.0 + self.curve.offset + _LARGEST_DRIFT)
+        computed = n * response * error + formula
         summing = sum_units(n) * u * n * (1.0 + _LARGEST_DRIFT)
+        # Bisection of a multiplier ends at the rounding of prices, or where the sum is met.
         bracket = (score + 4.0 * multiplier + 4.0 * score) * u
-        blocks = (
-            1.0 if self.form.sums.kind in (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED) else 2.0
-        )
-        off = SUM_UNITS * u * n + blocks * (bracket * n * response) + 2.0 * (computed + summing)
-        off += computed + summing
-        if not off + computed <= _LARGEST_DRIFT * n:
+        n_blocks = 2.0
+        if self.form.sums.kind in (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED):
+            n_blocks = 1.0
+        of_bracket = n_blocks * (bracket * n * response)
+        sums = SUM_UNITS * u * n + of_bracket + 2.0 * (computed + summing)
+        sums += computed + summing
+        if not sums + computed <= _LARGEST_DRIFT * n:
             return None
-        return computed, off
+        return _WeightErrors(computed, sums)
 
     def response_near(self) -> float:
         """The response of weights whose sums are off by the largest drift."""
         return self.constants.response * _drift_factor(self.form)
 
-    def gradient(self, columns: int, largest_price: float, moved: _Moved) -> float | None:
-        """Bound of the error of a gradient of the dual, with everything that a step rounds.
-
-        Parameters
-        ----------
-        columns
-            Number of coordinates.
-        largest_price
-            Bound of the norm of prices.
-        moved
-            What kernels add.
-        """
-        found = self.weights(columns, largest_price, moved.price)
-        if found is None:
-            return None
-        computed, off = found
-        u = UNIT
-        constants = self.constants
-        reached = constants.largest_imbalance * (1.0 + _LARGEST_DRIFT)
-        width = max([columns, *(one.width for one in self.form.features)])
-        summed = (2.0 * sum_units(self.n) + width + 16.0) * u * reached
-        shapes = [shape_of(imbalance.penalty) for imbalance in self.form.imbalances]
-        units = max([16.0, *(shape.step_units(columns) for shape in shapes)])
-        sizes = 6.0 * largest_price + self.tolerance + self.step_size
-        rounded = units * u * ((1.0 + self.smoothness) * sizes + reached)
-        return (
-            constants.row * (computed + off)
-            + summed
-            + rounded
-            + (1.0 + self.smoothness) * moved.position
-        )
-
-    def radius(self, columns: int, start: float, moved: _Moved) -> float | None:
-        """The radius of Theorem 34.
-
-        Parameters
-        ----------
-        columns
-            Number of coordinates.
-        start
-            Bound of the norm of a slope of the dual where the steps begin.
-        moved
-            What kernels add.
-        """
-        # Prices stay below 7 times the start as long as gradients are off by less than it.
-        guess = self.gradient(columns, 7.0 * start + self.first_price, moved)
-        if guess is None or not guess <= start:
-            return None
-        largest_price = 3.0 * start + 4.0 * guess + self.first_price
-        gradient = self.gradient(columns, largest_price, moved)
-        final = self.weights(columns, largest_price, moved.price)
-        if gradient is None or final is None:
-            return None
-        computed, off = final
-        contraction = 1.0 / math.sqrt(1.0 + self.smoothness)
-        left = start * math.exp(-self.steps * contraction / 2.0) + 2.0 * math.sqrt(2.0) * gradient
-        gain = math.sqrt(2.0 * self.n * self.response_near() * self.smoothness)
-        return (computed + off + gain * left) * (1.0 + 1e-9)
-
-    def with_features(self) -> float | None:
-        """The radius where features of kernels stand in for the kernel (Theorem 35).
-
-        The steps solve the problem of the features. Its weights are as far from those of the kernel
-        as the prices of both, at the same weights, make them.
-        """
-        pivots = min(self.n // RECORDS_PER_PIVOT, MOST_PIVOTS)
-        kernels = kernel_factors(self.form)
-        columns = self.constants.columns + 2 * len(kernels) * pivots
-        near = self.radius(columns, self.constants.largest_imbalance * (1.0 + 1e-6), _Moved())
-        if near is None:
-            return None
-        price = 0.0
-        for features, stacked in kernels.items():
-            pull, push = products(stacked)
-            others = np.count_nonzero(np.any(push[:, 2:] != 0.0, axis=0))
-            off = (1.0 + others) * split_factors(pull, push)[2] + 16.0 * UNIT
-            factor = max(float(np.max(np.abs(pull))), push_size(push))
-            error = 1.01 * factor * (SIMILARITY_ERROR + 1e-14) + 1.01 * off * max(factor, 1.0)
-            price += error * _norm_of(features) ** 2 * 2.0 * self.n
-        moved = self.n * self.response_near() * price
-        gain = squared_gain(self.n * self.constants.response, self.constants.diameter)
-        return near + moved * (2.0 + 2.0 * self.constants.row * math.sqrt(gain)) * (1.0 + 1e-6)
-
-    def with_pairs(self) -> float | None:
-        """The radius where pairs of records stand in for the kernel (Theorem 35)."""
-        if self.n > MOST_PAIRS:
-            # Whether features suffice depends on the records, and so would a refusal.
-            return None
-        constants = self.constants
-        mass = 3.0 * _mass_of_points(self.smoothness, self.steps) * self.n * (1.0 + _LARGEST_DRIFT)
-        every = [len(one.points) for one in self.form.features if one.points is not None]
-        n_points = max(every, default=0)
-        units = (constants.entry_units + constants.columns + self.n + n_points + 24.0) * UNIT
-        price = 1.01 * units * (constants.row**2 * mass + constants.row * constants.target)
-        position = 8.0 * UNIT * constants.row * (mass + self.n)
-        start = 2.0 * constants.largest_imbalance
-        return self.radius(constants.columns, start, _Moved(price, position))
+    def _price_error_of(self, features: Features, stacked: Array) -> float:
+        """Bound of what features of a kernel move a price by, at any weights of the form."""
+        pull, push = products(stacked)
+        n_others = np.count_nonzero(np.any(push[:, AVERAGED_TARGETS] != 0.0, axis=0))
+        factor_error = (1.0 + n_others) * split_factors(pull, push)[2] + 16.0 * UNIT
+        factor = max(float(np.max(np.abs(pull))), push_size(push))
+        error = 1.01 * factor * (SIMILARITY_ERROR + 1e-14)
+        error = error + 1.01 * factor_error * max(factor, 1.0)
+        return error * _norm_of(features) ** 2 * 2.0 * self.n
 
 
 def _mass_of_points(smoothness: float, steps: int) -> float:
     """Bound of ``|omega|_1 / n`` over accelerated steps.
 
-    Every step is linear in the weights of all steps before it.
-
-    Every point is a combination of the even weights and of the weights found; the sizes of its
-    factors are those of the answer of the steps to one of them alone.
+    Every step is linear in the weights of all steps before it. Every point is a combination of the
+    even weights and of the weights of all steps; the sizes of its factors are those of the answer
+    of the steps to one of them alone.
     """
     contraction = 1.0 / math.sqrt(1.0 + smoothness)
     momentum = (1.0 - contraction) / (1.0 + contraction)
     share = 1.0 / (1.0 + smoothness)
+
+    def after(last: float, new: float) -> float:
+        return (1.0 - share) * ((1.0 + momentum) * new - momentum * last)
+
+    # Factors, in the last two points, of the even weights and of the weights of one step.
+    even_last = 1.0
+    even = 1.0
+    answer_last = 0.0
+    answer = share
     largest = 0.0
-    begun = (1.0, 1.0)
-    answer = (0.0, share)
     mass = 0.0
     for _ in range(steps + 1):
-        mass += abs(answer[1])
-        largest = max(largest, abs(begun[1]) + mass)
-        begun = (begun[1], (1.0 - share) * ((1.0 + momentum) * begun[1] - momentum * begun[0]))
-        answer = (answer[1], (1.0 - share) * ((1.0 + momentum) * answer[1] - momentum * answer[0]))
+        mass += abs(answer)
+        largest = max(largest, abs(even) + mass)
+        even_after = after(even_last, even)
+        even_last = even
+        even = even_after
+        answer_after = after(answer_last, answer)
+        answer_last = answer
+        answer = answer_after
     return largest
 
 
@@ -436,25 +506,27 @@ def _norm_of(features: Features) -> float:
 
 def _largest_of_rows(part: FeatureRows, which: str) -> float:
     """Bound of the norm of the rows, of the targets, or of the means that a feature makes."""
-    by_arm = {
+    factors_of = {
         "weighted": part.weighted,
         "target": part.target,
         "mean": part.mean,
         "public": np.array([part.public]),
     }
-    factors: Array = np.abs(by_arm[which])
-    # a record has one arm, and a target the means of both
-    largest = float(np.sum(factors) if which == "mean" else np.max(factors))
+    factors: Array = np.abs(factors_of[which])
+    largest = float(np.max(factors))
+    if which == "mean":
+        # A record has one arm, and a target the means of both.
+        largest = float(np.sum(factors))
     if part.features.kernel is not None:
         return largest * abs(float(part.matrix[0, 0])) * _norm_of(part.features)
     # The Frobenius norm bounds the largest singular value and has no rounding to speak of.
-    size = min(
-        float(np.linalg.norm(part.matrix)), float(np.linalg.norm(part.matrix, 2)) * (1.0 + 1e-9)
-    )
+    frobenius = float(np.linalg.norm(part.matrix))
+    size = min(frobenius, float(np.linalg.norm(part.matrix, 2)) * _NORMS)
     return largest * size * _norm_of(part.features)
 
 
 def _size_of_group(group: Group, which: str) -> float:
+    """The same for a group of features, whose rows are added."""
     return sum(_largest_of_rows(part, which) for part in group)
 
 
@@ -464,23 +536,23 @@ def _size_of(form: WeightingForm, which: str) -> float:
     for imbalance in form.imbalances:
         groups = sum(_size_of_group(group, which) ** 2 for group in imbalance.groups)
         square += imbalance.penalty.smoothness * groups
-    return math.sqrt(square) * (1.0 + 1e-9)
+    return math.sqrt(square) * _NORMS
 
 
 def _size_of_shift(form: WeightingForm) -> float:
-    squares = [
-        one.penalty.smoothness * float(np.sum(np.square(one.shift))) for one in form.imbalances
-    ]
-    return math.sqrt(sum(squares)) * (1.0 + 1e-9)
+    """Norm of all public targets."""
+    square = 0.0
+    for imbalance in form.imbalances:
+        square += imbalance.penalty.smoothness * float(np.sum(np.square(imbalance.shift)))
+    return math.sqrt(square) * _NORMS
 
 
 def _size_of_tolerance(form: WeightingForm) -> float:
     """Norm of all tolerances."""
     square = 0.0
     for imbalance in form.imbalances:
-        tolerance = np.broadcast_to(
-            np.asarray(imbalance.penalty.tolerance), np.shape(imbalance.shift)
-        )
+        stated = np.asarray(imbalance.penalty.tolerance)
+        tolerance = np.broadcast_to(stated, np.shape(imbalance.shift))
         square += imbalance.penalty.smoothness * float(np.sum(np.square(tolerance)))
     return math.sqrt(square)
 
@@ -492,7 +564,7 @@ def _size_of_first_price(form: WeightingForm) -> float:
         slope = imbalance.penalty.slope_at_zero(len(imbalance.shift))
         if np.any(slope):
             square += float(np.sum(np.square(slope))) / imbalance.penalty.smoothness
-    return math.sqrt(square) * (1.0 + 1e-9)
+    return math.sqrt(square) * _NORMS
 
 
 def _size_of_step(form: WeightingForm, smoothness: float) -> float:
@@ -518,6 +590,7 @@ def _has_mean_one(form: WeightingForm) -> bool:
 
 
 def _bases(form: WeightingForm) -> tuple[float, float]:
+    """Least and largest base of a record; 1 without bases, 0 and infinite where none is public."""
     if form.base is None:
         return 1.0, 1.0
     within = form.base.within
@@ -552,32 +625,40 @@ def _drift_factor(form: WeightingForm) -> float:
 
 
 def _steepest_slope(form: WeightingForm) -> float | None:
-    """Bound of the slopes of phi at weights in the boxes that have the sums, or None."""
+    """Bound of the slopes of phi at weights in the boxes that have the sums, or None.
+
+    Multipliers are bracketed at these weights (Theorem 34 (c)).
+    """
+    ratios = _bracketing_ratios(form)
+    steepest = max(_slope_size(form.dispersion, ratio) for ratio in ratios)
+    if not math.isfinite(steepest):
+        return None
+    return steepest * _NORMS
+
+
+def _bracketing_ratios(form: WeightingForm) -> tuple[float, float]:
+    """Least and largest ratio of these weights and their bases."""
+    kind = form.sums.kind
     least, largest = _bases(form)
     alike = form.alike_boxes
     equal_boxes = alike and form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
-    if equal_boxes and form.sums.kind in (SumKind.ALL, SumKind.COUNTS):
-        weights = [1.0 / largest, 1.0 / least]
-    elif alike and form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
-        # the mean weight of at most n controls, of the sum n or of at least one treated record
-        mean = 1.0 if form.sums.kind is SumKind.CONTROLS else 1.0 / form.n
-        weights = [
-            max(mean, float(form.low[0])) / largest,
-            min(float(form.cap[0]), float(form.n)) / least,
-        ]
-    elif alike and form.sums.kind is SumKind.ALL:
-        bracketing = _bracketing_weights(form)
-        weights = [
-            min(bracketing) / largest * ROUND_DOWN,
-            max(bracketing) / least * ROUND_UP,
-        ]
-    else:
-        low, high = _box(form)
-        if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:
-            low = max(low, min(form.sums.public) / form.n)
-        weights = [low / largest, high / least]
-    sizes = [_slope_size(form.dispersion, weight) for weight in weights]
-    return max(sizes) * (1.0 + 1e-9) if math.isfinite(max(sizes)) else None
+    if equal_boxes and kind in (SumKind.ALL, SumKind.COUNTS):
+        return 1.0 / largest, 1.0 / least
+    if alike and kind in (SumKind.CONTROLS, SumKind.TREATED):
+        # The mean weight of at most n controls, of the sum n or of at least one treated record.
+        mean = 1.0
+        if kind is SumKind.TREATED:
+            mean = 1.0 / form.n
+        low = max(mean, float(form.low[0]))
+        high = min(float(form.cap[0]), float(form.n))
+        return low / largest, high / least
+    if alike and kind is SumKind.ALL:
+        weights = _bracketing_weights(form)
+        return min(weights) / largest * ROUND_DOWN, max(weights) / least * ROUND_UP
+    low, high = _box(form)
+    if kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:
+        low = max(low, min(form.sums.public) / form.n)
+    return low / largest, high / least
 
 
 def _bracketing_weights(form: WeightingForm) -> list[float]:
@@ -606,7 +687,7 @@ def _slope_size(dispersion: Dispersion, weight: float) -> float:
         return abs(float(dispersion.slope(np.array(weight))))
     if weight not in (first, last) or not dispersion.finite_slopes:
         return math.inf
-    # computed slopes of powers are above 0 there: in a sum they could hide the slope of a line
+    # Computed slopes of powers are above 0 there: in a sum they could hide the slope of a line.
     return sum(abs(float(part.slope(np.array(weight)))) for part in dispersion.parts)
 
 
@@ -689,18 +770,20 @@ def _curve_rounding(form: WeightingForm) -> _CurveRounding | None:
     if dispersion.family == "general":
         return _rounding_of_brackets(form)
     constants, offset = _sizes_of_curve(form)
-    plain = _CurveRounding(len(dispersion.parts), constants, offset)
+    rounding = _CurveRounding(len(dispersion.parts), constants, offset)
     if dispersion.family != "power":
-        return plain
+        return rounding
     low, high = _box(form)
     least, largest = _bases(form)
     (part,) = (part for part in dispersion.parts if part.atom == "power")
-    most = part.factor * high / least + abs(part.offset)
-    if not _cut_beyond_box(part, part.factor * low / largest + part.offset, most):
+    first = part.factor * low / largest + part.offset
+    last = part.factor * high / least + abs(part.offset)
+    if not _cut_beyond_box(part, first, last):
         return None
-    # an exponential is off by as many units as its argument has
-    units = plain.units + 16.0 * math.log(most + 1.0) + 8.0 * largest / part.factor
-    return replace(plain, units=units, largest_price=_LARGEST_PRICE * _leading(part))
+    # 40 + 16 log(1 + t_max) + 8 d_+ / k, as an exponential is off by as many units as its argument
+    # has.
+    units = rounding.units + 16.0 * math.log(last + 1.0) + 8.0 * largest / part.factor
+    return replace(rounding, units=units, largest_price=_LARGEST_PRICE * _leading(part))
 
 
 def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
@@ -720,7 +803,7 @@ def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
     cut = math.log(LEAST_POWER) / (part.number - 1.0)
     if part.number > 1.0:
         return cut <= math.log(max(UNIT / 2.0, first * (1.0 - 1e-9)))
-    return cut >= math.log(last * (1.0 + 1e-9))
+    return cut >= math.log(last * _NORMS)
 
 
 def _leading(part: DispersionPart) -> float:
@@ -729,7 +812,10 @@ def _leading(part: DispersionPart) -> float:
 
 
 def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
-    """Of weights without a formula; None where a part ends inside of the boxes."""
+    """Of weights without a formula; None where a part ends inside of the boxes.
+
+    The numbers are those of "Bound of e" (section "Powers and brackets" of the page).
+    """
     low, high = _box(form)
     least, largest = _bases(form)
     ends = np.array([low / largest, high / least])
@@ -740,38 +826,17 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
     least_leading = math.inf
     largest_rate = 1.0
     for part in form.dispersion.parts:
-        size = abs(part.scale * part.factor)
-        if part.atom in ("square", "huber"):
-            bounded += 2.0 * size * (abs(part.factor) * ends[1] + abs(part.offset))
-            bend += 2.0 * size * abs(part.factor) * ends[1]
-            continue
-        if part.atom in ("line", "size"):
-            bounded += size
-            continue
-        inner = part.factor * ends + part.offset
-        smooth = part.offset != 0.0 and float(np.min(inner)) > 0.0
-        if not smooth and (part.factor < 0.0 or part.offset != 0.0):
+        sizes = _sizes_of_part(part, ends)
+        if sizes is None:
             return None
-        constants += size * (1.0 + abs(math.log(abs(part.factor))) + 1.0 / abs(part.factor))
-        if part.atom == "entropy":
-            bend += size
-        if smooth:
-            cancelled = 1.0
-            if part.factor < 0.0 or part.offset < 0.0:
-                cancelled = (abs(part.factor) * ends[1] + abs(part.offset)) / float(np.min(inner))
-            bounded += cancelled * (float(np.max(np.abs(part.slope(ends)))) + size)
-        if part.atom != "power":
-            continue
-        constants += _leading(part) * max(1.0, abs(part.factor) ** (part.number - 1.0))
-        rate = abs(part.number - 1.0)
-        largest_rate = max(largest_rate, rate)
-        if smooth:
-            log_power = max(log_power, rate * float(np.max(np.abs(np.log(inner)))))
-        elif part.number > 1.0:
-            log_power = max(log_power, rate * math.log(max(inner[1], 1.0)))
-        else:
-            least_leading = min(least_leading, _leading(part))
-    # 66 halvings in 400 steps, and two units of a weight
+        bounded += sizes.bounded
+        bend += sizes.bend
+        constants += sizes.slope_near_one
+        constants += sizes.power_near_one
+        log_power = max(log_power, sizes.log_power)
+        least_leading = min(least_leading, sizes.falling_leading)
+        largest_rate = max(largest_rate, sizes.rate)
+    # 66 halvings in 400 steps, and two units of a weight.
     units = 40.0 + 2.0**-13 * largest * ends[1]
     return _BracketRounding(
         n_parts=len(form.dispersion.parts),
@@ -784,6 +849,76 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
         least_leading=least_leading,
         largest_rate=largest_rate,
     )
+
+
+@dataclass(frozen=True)
+class _PartSizes:
+    """What one part ``s psi(k w + c)`` of a dispersion adds to the rounding of brackets.
+
+    Parameters
+    ----------
+    bounded
+        Bound of the size of its slopes where they are bounded, else 0: a term of G.
+    bend
+        Bound of a weight times its curvature, of squares, Huber functions and entropies.
+    slope_near_one
+        ``s k (1 + |log k| + 1 / k)``, a term of C; 0 for parts without a pole.
+    power_near_one
+        ``|l| max(1, k^(p - 1))`` of a power with the leading factor l, a term of C; else 0.
+    log_power
+        Bound of the logarithm of a power with a bounded slope, or with a rising one.
+    falling_leading
+        Leading factor of a power that falls from infinity; else infinite.
+    rate
+        Size of the exponent of a power less 1; else 1.
+    """
+
+    bounded: float = 0.0
+    bend: float = 0.0
+    slope_near_one: float = 0.0
+    power_near_one: float = 0.0
+    log_power: float = 0.0
+    falling_leading: float = math.inf
+    rate: float = 1.0
+
+
+def _sizes_of_part(part: DispersionPart, ends: Array) -> _PartSizes | None:
+    """The sizes of one part at ratios between two ends; None where it ends inside of them."""
+    size = abs(part.scale * part.factor)
+    if part.atom in ("square", "huber"):
+        slope = 2.0 * size * (abs(part.factor) * ends[1] + abs(part.offset))
+        return _PartSizes(bounded=slope, bend=2.0 * size * abs(part.factor) * ends[1])
+    if part.atom in ("line", "size"):
+        return _PartSizes(bounded=size)
+    inner = part.factor * ends + part.offset
+    is_bounded = part.offset != 0.0 and float(np.min(inner)) > 0.0
+    if not is_bounded and (part.factor < 0.0 or part.offset != 0.0):
+        return None
+    bounded = 0.0
+    if is_bounded:
+        # chi, how much larger the terms of k w + c may be than their sum.
+        chi = 1.0
+        if part.factor < 0.0 or part.offset < 0.0:
+            chi = (abs(part.factor) * ends[1] + abs(part.offset)) / float(np.min(inner))
+        bounded = chi * (float(np.max(np.abs(part.slope(ends)))) + size)
+    bend = 0.0
+    if part.atom == "entropy":
+        bend = size
+    sizes = _PartSizes(
+        bounded=bounded,
+        bend=bend,
+        slope_near_one=size * (1.0 + abs(math.log(abs(part.factor))) + 1.0 / abs(part.factor)),
+    )
+    if part.atom != "power":
+        return sizes
+    rate = abs(part.number - 1.0)
+    power_near_one = _leading(part) * max(1.0, abs(part.factor) ** (part.number - 1.0))
+    sizes = replace(sizes, rate=rate, power_near_one=power_near_one)
+    if is_bounded:
+        return replace(sizes, log_power=rate * float(np.max(np.abs(np.log(inner)))))
+    if part.number > 1.0:
+        return replace(sizes, log_power=rate * math.log(max(inner[1], 1.0)))
+    return replace(sizes, falling_leading=_leading(part))
 
 
 def _sizes_of_curve(form: WeightingForm) -> tuple[float, float]:

@@ -59,15 +59,17 @@ def _shrunk_size(penalty: ImbalancePenalty, size: Array, step: float) -> tuple[A
     if math.isinf(penalty.factor):
         beyond = size - step * penalty.price
         return np.maximum(beyond, 0.0), np.where(beyond > 0, 1.0, 0.0)
+    # Within the tolerance nothing is priced, and beyond it a square.
     steepness = 1.0 + 2.0 * penalty.factor * step
-    curved = tolerance + (size - tolerance) / steepness
-    shrunk = np.where(size <= tolerance, size, curved)
-    along = np.where(size <= tolerance, 1.0, 1.0 / steepness)
+    by_square = tolerance + (size - tolerance) / steepness
+    shrunk = np.where(size <= tolerance, size, by_square)
+    slope = np.where(size <= tolerance, 1.0, 1.0 / steepness)
     if math.isinf(penalty.knee):
-        return shrunk, along
-    straight = curved - tolerance > penalty.knee
-    far = size - 2.0 * penalty.factor * step * penalty.knee
-    return np.where(straight, far, shrunk), np.where(straight, 1.0, along)
+        return shrunk, slope
+    # Beyond the knee of a Huber function its slope is constant.
+    beyond_knee = by_square - tolerance > penalty.knee
+    by_line = size - 2.0 * penalty.factor * step * penalty.knee
+    return np.where(beyond_knee, by_line, shrunk), np.where(beyond_knee, 1.0, slope)
 
 
 class Shape(ABC):
@@ -146,7 +148,9 @@ class _OfEntries(Shape):
 
     def size(self, s: Array) -> Array:
         """Sizes (.., K) that are priced."""
-        return np.maximum(s, 0.0) if self.penalty.sided else np.abs(s)
+        if self.penalty.sided:
+            return np.maximum(s, 0.0)
+        return np.abs(s)
 
     def value(self, s: Array) -> float:
         return _value_of_size(self.penalty, self.size(s))
@@ -156,15 +160,18 @@ class _OfEntries(Shape):
         if penalty.hard and penalty.sided:
             return np.maximum(otherwise, 0.0)
         if penalty.hard:
-            # a price of the other sign is rounding, but where the constraint is an equation
-            outward = (np.sign(s) * otherwise > 0.0) | (np.asarray(penalty.tolerance) == 0.0)
-            return np.where(outward, otherwise, 0.0)
+            # A price of the other sign is rounding, but where the constraint is an equation.
+            same_sign = np.sign(s) * otherwise > 0.0
+            equation = np.asarray(penalty.tolerance) == 0.0
+            return np.where(same_sign | equation, otherwise, 0.0)
         if not math.isinf(penalty.factor):
             return np.asarray(np.sign(s) * _slope_of_size(penalty, self.size(s)))
-        least = 0.0 if penalty.sided else -penalty.price
-        inside = np.clip(otherwise, least, penalty.price)
+        least = -penalty.price
+        if penalty.sided:
+            least = 0.0
+        at_kink = np.clip(otherwise, least, penalty.price)
         below = np.full_like(s, least)
-        return np.where(s > 0.0, penalty.price, np.where(s < 0.0, below, inside))
+        return np.where(s > 0.0, penalty.price, np.where(s < 0.0, below, at_kink))
 
     def proximal_point(self, y: Array, step: float) -> Array:
         shrunk, _ = self._shrunk(y, step)
@@ -229,10 +236,10 @@ class _OfEuclideanNorm(Shape):
             return otherwise
         size = self.size(s)
         if math.isinf(penalty.factor):
-            largest = self.size(otherwise)
-            inside = otherwise * (penalty.price / np.maximum(largest, penalty.price))
             direction = s / np.maximum(size, _TINY)
-            return np.where(size > 0, penalty.price * direction, inside)
+            length = self.size(otherwise)
+            at_kink = otherwise * (penalty.price / np.maximum(length, penalty.price))
+            return np.where(size > 0, penalty.price * direction, at_kink)
         return np.asarray(_slope_of_size(penalty, size) / np.maximum(size, _TINY) * s)
 
     def slack(self, s: Array) -> Array:
@@ -268,11 +275,10 @@ class _OfEuclideanNorm(Shape):
     def drift(self, s: Array, prices: Array) -> Array:
         if not self.penalty.hard:
             return np.zeros_like(s)
-        length = self.size(prices)
-        at_edge = self.penalty.tolerance * prices / np.maximum(length, _TINY)
-        return _drift_of_norm(
-            s, self.size(s), at_edge, float(self.penalty.tolerance), s.shape[-1] + 16.0
-        )
+        tolerance = float(self.penalty.tolerance)
+        # t lambda / |lambda|.
+        at_edge = self.penalty.tolerance * prices / np.maximum(self.size(prices), _TINY)
+        return _drift_of_norm(s, self.size(s), at_edge, tolerance, s.shape[-1] + 16.0)
 
     def support(self, prices: Array) -> float:
         return float(self.penalty.tolerance) * float(self.size(prices)[..., 0])
@@ -307,17 +313,18 @@ class _OfLargestEntry(Shape):
         """Shares of the entries of exactly the largest size, in proportion to ``otherwise``."""
         penalty = self.penalty
         size = self.size(s)
-        largest = (np.abs(s) == size) & (size > 0.0)
-        pushed = np.where(largest, np.maximum(np.sign(s) * otherwise, 0.0), 0.0)
+        is_largest = (np.abs(s) == size) & (size > 0.0)
+        pushed = np.where(is_largest, np.maximum(np.sign(s) * otherwise, 0.0), 0.0)
         total = np.sum(pushed, axis=-1, keepdims=True)
-        count = np.maximum(np.sum(largest, axis=-1, keepdims=True), 1)
-        shares = np.where(total > 0.0, pushed / np.maximum(total, _TINY), largest / count)
-        found = np.sign(s) * _slope_of_size(penalty, size) * shares
+        count = np.maximum(np.sum(is_largest, axis=-1, keepdims=True), 1)
+        in_proportion = pushed / np.maximum(total, _TINY)
+        shares = np.where(total > 0.0, in_proportion, is_largest / count)
+        price = np.sign(s) * _slope_of_size(penalty, size) * shares
         if not math.isinf(penalty.factor):
-            return np.asarray(found)
+            return np.asarray(price)
         summed = np.sum(np.abs(otherwise), axis=-1, keepdims=True)
-        inside = otherwise * (penalty.price / np.maximum(summed, penalty.price))
-        return np.asarray(np.where(size > 0.0, found, inside))
+        at_kink = otherwise * (penalty.price / np.maximum(summed, penalty.price))
+        return np.asarray(np.where(size > 0.0, price, at_kink))
 
     def proximal_point(self, y: Array, step: float) -> Array:
         threshold = self._threshold(np.abs(y), step)
@@ -325,24 +332,23 @@ class _OfLargestEntry(Shape):
 
     def prox(self, y: Array, step: float) -> tuple[Array, Array]:
         threshold = self._threshold(np.abs(y), step)
-        s = np.clip(y, -threshold, threshold)
-        cut = (np.abs(y) > threshold) & (threshold > 0.0)
-        signs = np.where(cut, np.sign(y), 0.0)
+        is_cut = (np.abs(y) > threshold) & (threshold > 0.0)
+        signs = np.where(is_cut, np.sign(y), 0.0)
         bend = step * _curvature_of_size(self.penalty, threshold)
-        count = np.sum(cut, axis=-1, keepdims=True) + bend
-        kept = np.where(cut | (threshold <= 0.0), 0.0, 1.0)
+        count = np.sum(is_cut, axis=-1, keepdims=True) + bend
+        kept = np.where(is_cut | (threshold <= 0.0), 0.0, 1.0)
+        # Entries that are cut move together, with the threshold.
         outer = signs[..., :, None] * signs[..., None, :]
-        jacobian = (
-            kept[..., None] * np.eye(y.shape[-1]) + outer / np.maximum(count, _TINY)[..., None]
-        )
-        return s, jacobian
+        together = outer / np.maximum(count, _TINY)[..., None]
+        jacobian = kept[..., None] * np.eye(y.shape[-1]) + together
+        return np.clip(y, -threshold, threshold), jacobian
 
     def _threshold(self, size: Array, step: float) -> Array:
         """The threshold (.., 1) of sizes (.., K), by Newton's steps from 0, which never pass it."""
-        curved = math.isfinite(self.penalty.factor)
-        cut_off = 0.0 if curved else step * self.penalty.price
-        bend = 2.0 * self.penalty.factor * step if curved else 0.0
-        return _threshold_of_sizes(size, cut_off, bend)
+        penalty = self.penalty
+        if math.isfinite(penalty.factor):
+            return _threshold_of_sizes(size, 0.0, 2.0 * penalty.factor * step)
+        return _threshold_of_sizes(size, step * penalty.price, 0.0)
 
     def size_at_kink(self, numbers: Array) -> Array:
         return np.asarray(np.max(np.abs(numbers), axis=-1, initial=0.0))
@@ -401,7 +407,7 @@ class _WithinSumOfSizes(Shape):
         return 0.0
 
     def price(self, s: Array, otherwise: Array) -> Array:
-        # entries that are not 0 have one size of price, in doubles as well
+        # Entries that are not 0 have one size of price, in doubles as well.
         largest = np.max(np.abs(otherwise), axis=-1, keepdims=True, initial=0.0)
         return np.where(s != 0.0, np.sign(s) * largest, otherwise)
 
@@ -414,20 +420,22 @@ class _WithinSumOfSizes(Shape):
         s = self.proximal_point(y, step)
         signs = np.sign(s)
         kept = np.abs(signs)
-        outside = np.sum(np.abs(y), axis=-1, keepdims=True) > float(self.penalty.tolerance)
+        identity = np.eye(y.shape[-1])
+        is_outside = np.sum(np.abs(y), axis=-1, keepdims=True) > float(self.penalty.tolerance)
         count = np.maximum(np.sum(kept, axis=-1, keepdims=True), 1.0)
-        outer = signs[..., :, None] * signs[..., None, :] / count[..., None]
-        cut = kept[..., None] * np.eye(y.shape[-1]) - outer
-        return s, np.where(outside[..., None], cut, np.eye(y.shape[-1]))
+        # Entries that are not 0 move together, with the threshold.
+        together = signs[..., :, None] * signs[..., None, :] / count[..., None]
+        return s, np.where(is_outside[..., None], kept[..., None] * identity - together, identity)
 
     def excess(self, m: Array) -> Array:
         return np.array([np.sum(np.abs(m))]) - self.penalty.tolerance
 
     def drift(self, s: Array, prices: Array) -> Array:
+        tolerance = float(self.penalty.tolerance)
         size = np.sum(np.abs(s), axis=-1, keepdims=True)
         at_edge = s * (self.penalty.tolerance / np.maximum(size, _TINY))
         at_edge = np.where(np.any(prices != 0.0, axis=-1, keepdims=True), at_edge, 0.0)
-        return _drift_of_norm(s, size, at_edge, float(self.penalty.tolerance), s.shape[-1] + 16.0)
+        return _drift_of_norm(s, size, at_edge, tolerance, s.shape[-1] + 16.0)
 
     def support(self, prices: Array) -> float:
         return float(self.penalty.tolerance) * float(np.max(np.abs(prices), initial=0.0))
@@ -464,13 +472,12 @@ class _OfNorm(Shape):
         if penalty.hard:
             return otherwise
         size = self.size(s)
-        found = _slope_of_size(penalty, size) * self._direction(s, size)
+        price = _slope_of_size(penalty, size) * self._direction(s, size)
         if not math.isinf(penalty.factor):
-            return np.asarray(found)
-        inside = otherwise * (
-            penalty.price / np.maximum(_norm_of_order(otherwise, self.dual), penalty.price)
-        )
-        return np.asarray(np.where(size > 0.0, found, inside))
+            return np.asarray(price)
+        length = _norm_of_order(otherwise, self.dual)
+        at_kink = otherwise * (penalty.price / np.maximum(length, penalty.price))
+        return np.asarray(np.where(size > 0.0, price, at_kink))
 
     def _direction(self, s: Array, size: Array) -> Array:
         """The slope (.., K) of the norm, 0 at 0."""
@@ -497,31 +504,43 @@ class _OfNorm(Shape):
         return s
 
     def prox(self, y: Array, step: float) -> tuple[Array, Array]:
-        penalty = self.penalty
         s, a = self._split(y, step)
         size = self.size(s)
         direction = self._direction(s, size)
+        # y = s + a with a = mu s^(q - 1): at a fixed mu an entry of s moves by a share of y.
         with np.errstate(divide="ignore", invalid="ignore"):
             steepness = np.where(a > 0.0, self.power * a / np.abs(s), 0.0)
         kept = 1.0 / (1.0 + steepness)
         moved = kept * direction
         along = np.sum(direction * moved, axis=-1, keepdims=True)
-        # Where all of y is split off nothing moves, and where nothing is everything does.
-        some = size > 0.0
-        length = np.where(some, size, 1.0)
-        if penalty.hard:
-            factor = 1.0 / np.where(some, along, 1.0)
-        else:
-            bend = (
-                _curvature_of_size(penalty, length)
-                - self.power * _slope_of_size(penalty, length) / length
-            )
-            factor = step * bend / (1.0 + step * bend * along)
+        factor = self._factor_along(size, along, step)
         outer = moved[..., :, None] * moved[..., None, :]
         jacobian = kept[..., None] * np.eye(y.shape[-1]) - factor[..., None] * outer
-        jacobian = np.where(some[..., None], jacobian, 0.0)
-        free = np.all(a == 0.0, axis=-1)[..., None, None]
-        return s, np.where(free, np.eye(y.shape[-1]), jacobian)
+        # Where all of y is split off nothing moves, and where nothing is everything does.
+        jacobian = np.where((size > 0.0)[..., None], jacobian, 0.0)
+        is_free = np.all(a == 0.0, axis=-1)[..., None, None]
+        return s, np.where(is_free, np.eye(y.shape[-1]), jacobian)
+
+    def _factor_along(self, size: Array, along: Array, step: float) -> Array:
+        """What the norm of a proximal point takes off its Jacobian, (.., 1).
+
+        Parameters
+        ----------
+        size
+            The norm (.., 1); where it is 0 any number will do.
+        along
+            How fast it moves with mu held fixed, (.., 1).
+        step
+            The step.
+        """
+        penalty = self.penalty
+        some = size > 0.0
+        if penalty.hard:
+            return np.asarray(1.0 / np.where(some, along, 1.0))
+        length = np.where(some, size, 1.0)
+        curvature = _curvature_of_size(penalty, length)
+        bend = curvature - self.power * _slope_of_size(penalty, length) / length
+        return np.asarray(step * bend / (1.0 + step * bend * along))
 
     def _split(self, y: Array, step: float) -> tuple[Array, Array]:
         """The proximal point (.., K) of y (.., K), and the sizes (.., K) of what was taken off."""
@@ -529,16 +548,16 @@ class _OfNorm(Shape):
         size = np.abs(y) / scale
         guess = self._guess(size, scale, step)
         s, a = self._rooted(size, scale, step, guess)
-        whole = self._absorbed(y, step)
-        s = np.where(whole, 0.0, s)
-        a = np.where(whole, size, a)
-        free = self._is_free(y)
-        s = np.where(free, size, s)
-        a = np.where(free, 0.0, a)
-        # within the tolerance a point stays what it is, in doubles as well
-        return np.where(free, y, np.sign(y) * s * scale), a * scale
+        is_absorbed = self._is_absorbed(y, step)
+        s = np.where(is_absorbed, 0.0, s)
+        a = np.where(is_absorbed, size, a)
+        is_free = self._is_free(y)
+        s = np.where(is_free, size, s)
+        a = np.where(is_free, 0.0, a)
+        # Within the tolerance a point stays what it is, in doubles as well.
+        return np.where(is_free, y, np.sign(y) * s * scale), a * scale
 
-    def _absorbed(self, y: Array, step: float) -> Array:
+    def _is_absorbed(self, y: Array, step: float) -> Array:
         """Whether (.., 1) a kink takes all of y: its dual norm is at most ``step price``."""
         penalty = self.penalty
         if penalty.hard or not math.isinf(penalty.factor):
@@ -554,16 +573,16 @@ class _OfNorm(Shape):
 
     def _guess(self, size: Array, scale: Array, step: float) -> Array:
         """A first logarithm (.., 1) of mu: that of one entry of this norm."""
-        whole = _norm_of_order(size, self.order)
-        shrunk, _ = _shrunk_size(self.penalty, whole * scale, step)
+        norm = _norm_of_order(size, self.order)
+        shrunk, _ = _shrunk_size(self.penalty, norm * scale, step)
         shrunk = np.maximum(shrunk / scale, 1e-12)
-        off = np.maximum(whole - shrunk, 1e-12)
-        return np.asarray(np.log(off) - self.power * np.log(shrunk))
+        taken_off = np.maximum(norm - shrunk, 1e-12)
+        return np.asarray(np.log(taken_off) - self.power * np.log(shrunk))
 
     def _rooted(self, size: Array, scale: Array, step: float, guess: Array) -> tuple[Array, Array]:
         """Sizes s and a (.., K) of sum ``size`` (.., K), in units of ``scale``.
 
-        They are found by steps in brackets.
+        They are found by steps of Newton's for the logarithm of mu, in brackets.
         """
         low = np.full(scale.shape, _LEAST_SPLIT)
         high = np.full(scale.shape, _LARGEST_SPLIT * max(self.power, 1.0))
@@ -573,10 +592,11 @@ class _OfNorm(Shape):
             gap, newton = self._gap(s, a, scale, step)
             low = np.where(gap < 0.0, here, low)
             high = np.where(gap >= 0.0, here, high)
-            new = here - newton
-            middle = (low + high) / 2.0
-            usable = np.isfinite(new) & (new > low) & (new < high) & (count % 5 != 4)
-            new = np.where(usable, new, middle)
+            by_newton = here - newton
+            usable = np.isfinite(by_newton) & (by_newton > low) & (by_newton < high)
+            if count % 5 == 4:
+                usable[:] = False
+            new = np.where(usable, by_newton, (low + high) / 2.0)
             if np.all(np.abs(new - here) <= 4.0 * UNIT * np.maximum(np.abs(here), 1.0)):
                 break
             here = new
@@ -585,7 +605,8 @@ class _OfNorm(Shape):
     def _gap(self, s: Array, a: Array, scale: Array, step: float) -> tuple[Array, Array]:
         """Excess of the dual norm of a over ``step f'(|s|)`` (.., 1), and Newton's step.
 
-        The step is that of its logarithm.
+        The step is that of its logarithm. Of a constraint the excess is that of the tolerance over
+        the norm of s.
         """
         penalty = self.penalty
         size = _norm_of_order(s, self.order)
@@ -594,16 +615,17 @@ class _OfNorm(Shape):
         falling = np.sum(shares**self.power * moved, axis=-1, keepdims=True)
         with np.errstate(all="ignore"):
             if penalty.hard:
-                right = size
-                left = np.full_like(size, float(penalty.tolerance)) / scale
+                rising_side = np.full_like(size, float(penalty.tolerance)) / scale
+                falling_side = size
                 rate = falling / size
             else:
-                left = _norm_of_order(a, self.dual)
-                right = step * _slope_of_size(penalty, size * scale) / scale
-                rate = np.sum(shares * moved, axis=-1, keepdims=True) / left
-                rate = rate + step * _curvature_of_size(penalty, size * scale) * falling / right
-            newton = (np.log(left) - np.log(right)) / rate
-        return left - right, newton
+                rising_side = _norm_of_order(a, self.dual)
+                falling_side = step * _slope_of_size(penalty, size * scale) / scale
+                rate = np.sum(shares * moved, axis=-1, keepdims=True) / rising_side
+                curvature = step * _curvature_of_size(penalty, size * scale)
+                rate = rate + curvature * falling / falling_side
+            newton = (np.log(rising_side) - np.log(falling_side)) / rate
+        return rising_side - falling_side, newton
 
     def excess(self, m: Array) -> Array:
         return np.asarray(self.size(m) - self.penalty.tolerance)
@@ -611,11 +633,12 @@ class _OfNorm(Shape):
     def drift(self, s: Array, prices: Array) -> Array:
         if not self.penalty.hard:
             return np.zeros_like(s)
-        length = _norm_of_order(prices, self.dual)
-        shares = np.abs(prices) / np.maximum(length, _TINY)
-        at_edge = float(self.penalty.tolerance) * np.sign(prices) * shares ** (self.dual - 1.0)
+        # t sign(lambda_k) (|lambda_k| / |lambda|_q')^(q' - 1).
+        tolerance = float(self.penalty.tolerance)
+        shares = np.abs(prices) / np.maximum(_norm_of_order(prices, self.dual), _TINY)
+        at_edge = tolerance * np.sign(prices) * shares ** (self.dual - 1.0)
         units = (self.dual - 1.0) * (s.shape[-1] + 16.0) + s.shape[-1] + 24.0
-        return _drift_of_norm(s, self.size(s), at_edge, float(self.penalty.tolerance), units)
+        return _drift_of_norm(s, self.size(s), at_edge, tolerance, units)
 
     def support(self, prices: Array) -> float:
         return float(self.penalty.tolerance) * float(_norm_of_order(prices, self.dual)[..., 0])

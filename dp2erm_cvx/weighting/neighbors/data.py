@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.weighting.neighbors.many_datasets import DatasetsOfRows, Numbers
 from dp2erm_cvx.weighting.neighbors.records import NeighboringRecords, ReplacedRecords
 from dp2erm_cvx.weighting.solving.dataset import (
     CHUNK,
-    OUTWARD,
     WeightingData,
     rows_of_records,
     sum_units,
+    vectors_of_records,
 )
 
 #: Numbers in the table of products of rows, up to which it is made: 64 MB.
@@ -73,23 +73,22 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
         new_records
             The m new records.
         """
-        vectors = self.vectors_of(new_records)
-        known = self.replaced_records(index, new_records, vectors).known()
-        return ReplacedRows(**known, rows=rows_of_records(self.form, vectors, new_records.a))
+        vectors = vectors_of_records(self.form, new_records)
+        shared = self.replaced_records(index, new_records, vectors).by_field()
+        return ReplacedRows(**shared, rows=rows_of_records(self.form, vectors, new_records.a))
 
     def arguments(self, prices: Array, multipliers: Array, part: ReplacedRows) -> Array:
         argument = -(prices @ self.rows.T)
         argument -= self.data.linear
         argument -= self.levels(multipliers, part)
-        own = -np.sum(prices * part.rows, axis=1) - part.linear - self.own_levels(multipliers, part)
-        argument[part.places] = own
+        of_new = -np.sum(prices * part.rows, axis=1) - part.linear
+        argument[part.places] = of_new - self.own_levels(multipliers, part)
         return np.asarray(argument)
 
     def argument_sizes(self, prices: Array, multipliers: Array, part: ReplacedRows) -> Array:
         size = prices @ self.sizes.T
         size += np.abs(self.data.linear)
-        own = np.sum(prices * np.abs(part.rows), axis=1) + np.abs(part.linear)
-        size[part.places] = own
+        size[part.places] = np.sum(prices * np.abs(part.rows), axis=1) + np.abs(part.linear)
         size += self.levels(multipliers, part)
         return np.asarray(size)
 
@@ -104,21 +103,21 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
 
     def reached(self, weights: Array, part: ReplacedRows) -> tuple[Array, Array]:
         places = part.places
-        own = weights[places]
+        new_weight = weights[places]
         weights[places] = 0.0
-        total = own[:, None] * part.rows
-        size = own[:, None] * np.abs(part.rows)
+        total = new_weight[:, None] * part.rows
+        size = new_weight[:, None] * np.abs(part.rows)
         for begin in range(0, self.n, CHUNK):
-            some = slice(begin, begin + CHUNK)
-            total += weights[:, some] @ self.rows[some]
-            size += weights[:, some] @ self.sizes[some]
-        weights[places] = own
+            chunk = slice(begin, begin + CHUNK)
+            total += weights[:, chunk] @ self.rows[chunk]
+            size += weights[:, chunk] @ self.sizes[chunk]
+        weights[places] = new_weight
         return total - part.targets, size
 
     def imbalances(self, weights: Array, part: ReplacedRows) -> Array:
-        own = weights[part.places]
+        new_weight = weights[part.places]
         change = part.rows - self.rows[part.index]
-        return np.asarray(weights @ self.rows + own[:, None] * change - part.targets)
+        return np.asarray(weights @ self.rows + new_weight[:, None] * change - part.targets)
 
     @property
     def reached_units(self) -> float:
@@ -126,7 +125,7 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
 
     def moments(self, rates: Array, part: ReplacedRows) -> Array:
         places = part.places
-        own = rates[places]
+        new_rate = rates[places]
         rates[places] = 0.0
         size = self.lined.shape[1]
         moments = np.empty((len(part), size, size))
@@ -137,26 +136,27 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
         else:
             for k, rate in enumerate(rates):
                 moments[k] = (self.lined * rate[:, None]).T @ self.lined
-        new = np.hstack([part.rows, part.block[:, None] == np.arange(self.n_blocks)])
-        moments += (own[:, None] * new)[:, :, None] * new[:, None, :]
+        inside = part.block[:, None] == np.arange(self.n_blocks)
+        new_lined = np.hstack([part.rows, inside])
+        moments += (new_rate[:, None] * new_lined)[:, :, None] * new_lined[:, None, :]
         return moments
 
     def row_sizes(self, part: ReplacedRows) -> tuple[Array, Array]:
         places = part.places
         free = part.cap[places] > part.low[places]
         shared = self._shared
-        own = np.where(free, np.linalg.norm(part.rows * self.scale, axis=1), 0.0)
-        apart = np.zeros(len(part))
+        new_norm = np.where(free, np.linalg.norm(part.rows * self.scale, axis=1), 0.0)
+        new_distance = np.zeros(len(part))
         for number, middle in enumerate(shared.middles):
             inside = free & (part.block == number)
-            apart[inside] = shared.distances(part.rows[inside], middle)
-        row = np.maximum(own, shared.row) * OUTWARD
-        return row, 2.0 * np.maximum(apart, shared.distance) * OUTWARD
+            new_distance[inside] = shared.distances(part.rows[inside], middle)
+        row = np.maximum(new_norm, shared.row) * ROUND_UP
+        return row, 2.0 * np.maximum(new_distance, shared.distance) * ROUND_UP
 
     def kink_widths(self, place: int, part: ReplacedRows) -> Array:
-        one = self.priced[place]
-        own = one.width_at_kink(part.rows[:, one.columns])
-        return np.maximum(own, self._shared.kinks[place])
+        priced = self.priced[place]
+        of_new = priced.width_at_kink(part.rows[:, priced.columns])
+        return np.maximum(of_new, self._shared.kinks[place])
 
 
 class _SharedSizes:
@@ -173,28 +173,30 @@ class _SharedSizes:
         low, cap = neighboring.boxes
         free = cap > low
         rows = neighboring.rows
+        #: Points (K,), one per block, that distances are measured from.
         self.middles = [self._middle(rows[members]) for members in neighboring.members]
         #: Largest norm of a free row, and its largest distance to the middle of its block.
         self.row = float(np.max(np.linalg.norm(rows * self.scale, axis=1)[free], initial=0.0))
         self.distance = 0.0
         for number, members in enumerate(neighboring.members):
-            apart = self.distances(rows[members[free[members]]], self.middles[number])
-            self.distance = max(self.distance, float(np.max(apart, initial=0.0)))
+            free_rows = rows[members[free[members]]]
+            distances = self.distances(free_rows, self.middles[number])
+            self.distance = max(self.distance, float(np.max(distances, initial=0.0)))
         #: What prices of every kink move the argument of a free row by, at most.
-        self.kinks = [
-            float(np.max(one.width_at_kink(rows[free][:, one.columns]), initial=0.0))
-            for one in neighboring.priced
-        ]
+        self.kinks: list[float] = []
+        for priced in neighboring.priced:
+            widths = priced.width_at_kink(rows[free][:, priced.columns])
+            self.kinks.append(float(np.max(widths, initial=0.0)))
+
+    def distances(self, rows: Array, middle: Array) -> Array:
+        """Bounds of the distances of rows (.., K) to a point, with the rounding of the rows."""
+        return distances_of_rows(rows * self.scale, middle)
 
     def _middle(self, rows: Array) -> Array:
         """A point (K,) that distances of rows in a block are measured from; any one will do."""
         if not len(rows):
             return np.zeros(len(self.scale))
         return np.asarray(np.mean(rows * self.scale, axis=0))
-
-    def distances(self, rows: Array, middle: Array) -> Array:
-        """Bounds of the distances of rows (.., K) to a point, with the rounding of the rows."""
-        return distances_of_rows(rows * self.scale, middle)
 
 
 def distances_of_rows(scaled: Array, middle: Array) -> Array:

@@ -71,23 +71,20 @@ class JointSteps(Generic[Part]):
     def imbalance(self, y: Array) -> Array:
         """Proximal points s (m, K) of outer variables y (m, K)."""
         s = np.empty_like(y)
-        for one in self.datasets.priced:
-            if one.columns.stop > one.columns.start:
-                s[:, one.columns] = one.proximal_point(
-                    y[:, one.columns], self._step_of(one.columns)
-                )
+        for priced in self.datasets.priced:
+            columns = priced.columns
+            if columns.stop > columns.start:
+                s[:, columns] = priced.proximal_point(y[:, columns], self._step_of(columns))
         return s
 
     def prices(self, s: Array, y: Array) -> Array:
         """Slopes (m, K) of the penalties at proximal points s of y."""
-        otherwise = (y - s) / self.step
+        by_step = (y - s) / self.step
         prices = np.empty_like(y)
-        for one in self.datasets.priced:
-            prices[:, one.columns] = one.price(s[:, one.columns], otherwise[:, one.columns])
+        for priced in self.datasets.priced:
+            columns = priced.columns
+            prices[:, columns] = priced.price(s[:, columns], by_step[:, columns])
         return prices
-
-    def _step_of(self, columns: slice) -> float:
-        return float(self.step[columns.start])
 
     def own_steps(
         self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: Part
@@ -115,26 +112,46 @@ class JointSteps(Generic[Part]):
     def jacobians(self, y: Array, moments: Array) -> Array:
         """Derivatives (m, K + B, K + B) of what is missed.
 
-        They are by the outer variable and the multipliers.
+        They are by the outer variable and the multipliers. With P the slope of ``s = prox(y)``,
+        prices change by ``(I - P) / step``, and weights by minus their moments times the change of
+        prices and multipliers.
+
+        Parameters
+        ----------
+        y
+            Outer variables (m, K).
+        moments
+            Sums (m, K + B, K + B) of rates times products of rows.
         """
         K = self.K
         size = moments.shape[1]
-        proximal = np.zeros((len(y), K, K))
-        for one in self.datasets.priced:
-            if one.columns.stop > one.columns.start:
-                _, slope = one.prox(y[:, one.columns], self._step_of(one.columns))
-                proximal[:, one.columns, one.columns] = slope
+        proximal = self._proximal_slopes(y)
         through = np.zeros((len(y), size, size))
         through[:, :K, :K] = (np.eye(K) - proximal) / self.step[:, None]
         through[:, range(K, size), range(K, size)] = 1.0
         jacobians = moments @ through
         jacobians[:, K:] *= -1.0
         jacobians[:, :K, :K] += proximal
+        # A little of the mean diagonal entry keeps singular ones solvable.
         diagonal = np.abs(jacobians[:, range(size), range(size)])
         slack = 1e-14 * np.mean(diagonal, axis=1, keepdims=True)
         jacobians[:, range(K), range(K)] += slack
         jacobians[:, range(K, size), range(K, size)] -= slack
         return np.asarray(jacobians)
+
+    def _proximal_slopes(self, y: Array) -> Array:
+        """Slopes (m, K, K) of the proximal points of outer variables y (m, K)."""
+        slopes = np.zeros((len(y), self.K, self.K))
+        for priced in self.datasets.priced:
+            columns = priced.columns
+            if columns.stop > columns.start:
+                _, slope = priced.prox(y[:, columns], self._step_of(columns))
+                slopes[:, columns, columns] = slope
+        return slopes
+
+    def _step_of(self, columns: slice) -> float:
+        """The step of an imbalance, the same for all of its coordinates."""
+        return float(self.step[columns.start])
 
 
 def taken(points: NeighborPoints, chosen: NDArray[np.bool_] | Numbers) -> NeighborPoints:

@@ -88,9 +88,9 @@ def weights_of_kinds(
         usable = np.flatnonzero(part.feasible)
         if len(usable):
             with np.errstate(all="ignore"):
-                # a dataset whose numbers overflow has no claim
-                found = _Newton(data, part.take(usable)).solved(tolerance * form.n)
-            weights[begin + usable], claims[begin + usable] = found
+                # A dataset whose numbers overflow has no claim.
+                solved = _Newton(data, part.take(usable)).solved(tolerance * form.n)
+            weights[begin + usable], claims[begin + usable] = solved
     return KindWeights(weights, claims, factor)
 
 
@@ -109,38 +109,21 @@ class _Newton(JointSteps[KindsPart]):
         self.data = data
         self.part = part
         self.rising = data.form.dispersion.family in ("entropy", "log")
-        start = np.zeros((len(part), data.n_blocks))
-        prices = np.zeros_like(part.targets)
-        rates = self._rates(
-            data.arguments(prices, self._multipliers(prices, start, part), part), part
-        )
-        with np.errstate(divide="ignore"):
-            step = 1.0 / data.smoothness
-        # Kinks have no scale of their own: that of what weights do.
-        spread = np.sum(part.count[:, :, None] * np.square(part.rows), axis=(1, 2)) / max(
-            len(step), 1
-        )
-        moved = data.total(rates, part) / data.n
-        other = max(float(np.median(moved)), 1e-12) * max(float(np.median(spread)), 1e-300)
-        super().__init__(data, np.maximum(step, other))
+        #: Sums (m,) of how fast all weights rise with their arguments, where nothing is priced.
+        self.rate_sums: Array = data.total(self._rates_without_prices(), part)
+        super().__init__(data, self._proximal_steps())
         # At a kink of the dispersion no weight moves as yet: there the rate of a mean weight stands
         # in.
         with np.errstate(divide="ignore"):
             usual = data.n / float(data.form.dispersion.curvature(np.ones(1))[0])
-        self.response: Array = np.maximum(2.0 * data.total(rates, part), usual)
-
-    def _rates(self, argument: Array, part: KindsPart) -> Array:
-        """How fast weights rise with their arguments (m, k)."""
-        _, rates = self.data.curve(part).at(argument.ravel(), slice(None))
-        return rates.reshape(argument.shape)
+        self.response: Array = np.maximum(2.0 * self.rate_sums, usual)
 
     def solved(self, goal: float) -> tuple[Array, Array]:
         """Weights (m, k) and claims (m,), of steps that aim at claims of ``goal``."""
         m = len(self.part)
         y = np.zeros((m, self.K))
-        multipliers = self._multipliers(
-            self._prices_at(y), np.zeros((m, self.data.n_blocks)), self.part
-        )
+        multipliers = np.zeros((m, self.data.n_blocks))
+        multipliers = self._multipliers(self._prices_at(y), multipliers, self.part)
         weights = np.full(self.part.count.shape, np.nan)
         claims = np.full(m, np.inf)
         live = np.arange(m)
@@ -159,26 +142,48 @@ class _Newton(JointSteps[KindsPart]):
             live = live[~ended]
             if not len(live):
                 break
-            found = self._searched(y[live], state, ~ended, self.part.take(live))
-            y[live], multipliers[live], better = found
-            stalled[live] = np.where(better, 0, stalled[live] + 1)
+            ahead = self._searched(y[live], state, ~ended, self.part.take(live))
+            y[live] = ahead.y
+            multipliers[live] = ahead.multipliers
+            stalled[live] = np.where(ahead.better, 0, stalled[live] + 1)
         return weights, claims
+
+    def _rates_without_prices(self) -> Array:
+        """How fast weights rise with their arguments (m, k), where nothing is priced."""
+        data = self.data
+        part = self.part
+        prices = np.zeros_like(part.targets)
+        start = np.zeros((len(part), data.n_blocks))
+        argument = data.arguments(prices, self._multipliers(prices, start, part), part)
+        _, rates = data.curve(part).at(argument.ravel(), slice(None))
+        return rates.reshape(argument.shape)
+
+    def _proximal_steps(self) -> Array:
+        """Steps (K,): one over the smoothness, and no less than a step for kinks."""
+        data = self.data
+        part = self.part
+        with np.errstate(divide="ignore"):
+            step = 1.0 / data.smoothness
+        # Kinks have no scale of their own: that of what weights do.
+        squares = part.count[:, :, None] * np.square(part.rows)
+        mean_square = np.sum(squares, axis=(1, 2)) / max(len(step), 1)
+        mean_rate = self.rate_sums / data.n
+        of_kinks = max(float(np.median(mean_rate)), 1e-12)
+        of_kinks = of_kinks * max(float(np.median(mean_square)), 1e-300)
+        return np.maximum(step, of_kinks)
 
     def _near(
         self, state: JointState, part: KindsPart, live: Numbers, goal: float
     ) -> NDArray[np.bool_]:
+        """Whether a dataset (m,) is so near its solution that a claim is worth its time."""
         missed = state.missed[:, : self.K]
-        estimate = self.judge.estimates(
-            missed, state.missed[:, self.K :], self.response[live], part
-        )
+        off = state.missed[:, self.K :]
+        estimate = self.judge.estimates(missed, off, self.response[live], part)
         return np.asarray(estimate <= _WITHIN * goal)
-
-    def _prices_at(self, y: Array) -> Array:
-        return self.prices(self.imbalance(y), y)
 
     def _searched(
         self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: KindsPart
-    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+    ) -> _Ahead:
         """Points of lines along Newton's steps at which less is missed.
 
         Where there is none, a proximal gradient step moves prices that no weight answers to as yet.
@@ -193,76 +198,106 @@ class _Newton(JointSteps[KindsPart]):
             Which of the state are meant.
         part
             The chosen datasets.
-
-        Returns
-        -------
-        tuple
-            Outer variables (m, K) and multipliers (m, B) there, and whether less is missed (m,).
         """
         missed = state.missed[chosen][:, : self.K]
         change = self.own_steps(y, state, chosen, part)
         before = state.points.multipliers[chosen]
         size = np.linalg.norm(missed, axis=1)
-        found = y - missed
-        multipliers = before.copy()
-        better = np.zeros(len(y), dtype=bool)
-        open_rows = np.flatnonzero(np.all(np.isfinite(change), axis=1))
+        ahead = _Ahead(y - missed, before.copy(), np.zeros(len(y), dtype=bool))
+        searching = np.flatnonzero(np.all(np.isfinite(change), axis=1))
         length = 1.0
         for _ in range(_HALVINGS):
-            if not len(open_rows):
+            if not len(searching):
                 break
-            there = y[open_rows] + length * change[open_rows, : self.K]
-            guess = before[open_rows] + length * change[open_rows, self.K :]
-            some = part.take(open_rows)
+            there = y[searching] + length * change[searching, : self.K]
+            guess = before[searching] + length * change[searching, self.K :]
+            some = part.take(searching)
             levels = self._multipliers(self._prices_at(there), guess, some)
-            new = np.linalg.norm(self.state(there, levels, some).missed[:, : self.K], axis=1)
-            enough = new <= (1.0 - 0.1 * length) * size[open_rows]
-            done = open_rows[enough]
-            found[done] = there[enough]
-            multipliers[done] = levels[enough]
-            better[done] = True
-            open_rows = open_rows[~enough]
+            new_missed = self.state(there, levels, some).missed[:, : self.K]
+            new_size = np.linalg.norm(new_missed, axis=1)
+            enough = new_size <= (1.0 - 0.1 * length) * size[searching]
+            done = searching[enough]
+            ahead.y[done] = there[enough]
+            ahead.multipliers[done] = levels[enough]
+            ahead.better[done] = True
+            searching = searching[~enough]
             length /= 2.0
-        rest = np.flatnonzero(~better)
-        if len(rest):
-            prices = self._prices_at(found[rest])
-            multipliers[rest] = self._multipliers(prices, before[rest], part.take(rest))
-        return found, multipliers, better
+        by_gradient = np.flatnonzero(~ahead.better)
+        if len(by_gradient):
+            prices = self._prices_at(ahead.y[by_gradient])
+            levels = self._multipliers(prices, before[by_gradient], part.take(by_gradient))
+            ahead.multipliers[by_gradient] = levels
+        return ahead
+
+    def _prices_at(self, y: Array) -> Array:
+        """Prices (m, K) at outer variables y (m, K)."""
+        return self.prices(self.imbalance(y), y)
 
     def _multipliers(self, prices: Array, start: Array, part: KindsPart) -> Array:
-        """Multipliers (m, B) at which weights meet their sums, at prices (m, K)."""
+        """Multipliers (m, B) at which weights meet their sums, at prices (m, K).
+
+        Newton's steps in a bracket of every multiplier, of which every fourth halves it.
+        """
         data = self.data
+        totals = part.totals
         curve = data.curve(part)
         price = data.arguments(prices, np.zeros_like(start), part)
         low, high = self._brackets(price, part)
         inside = (start > low) & (start < high)
         here = np.where(inside, start, (low + high) / 2.0)
         best = here.copy()
-        least = np.full(here.shape, np.inf)
-        unit = UNIT * np.max(np.abs(price), axis=1, keepdims=True)
-        totals = part.totals
+        least_off = np.full(here.shape, np.inf)
+        price_rounding = UNIT * np.max(np.abs(price), axis=1, keepdims=True)
         for step in range(_MOST_ROOT_STEPS):
             argument = price - data.levels(here, part)
-            flat, flat_rates = curve.at(argument.ravel(), slice(None))
-            summed = data.sums(flat.reshape(price.shape), part)
-            slope = data.sums(flat_rates.reshape(price.shape), part)
+            weights, rates = curve.at(argument.ravel(), slice(None))
+            summed = data.sums(weights.reshape(price.shape), part)
+            slope = data.sums(rates.reshape(price.shape), part)
             off = summed - totals
-            nearer = np.abs(off) < least
+            nearer = np.abs(off) < least_off
             best = np.where(nearer, here, best)
-            least = np.where(nearer, np.abs(off), least)
+            least_off = np.where(nearer, np.abs(off), least_off)
             low = np.where(off > 0, here, low)
             high = np.where(off > 0, high, here)
-            new = here + self._root_step(off, summed, slope, totals)
+            by_newton = here + self._root_step(off, summed, slope, totals)
             middle = low + (high - low) / 2.0
-            usable = (new > low) & (new < high)
+            usable = (by_newton > low) & (by_newton < high)
             if step % 4 == 3:
                 usable[:] = False
-            here = np.where(usable, new, middle)
-            met = least <= _SUM_UNITS * UNIT * totals
-            narrow = high - low <= unit + 2.0 * UNIT * np.abs(middle)
+            here = np.where(usable, by_newton, middle)
+            met = least_off <= _SUM_UNITS * UNIT * totals
+            narrow = high - low <= price_rounding + 2.0 * UNIT * np.abs(middle)
             if np.all(met | narrow | ~np.isfinite(middle)):
                 break
         return best
+
+    def _brackets(self, price: Array, part: KindsPart) -> tuple[Array, Array]:
+        """Ends (m, B) that multipliers lie between (Theorem 34 (c) of the page).
+
+        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier
+        below all of ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no
+        weight above.
+        """
+        data = self.data
+        low = np.zeros(part.totals.shape)
+        high = np.zeros(part.totals.shape)
+        base = np.ones((1, 1))
+        if part.base.size:
+            base = part.base
+        for number in range(data.n_blocks):
+            inside = part.inside[:, number] > 0
+            bracketing = _bracketing_weights(part, number)
+            level = price - data.form.dispersion.slope(bracketing / base)
+            occupied = np.any(inside, axis=1)
+            first = np.min(np.where(inside, level, np.inf), axis=1)
+            first = np.where(occupied, first, 0.0)
+            last = np.max(np.where(inside, level, -np.inf), axis=1)
+            last = np.where(occupied, last, 0.0)
+            sizes = 1.0 + np.abs(first) + np.abs(last) + np.max(np.abs(price), axis=1)
+            slack = 64.0 * UNIT * sizes
+            low[:, number] = first - slack
+            high[:, number] = last + slack
+        return low, high
 
     def _root_step(self, off: Array, summed: Array, slope: Array, totals: Array) -> Array:
         """Newton's step, or that of the logarithm of the sum where weights are steep."""
@@ -270,34 +305,34 @@ class _Newton(JointSteps[KindsPart]):
             return np.asarray(np.log(summed / totals) * summed / slope)
         return off / slope
 
-    def _brackets(self, price: Array, part: KindsPart) -> tuple[Array, Array]:
-        """Ends (m, B) that multipliers lie between.
 
-        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier
-        below all of ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no
-        weight above.
-        """
-        data = self.data
-        totals = part.totals
-        low = np.zeros(totals.shape)
-        high = np.zeros(totals.shape)
-        base = part.base if part.base.size else np.ones((1, 1))
-        for number in range(data.n_blocks):
-            count = part.inside[:, number]
-            inside = count > 0
-            largest_low = np.max(np.where(inside, part.low, 0.0), axis=1)
-            most = np.maximum(totals[:, number], largest_low)[:, None]
-            width = np.minimum(part.cap, most) - part.low
-            missing = totals[:, number] - np.sum(count * part.low, axis=1)
-            share = np.minimum(missing / np.maximum(np.sum(count * width, axis=1), 1e-300), 1.0)
-            level = price - data.form.dispersion.slope((part.low + share[:, None] * width) / base)
-            first = np.min(np.where(inside, level, np.inf), axis=1)
-            last = np.max(np.where(inside, level, -np.inf), axis=1)
-            some = np.any(inside, axis=1)
-            first = np.where(some, first, 0.0)
-            last = np.where(some, last, 0.0)
-            sizes = 1.0 + np.abs(first) + np.abs(last) + np.max(np.abs(price), axis=1)
-            slack = 64.0 * UNIT * sizes
-            low[:, number] = first - slack
-            high[:, number] = last + slack
-        return low, high
+@dataclass(frozen=True)
+class _Ahead:
+    """Where a search along Newton's steps leads m datasets.
+
+    Parameters
+    ----------
+    y
+        Outer variables (m, K).
+    multipliers
+        Multipliers (m, B).
+    better
+        Whether less is missed there than before (m,).
+    """
+
+    y: Array
+    multipliers: Array
+    better: NDArray[np.bool_]
+
+
+def _bracketing_weights(part: KindsPart, number: int) -> Array:
+    """Weights ``c = low + theta (cap - low)`` (m, k) that have the sum of a block."""
+    count = part.inside[:, number]
+    total = part.totals[:, number]
+    # No weight exceeds the sum, to which a cap that may be infinite is cut.
+    largest_low = np.max(np.where(count > 0, part.low, 0.0), axis=1)
+    width = np.minimum(part.cap, np.maximum(total, largest_low)[:, None]) - part.low
+    missing = total - np.sum(count * part.low, axis=1)
+    # theta is the same for all records of a block; 1e-300 is in the place of an empty one.
+    share = np.minimum(missing / np.maximum(np.sum(count * width, axis=1), 1e-300), 1.0)
+    return np.asarray(part.low + share[:, None] * width)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.forms.features import Features, KernelOfRecords
@@ -29,10 +29,11 @@ from dp2erm_cvx.weighting.neighbors.many_datasets import (
     totals_of_blocks,
 )
 from dp2erm_cvx.weighting.solving.dataset import (
-    OUTWARD,
+    MEAN_TARGETS,
     boxes_of_records,
     kernel_factors,
     kernel_price_error,
+    linear_terms,
     mean_targets,
     priced_vectors,
     products,
@@ -40,9 +41,9 @@ from dp2erm_cvx.weighting.solving.dataset import (
     split_factors,
     target_counts,
     targets_of_records,
-    values_of_records,
     vector_groups,
     vector_shift,
+    vectors_of_records,
 )
 
 
@@ -104,14 +105,14 @@ class KindsData(DatasetsOfRows[KindsPart]):
                 "constraints of the imbalance have no claim: solve datasets one by one"
             )
         priced = list(priced_vectors(form))
-        width = max((one.columns.stop for one in priced), default=0)
+        width = max((imbalance.columns.stop for imbalance in priced), default=0)
         self.kernels = [
             _FactoredKernel(features, stacked) for features, stacked in kernel_factors(form).items()
         ]
         end = width
         for kernel in self.kernels:
             begin = end
-            end += len(kernel.left) * n_kinds
+            end += len(kernel.row_factors) * n_kinds
             priced.append(PricedColumns(ImbalancePenalty(0.5), slice(begin, end)))
         super().__init__(form, tuple(priced))
         self.vector_columns = width
@@ -127,55 +128,34 @@ class KindsData(DatasetsOfRows[KindsPart]):
         count
             How many records (m, k) there are of each, n in every dataset.
 
+        Returns
+        -------
+        KindsPart
+
         Raises
         ------
         DeclarationError
             For counts of other numbers of kinds or records.
         """
+        self._check_counts(kinds, count)
         form = self.form
-        m = len(count)
-        if count.shape != (m, self.n_kinds) or len(kinds.a) != count.size:
-            raise DeclarationError(
-                f"count: must be (m, {self.n_kinds}), one per kind of {len(kinds.a)}"
-            )
-        if (
-            np.any(np.sum(count, axis=1) != form.n)
-            or np.any(count < 0)
-            or np.any(count != np.rint(count))
-        ):
-            raise DeclarationError(f"count: must be whole numbers of sum {form.n} in every dataset")
         arms = kinds.a.reshape(count.shape)
-        vectors = {
-            one.name: values_of_records(one, kinds) for one in form.features if one.of is not None
-        }
+        vectors = vectors_of_records(form, kinds)
         rows = rows_of_records(form, vectors, kinds.a).reshape(*count.shape, -1)
-        targets, errors = self._targets(vectors, arms, count)
-        kernel_rows, kernel_targets, kernel_errors, squares, moved = self._kernel_columns(
-            kinds, arms, count
-        )
-        linear = np.zeros(count.shape)
-        if form.linear is not None:
-            linear = form.linear.row(vectors[form.linear.features.name], kinds.a)[:, 0].reshape(
-                count.shape
-            )
-        base = np.zeros((m, 0))
+        targets, target_errors = self._targets(vectors, arms, count)
+        kernels = self._kernel_columns(kinds, arms, count)
+        base: Array = np.zeros((len(count), 0))
         if form.base is not None:
             base = vectors[form.base.name][:, 0].reshape(count.shape)
         block = block_of_records(form, kinds.a).reshape(count.shape)
-        inside = np.where(
-            block[:, None, :] == np.arange(self.n_blocks)[:, None], count[:, None, :], 0.0
-        )
+        of_block = block[:, None, :] == np.arange(self.n_blocks)[:, None]
+        inside = np.where(of_block, count[:, None, :], 0.0)
         treated = np.sum(count * arms, axis=1)
         totals = totals_of_blocks(form, treated)
-        low, cap = boxes_of_records(form, kinds.a, vectors)
-        low = low.reshape(count.shape)
-        cap = cap.reshape(count.shape)
-        # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.
-        most = 2.0 * np.take_along_axis(totals, np.maximum(block, 0), axis=1) + 1.0
-        cap = np.maximum(np.where(block >= 0, np.minimum(cap, most), cap), low)
+        low, cap = self._boxes(vectors, arms, block, totals)
         return KindsPart(
-            targets=np.hstack([targets, kernel_targets]),
-            target_errors=np.hstack([errors, kernel_errors]),
+            targets=np.hstack([targets, kernels.targets]),
+            target_errors=np.hstack([target_errors, kernels.target_errors]),
             totals=totals,
             low=low,
             cap=cap,
@@ -183,73 +163,13 @@ class KindsData(DatasetsOfRows[KindsPart]):
             feasible=_feasible(inside, totals, low, cap) & self._has_means(treated),
             count=count,
             treated=treated,
-            rows=np.concatenate([rows, kernel_rows], axis=2),
-            linear=linear,
+            rows=np.concatenate([rows, kernels.rows], axis=2),
+            linear=linear_terms(form, vectors, kinds.a).reshape(count.shape),
             block=block,
             inside=inside,
-            kernel_squares=squares,
-            kernel_error=moved,
+            kernel_squares=kernels.squares,
+            kernel_error=kernels.price_error,
         )
-
-    def _has_means(self, treated: Array) -> NDArray[np.bool_]:
-        """Whether the arms whose means are targets have records (m,)."""
-        found = np.ones(len(treated), dtype=bool)
-        for arm in self.form.arms_of_means:
-            found &= (treated if arm == 1 else self.n - treated) > 0
-        return found
-
-    def _targets(self, vectors: dict[str, Array], arms: Arms, count: Array) -> tuple[Array, Array]:
-        """Sums of targets of vectors and shift (m, K), and bounds of their rounding."""
-        own, own_errors = targets_of_records(self.form, vectors, arms.ravel())
-        own = own.reshape(*count.shape, -1)
-        own_errors = own_errors.reshape(*count.shape, -1)
-        shift = vector_shift(self.form)
-        means, mean_errors = self._means(vectors, arms, count)
-        targets = np.sum(count[:, :, None] * own, axis=1) + shift + means
-        size = np.sum(count[:, :, None] * np.abs(own), axis=1) + np.abs(shift) + np.abs(means)
-        errors = np.sum(count[:, :, None] * own_errors, axis=1) + mean_errors
-        return targets, (errors + (self.n_kinds + 6.0) * UNIT * size) * OUTWARD
-
-    def _means(self, vectors: dict[str, Array], arms: Arms, count: Array) -> tuple[Array, Array]:
-        """What means of arms are in the targets (m, K), and bounds of their rounding."""
-        of_arm = np.stack([count * (arms == 0), count * (arms == 1)], axis=1)
-        sums = {}
-        for name, phi in vectors.items():
-            values = phi.reshape(*count.shape, -1)
-            sums[name] = of_arm @ values, of_arm @ np.abs(values)
-        by_arm = np.sum(of_arm, axis=2)
-        targets = [np.zeros((len(count), 0))]
-        errors = [np.zeros((len(count), 0))]
-        for group in vector_groups(self.form):
-            target, error = mean_targets(group, sums, by_arm)
-            targets.append(target)
-            errors.append(error)
-        return np.hstack(targets), np.hstack(errors)
-
-    def _kernel_columns(
-        self, kinds: Records, arms: Arms, count: Array
-    ) -> tuple[Array, Array, Array, Array, Array]:
-        """Rows (m, k, .), targets and errors (m, .), squares (m, k), errors of prices (m,)."""
-        m, k = count.shape
-        rows = [np.zeros((m, k, 0))]
-        targets = [np.zeros((m, 0))]
-        errors = [np.zeros((m, 0))]
-        squares = np.zeros(count.shape)
-        moved = np.zeros(m)
-        for kernel in self.kernels:
-            f, at_points, entry_error, diagonal = kernel.features_of(kinds, k)
-            sums, sizes = _sums_of_targets(f, at_points, arms, count)
-            left = np.moveaxis(kernel.left[:, arms], 0, 2)
-            rows.append((left[:, :, :, None] * f[:, :, None, :]).reshape(m, k, -1))
-            targets.append((kernel.right @ sums).reshape(m, -1))
-            rounding = (k + 8.0) * UNIT
-            errors.append(rounding * (np.abs(kernel.right) @ sizes).reshape(m, -1))
-            largest = np.maximum(np.max(diagonal, axis=1), kernel.largest_at_points) + entry_error
-            moved += kernel_price_error(
-                (kernel.pull, kernel.push, kernel.off), entry_error, largest
-            )
-            squares += np.diag(kernel.pull)[arms] * (diagonal + entry_error[:, None]) * OUTWARD
-        return np.concatenate(rows, axis=2), np.hstack(targets), np.hstack(errors), squares, moved
 
     def arguments(self, prices: Array, multipliers: Array, part: KindsPart) -> Array:
         argument = -np.einsum("mki,mi->mk", part.rows, prices) - part.linear
@@ -261,12 +181,12 @@ class KindsData(DatasetsOfRows[KindsPart]):
 
     def levels(self, multipliers: Array, part: KindsPart) -> Array:
         """The multiplier (m, k) of the block of every kind, 0 outside of blocks."""
-        own = np.take_along_axis(multipliers, np.maximum(part.block, 0), axis=1)
-        return np.where(part.block >= 0, own, 0.0)
+        of_block = np.take_along_axis(multipliers, np.maximum(part.block, 0), axis=1)
+        return np.where(part.block >= 0, of_block, 0.0)
 
     def price_errors(self, weights: Array, part: KindsPart) -> Array:
         mass = self.total(weights, part) + self.n
-        return np.asarray((part.kernel_error * mass)[:, None] * OUTWARD)
+        return np.asarray((part.kernel_error * mass)[:, None] * ROUND_UP)
 
     def row_norms(self, columns: slice, part: KindsPart) -> Array:
         return np.asarray(np.linalg.norm(part.rows[:, :, columns], axis=2))
@@ -304,10 +224,6 @@ class KindsData(DatasetsOfRows[KindsPart]):
         weighted = lined * (part.count * rates)[:, :, None]
         return np.asarray(np.swapaxes(weighted, 1, 2) @ lined)
 
-    def _free(self, part: KindsPart) -> NDArray[np.bool_]:
-        """Whether the weight of a kind (m, k) that is there may move."""
-        return np.asarray((part.cap > part.low) & (part.count > 0))
-
     def row_sizes(self, part: KindsPart) -> tuple[Array, Array]:
         free = self._free(part)
         scaled = (part.rows * self.scale)[:, :, : self.vector_columns]
@@ -316,27 +232,166 @@ class KindsData(DatasetsOfRows[KindsPart]):
         farthest = np.zeros(len(part))
         for number in range(self.n_blocks):
             inside = free & (part.block == number)
-            members = np.maximum(np.sum(inside, axis=1), 1)[:, None]
-            middle = np.sum(np.where(inside[:, :, None], scaled, 0.0), axis=1) / members
-            apart = np.hypot(
-                distances_of_rows(scaled, middle[:, None, :]), np.sqrt(part.kernel_squares)
-            )
-            farthest = np.maximum(farthest, np.max(np.where(inside, apart, 0.0), axis=1))
-        return row * OUTWARD, 2.0 * farthest * OUTWARD
+            n_inside = np.maximum(np.sum(inside, axis=1), 1)[:, None]
+            middle = np.sum(np.where(inside[:, :, None], scaled, 0.0), axis=1) / n_inside
+            vector_distances = distances_of_rows(scaled, middle[:, None, :])
+            distances = np.hypot(vector_distances, np.sqrt(part.kernel_squares))
+            farthest = np.maximum(farthest, np.max(np.where(inside, distances, 0.0), axis=1))
+        return row * ROUND_UP, 2.0 * farthest * ROUND_UP
 
     def kink_widths(self, place: int, part: KindsPart) -> Array:
-        one = self.priced[place]
-        sizes = one.width_at_kink(part.rows[:, :, one.columns])
+        priced = self.priced[place]
+        sizes = priced.width_at_kink(part.rows[:, :, priced.columns])
         return np.asarray(np.max(np.where(self._free(part), sizes, 0.0), axis=1))
+
+    def _check_counts(self, kinds: Records, count: Array) -> None:
+        """Refuse counts of other numbers of kinds or records. Raises DeclarationError."""
+        if count.shape != (len(count), self.n_kinds) or len(kinds.a) != count.size:
+            raise DeclarationError(
+                f"count: must be (m, {self.n_kinds}), one per kind of {len(kinds.a)}"
+            )
+        whole = np.all(count >= 0) and np.all(count == np.rint(count))
+        if not whole or np.any(np.sum(count, axis=1) != self.form.n):
+            raise DeclarationError(
+                f"count: must be whole numbers of sum {self.form.n} in every dataset"
+            )
+
+    def _targets(self, vectors: dict[str, Array], arms: Arms, count: Array) -> tuple[Array, Array]:
+        """Sums of targets of vectors and shift (m, K), and bounds of their rounding."""
+        of_kinds, errors_of_kinds = targets_of_records(self.form, vectors, arms.ravel())
+        of_kinds = of_kinds.reshape(*count.shape, -1)
+        errors_of_kinds = errors_of_kinds.reshape(*count.shape, -1)
+        counted = count[:, :, None]
+        shift = vector_shift(self.form)
+        means, mean_errors = self._means(vectors, arms, count)
+        targets = np.sum(counted * of_kinds, axis=1) + shift + means
+        sizes = np.sum(counted * np.abs(of_kinds), axis=1) + np.abs(shift) + np.abs(means)
+        errors = np.sum(counted * errors_of_kinds, axis=1) + mean_errors
+        return targets, (errors + (self.n_kinds + 6.0) * UNIT * sizes) * ROUND_UP
+
+    def _means(self, vectors: dict[str, Array], arms: Arms, count: Array) -> tuple[Array, Array]:
+        """What means of arms are in the targets (m, K), and bounds of their rounding."""
+        count_of_arm = _count_by_arm(count, arms)
+        sums = {}
+        for name, phi in vectors.items():
+            values = phi.reshape(*count.shape, -1)
+            sums[name] = count_of_arm @ values, count_of_arm @ np.abs(values)
+        arm_sizes = np.sum(count_of_arm, axis=2)
+        targets = [np.zeros((len(count), 0))]
+        errors = [np.zeros((len(count), 0))]
+        for group in vector_groups(self.form):
+            target, error = mean_targets(group, sums, arm_sizes)
+            targets.append(target)
+            errors.append(error)
+        return np.hstack(targets), np.hstack(errors)
+
+    def _kernel_columns(self, kinds: Records, arms: Arms, count: Array) -> _KernelColumns:
+        """The columns of all kernels, side by side."""
+        m, k = count.shape
+        each = [kernel.columns(kinds, arms, count) for kernel in self.kernels]
+        rows = [np.zeros((m, k, 0))]
+        targets = [np.zeros((m, 0))]
+        target_errors = [np.zeros((m, 0))]
+        squares = np.zeros(count.shape)
+        price_error = np.zeros(m)
+        for columns in each:
+            rows.append(columns.rows)
+            targets.append(columns.targets)
+            target_errors.append(columns.target_errors)
+            squares += columns.squares
+            price_error += columns.price_error
+        return _KernelColumns(
+            rows=np.concatenate(rows, axis=2),
+            targets=np.hstack(targets),
+            target_errors=np.hstack(target_errors),
+            squares=squares,
+            price_error=price_error,
+        )
+
+    def _boxes(
+        self, vectors: dict[str, Array], arms: Arms, block: Numbers, totals: Array
+    ) -> tuple[Array, Array]:
+        """Ends (m, k) of the boxes, which the sum of a block bounds as well."""
+        low, cap = boxes_of_records(self.form, arms.ravel(), vectors)
+        low = low.reshape(arms.shape)
+        cap = cap.reshape(arms.shape)
+        # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.
+        twice_total = 2.0 * np.take_along_axis(totals, np.maximum(block, 0), axis=1) + 1.0
+        cap = np.where(block >= 0, np.minimum(cap, twice_total), cap)
+        return low, np.maximum(cap, low)
+
+    def _has_means(self, treated: Array) -> NDArray[np.bool_]:
+        """Whether the arms whose means are targets have records (m,)."""
+        arm_sizes = (self.n - treated, treated)
+        present = np.ones(len(treated), dtype=bool)
+        for arm in self.form.arms_of_means:
+            present &= arm_sizes[arm] > 0
+        return present
+
+    def _free(self, part: KindsPart) -> NDArray[np.bool_]:
+        """Whether the weight of a kind (m, k) that is there may move."""
+        return np.asarray((part.cap > part.low) & (part.count > 0))
+
+
+def _count_by_arm(count: Array, arms: Arms) -> Array:
+    """How many records (m, 2, k) of every kind are in each arm."""
+    return np.stack([count * (arms == 0), count * (arms == 1)], axis=1)
 
 
 def _feasible(inside: Array, totals: Array, low: Array, cap: Array) -> NDArray[np.bool_]:
     """Whether the boxes (m, k) hold the sums of all blocks (m, B) by more than rounding (m,)."""
     least = np.sum(inside * low[:, None, :], axis=2)
-    # a fixed weight outside of all blocks may have no cap
-    most = np.sum(inside * np.where(np.isfinite(cap), cap, 0.0)[:, None, :], axis=2)
+    # A fixed weight outside of all blocks may have no cap.
+    finite_cap = np.where(np.isfinite(cap), cap, 0.0)
+    most = np.sum(inside * finite_cap[:, None, :], axis=2)
     held = (least <= totals * (1.0 - MARGIN)) & (totals <= most * (1.0 - MARGIN))
     return np.asarray(np.all(held, axis=1))
+
+
+@dataclass(frozen=True)
+class _KernelColumns:
+    """Columns of the features of kernels, of m datasets of k kinds.
+
+    Parameters
+    ----------
+    rows
+        Rows (m, k, r) of the kinds in these columns.
+    targets, target_errors
+        Sums of targets (m, r), and bounds of their rounding.
+    squares
+        Bounds (m, k) of the squares of the norms of the rows, in the norm of their price.
+    price_error
+        Bound (m,) of what these features move a price by, per unit of ``|w|_1 + n``.
+    """
+
+    rows: Array
+    targets: Array
+    target_errors: Array
+    squares: Array
+    price_error: Array
+
+
+@dataclass(frozen=True)
+class _KindFeatures:
+    """Features f of the k kinds of m datasets, whose products are a kernel up to an error.
+
+    Parameters
+    ----------
+    values
+        The features (m, k, k).
+    at_points
+        The vector g (m, k) for which ``<f_j, g>`` is the mean of the kernel over the public points;
+        0 without any.
+    entry_error
+        Bounds (m,) of ``|K_jk - <f_j, f_k>|``, epsilon of Theorem 35, measured on all pairs.
+    diagonal
+        Diagonal entries (m, k) of the kernel.
+    """
+
+    values: Array
+    at_points: Array
+    entry_error: Array
+    diagonal: Array
 
 
 class _FactoredKernel:
@@ -347,7 +402,7 @@ class _FactoredKernel:
     features
         The features of the kernel.
     stacked
-        Factors (r, 4) of rows and targets by arm.
+        Factors (r, 7) of rows by arm and of targets.
     """
 
     def __init__(self, features: Features, stacked: Array) -> None:
@@ -358,10 +413,50 @@ class _FactoredKernel:
         if features.points is not None:
             self.largest_at_points = float(np.max(features.kernel.diagonal(features.points)))
         self.pull, self.push = products(stacked)
-        self.left, self.right, self.off = split_factors(self.pull, self.push)
+        factors = split_factors(self.pull, self.push)
+        self.row_factors, self.target_factors, self.factor_error = factors
 
-    def features_of(self, kinds: Records, k: int) -> tuple[Array, Array, Array, Array]:
-        """Features (m, k, k) of the kinds of m datasets, with what is proved of them.
+    def columns(self, kinds: Records, arms: Arms, count: Array) -> _KernelColumns:
+        """Columns of this kernel.
+
+        Rows are products of ``row_factors[:, a_j]`` and the features f_j of the kind j, targets
+        those of ``target_factors`` and sums of features.
+
+        Parameters
+        ----------
+        kinds
+            The m k kinds.
+        arms, count
+            Treatment and number (m, k) of the kinds.
+
+        Returns
+        -------
+        _KernelColumns
+        """
+        m, k = count.shape
+        features = self.features_of(kinds, k)
+        f = features.values
+        factors = np.moveaxis(self.row_factors[:, arms], 0, 2)
+        rows = (factors[:, :, :, None] * f[:, :, None, :]).reshape(m, k, -1)
+        sums, sizes = _sums_of_targets(f, features.at_points, arms, count)
+        targets = (self.target_factors @ sums).reshape(m, -1)
+        target_sizes = (np.abs(self.target_factors) @ sizes).reshape(m, -1)
+        target_errors = (k + 8.0) * UNIT * target_sizes
+        largest = np.maximum(np.max(features.diagonal, axis=1), self.largest_at_points)
+        price_error = kernel_price_error(
+            (self.pull, self.push, self.factor_error),
+            features.entry_error,
+            largest + features.entry_error,
+        )
+        entries = features.diagonal + features.entry_error[:, None]
+        squares = np.diag(self.pull)[arms] * entries * ROUND_UP
+        return _KernelColumns(rows, targets, target_errors, squares, price_error)
+
+    def features_of(self, kinds: Records, k: int) -> _KindFeatures:
+        """Features of the kinds of m datasets (section "Records that are alike" of the page).
+
+        They are the rows of ``U Lambda_+^(1/2)``, where ``K = U Lambda U'`` is the kernel of the
+        kinds as it is computed. How far their products are from it is measured.
 
         Parameters
         ----------
@@ -372,37 +467,39 @@ class _FactoredKernel:
 
         Returns
         -------
-        tuple
-            The features; the mean (m, k) of those of the public points in their span, 0 without
-            any; bounds (m,) of the distance of their products to the kernel, which is measured on
-            all pairs of kinds; and the diagonal entries (m, k) of the kernel.
+        _KindFeatures
         """
         X = np.asarray(kinds.covariates)
         X = X.reshape(-1, k, X.shape[1])
         K = np.stack([self.kernel.cross(x, x) for x in X])
         K = (K + np.swapaxes(K, 1, 2)) / 2.0
-        values, vectors = np.linalg.eigh(K)
+        eigenvalues, eigenvectors = np.linalg.eigh(K)
         diagonal = np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0)
         largest = np.max(diagonal, axis=1)
-        least = np.zeros(len(X))
+        roots = np.sqrt(np.maximum(eigenvalues, self._least_eigenvalue(largest)[:, None]))
+        f = eigenvectors * roots[:, None, :]
+        error = np.max(np.abs(f @ np.swapaxes(f, 1, 2) - K), axis=(1, 2))
         units = self.kernel.entry_error(kinds.space.features_bound, X.shape[2]) + 2.0 * k + 16.0
-        if self.points is not None:
-            # The mean of the points has to be written in the features, which must not vanish for
-            # that.
-            least = UNIT * np.maximum(largest, np.finfo(np.float64).tiny)
-            units += len(self.points)
-        roots = np.sqrt(np.maximum(values, least[:, None]))
-        f = vectors * roots[:, None, :]
-        apart = np.max(np.abs(f @ np.swapaxes(f, 1, 2) - K), axis=(1, 2))
         at_points = np.zeros((len(X), k))
         if self.points is not None:
+            # g = Lambda_+^(-1/2) U' kbar, with kbar the mean of the kernel over the points.
             mean = np.stack([np.mean(self.kernel.cross(x, self.points), axis=1) for x in X])
-            at_points = np.einsum("mki,mk->mi", vectors, mean) / roots
+            at_points = np.einsum("mki,mk->mi", eigenvectors, mean) / roots
             missed = np.einsum("mki,mi->mk", f, at_points) - mean
-            apart = np.maximum(apart, np.max(np.abs(missed), axis=1))
+            error = np.maximum(error, np.max(np.abs(missed), axis=1))
             largest = np.maximum(largest, self.largest_at_points)
-        errors = (apart + units * UNIT * (largest + apart)) * OUTWARD
-        return f, at_points, errors, diagonal
+            units += len(self.points)
+        entry_error = (error + units * UNIT * (largest + error)) * ROUND_UP
+        return _KindFeatures(f, at_points, entry_error, diagonal)
+
+    def _least_eigenvalue(self, largest: Array) -> Array:
+        """What eigenvalues (m,) of kernels with these largest entries are raised to at least.
+
+        The mean of public points is written in the features, which must not vanish for that.
+        """
+        if self.points is None:
+            return np.zeros(len(largest))
+        return np.asarray(UNIT * np.maximum(largest, np.finfo(np.float64).tiny))
 
 
 def _sums_of_targets(f: Array, at_points: Array, arms: Arms, count: Array) -> tuple[Array, Array]:
@@ -413,15 +510,16 @@ def _sums_of_targets(f: Array, at_points: Array, arms: Arms, count: Array) -> tu
     f
         Features (m, k, k) of the kinds.
     at_points
-        Mean (m, k) of those of the public points.
+        The vector (m, k) that stands for the mean of the public points.
     arms, count
         Treatment and number (m, k) of the kinds.
     """
-    of_arm = np.stack([count * (arms == 0), count * (arms == 1)], axis=1)
+    count_of_arm = _count_by_arm(count, arms)
     n = float(np.sum(count[0]))
-    counts = target_counts(np.sum(of_arm, axis=2))[:, 2:, None]
-    found = []
-    for values, mean in ((f, at_points), (np.abs(f), np.abs(at_points))):
-        sums = of_arm @ values
-        found.append(np.concatenate([sums, counts * sums, n * mean[:, None, :]], axis=1))
-    return found[0], found[1]
+    mean_counts = target_counts(np.sum(count_of_arm, axis=2))[:, MEAN_TARGETS, None]
+
+    def targets_of(values: Array, mean: Array) -> Array:
+        sums = count_of_arm @ values
+        return np.concatenate([sums, mean_counts * sums, n * mean[:, None, :]], axis=1)
+
+    return targets_of(f, at_points), targets_of(np.abs(f), np.abs(at_points))

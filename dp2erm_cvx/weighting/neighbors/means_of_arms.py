@@ -31,10 +31,11 @@ class MeansOfArms:
         self.vectors = vectors
         self.arms = arms
         self.groups = vector_groups(form)
-        self.of_means = form.arms_of_means
-        self.by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
+        self.arms_of_means = form.arms_of_means
+        #: Numbers of controls and of treated (2,).
+        self.arm_sizes: Array = np.bincount(arms, minlength=2).astype(np.float64)
         self.sums = {name: sums_by_arm(phi, arms) for name, phi in vectors.items()}
-        self.targets, self.errors = self._targets(self.sums, self.by_arm)
+        self.targets, self.errors = self._targets(self.sums, self.arm_sizes)
 
     def moved(
         self, index: Numbers, vectors: Mapping[str, Array], arms: Arms
@@ -58,27 +59,29 @@ class MeansOfArms:
         """
         comes = (arms[:, None] == np.arange(2)).astype(np.float64)
         goes = (self.arms[index][:, None] == np.arange(2)).astype(np.float64)
-        by_arm = self.by_arm + comes - goes
+        arm_sizes = self.arm_sizes + comes - goes
         sums = {}
         for name, new in vectors.items():
             old = self.vectors[name][index]
             total, size = self.sums[name]
-            change = comes[:, :, None] * new[:, None, :] - goes[:, :, None] * old[:, None, :]
-            sizes = comes[:, :, None] * np.abs(new[:, None, :]) + goes[:, :, None] * np.abs(
-                old[:, None, :]
-            )
-            sums[name] = (total + change, size + sizes)
-        targets, errors = self._targets(sums, by_arm)
+            enters = comes[:, :, None] * new[:, None, :]
+            leaves = goes[:, :, None] * old[:, None, :]
+            entering_size = comes[:, :, None] * np.abs(new[:, None, :])
+            leaving_size = goes[:, :, None] * np.abs(old[:, None, :])
+            sums[name] = (total + (enters - leaves), size + (entering_size + leaving_size))
+        targets, errors = self._targets(sums, arm_sizes)
         rounding = errors + self.errors + 2.0 * UNIT * (np.abs(targets) + np.abs(self.targets))
-        present = np.all(by_arm[:, list(self.of_means)] > 0, axis=1)
-        return targets - self.targets, rounding, present
+        have_records = np.all(arm_sizes[:, list(self.arms_of_means)] > 0, axis=1)
+        return targets - self.targets, rounding, have_records
 
     def _targets(
-        self, sums: Mapping[str, tuple[Array, Array]], by_arm: Array
+        self, sums: Mapping[str, tuple[Array, Array]], arm_sizes: Array
     ) -> tuple[Array, Array]:
         """Means (..., K) in the targets of all coordinates, and bounds of their rounding."""
-        nothing = np.zeros((*by_arm.shape[:-1], 0))
-        found = [(nothing, nothing), *(mean_targets(group, sums, by_arm) for group in self.groups)]
-        targets = np.concatenate([target for target, _ in found], axis=-1)
-        errors = np.concatenate([error for _, error in found], axis=-1)
-        return targets, errors
+        targets = [np.zeros((*arm_sizes.shape[:-1], 0))]
+        errors = [np.zeros((*arm_sizes.shape[:-1], 0))]
+        for group in self.groups:
+            target, error = mean_targets(group, sums, arm_sizes)
+            targets.append(target)
+            errors.append(error)
+        return np.concatenate(targets, axis=-1), np.concatenate(errors, axis=-1)

@@ -44,38 +44,53 @@ class _Response:
 
     Parameters
     ----------
-    arguments
-        Fall (n, n) of the arguments of all records per unit of such a change.
-    levels
+    argument_per_weight
+        Fall (n, n) of the arguments of all records per unit of such a change: M of the page.
+    level_per_weight
         Rise (n, B) of the multipliers per unit of such a change, and of the arguments per unit of a
-        sum.
-    among
-        Fall (B, B) of the multipliers per unit of a sum.
+        sum: U of the page.
+    level_per_sum
+        Fall (B, B) of the multipliers per unit of a sum: the inverse of H of the page.
     """
 
-    arguments: Array
-    levels: Array
-    among: Array
+    argument_per_weight: Array
+    level_per_weight: Array
+    level_per_sum: Array
 
 
-def _response(Q: Array, rates: Array, inside: Array) -> _Response:
-    """The response at rates (n,), from products of rows (n, n) and blocks (n, B)."""
+def _response(Q: Array, rates: Array, blocks: Array) -> _Response:
+    """The response (paragraph "Response" of the page).
+
+    Parameters
+    ----------
+    Q
+        Products of rows (n, n).
+    rates
+        How fast weights answer to their arguments (n,): D of the page.
+    blocks
+        Whether a record (n, B) is in a block: E of the page.
+    """
     free = np.flatnonzero(rates > 0.0)
     root = np.sqrt(rates[free])
-    matrix = root[:, None] * Q[np.ix_(free, free)] * root
-    matrix[np.diag_indices(len(free))] += 1.0
-    factor, _ = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+    # M_0 = Q - Q R (I + R Q R)^-1 R Q with R^2 = D, where half' half is what is subtracted.
+    system = root[:, None] * Q[np.ix_(free, free)] * root
+    system[np.diag_indices(len(free))] += 1.0
+    factor, _ = scipy.linalg.cho_factor(system, lower=True, check_finite=False)
     half = scipy.linalg.solve_triangular(
         factor, root[:, None] * Q[free], lower=True, check_finite=False
     )
-    arguments = Q - half.T @ half
-    lines = inside - arguments @ (rates[:, None] * inside)
-    # A block whose weights all stand at the ends of their boxes has no answer to its sum.
-    among = np.linalg.pinv((rates[:, None] * inside).T @ lines)
-    among = (among + among.T) / 2.0
-    levels = lines @ among
-    arguments += levels @ lines.T
-    return _Response((arguments + arguments.T) / 2.0, levels, among)
+    argument_per_weight = Q - half.T @ half
+    # L E = (I - M_0 D) E.
+    block_answers = blocks - argument_per_weight @ (rates[:, None] * blocks)
+    # H = E' D L E; a block whose weights all stand at the ends of their boxes has no answer to its
+    # sum.
+    level_per_sum = np.linalg.pinv((rates[:, None] * blocks).T @ block_answers)
+    level_per_sum = (level_per_sum + level_per_sum.T) / 2.0
+    # U = L E H^-1 and M = M_0 + U E' L'.
+    level_per_weight = block_answers @ level_per_sum
+    argument_per_weight += level_per_weight @ block_answers.T
+    symmetric = (argument_per_weight + argument_per_weight.T) / 2.0
+    return _Response(symmetric, level_per_weight, level_per_sum)
 
 
 class PairSteps:
@@ -122,36 +137,42 @@ class PairSteps:
         goal
             Claim that is aimed at.
         """
-        part = self.neighboring.replaced(index, new_records)
-        m = len(part)
+        every = self.neighboring.replaced(index, new_records)
+        m = len(every)
         weights = np.full((m, self.neighboring.n), np.nan)
         claims = np.full(m, np.inf)
         steps = np.zeros(m, dtype=np.int64)
-        live = np.flatnonzero(part.feasible)
+        live = np.flatnonzero(every.feasible)
         if not len(live):
             return weights, claims, steps
-        here = part if len(live) == m else part.take(live)
+        part = every
+        if len(live) < m:
+            part = every.take(live)
         with np.errstate(all="ignore"):
-            found, multipliers, taken = self.newton.run(_changes(self, here), _WITHIN * goal)
-        near = taken > 0
-        steps[live] = taken
+            ends = self.newton.run(_changes(self, part), _WITHIN * goal)
+        steps[live] = ends.steps
+        near = ends.steps > 0
         done = live[near]
-        if len(done):
-            chosen = here if np.all(near) else here.take(near)
-            arguments = self.neighboring.arguments(found[near], multipliers[near], chosen)
-            nothing = np.zeros((len(done), 0))
-            points = NeighborPoints(nothing, nothing, multipliers[near], arguments, found[near])
-            weights[done] = found[near]
-            claims[done] = self._claims(points, chosen, goal)
+        if not len(done):
+            return weights, claims, steps
+        if not np.all(near):
+            part = part.take(near)
+        weights[done] = ends.weights[near]
+        claims[done] = self._claims(ends.weights[near], ends.multipliers[near], part, goal)
         return weights, claims, steps
 
-    def _claims(self, points: NeighborPoints, part: ReplacedPairs, goal: float) -> Array:
+    def _claims(
+        self, weights: Array, multipliers: Array, part: ReplacedPairs, goal: float
+    ) -> Array:
         """Claims (m,) at the prices that weights have themselves, or by their radii."""
+        arguments = self.neighboring.arguments(weights, multipliers, part)
+        no_columns = np.zeros((len(part), 0))
+        points = NeighborPoints(no_columns, no_columns, multipliers, arguments, weights)
         claims = self.judge.claims_at_own_prices(points, part)
-        left = ~(claims <= goal)
-        if np.any(left):
-            others = self.judge.claims(taken(points, left), part.take(left))
-            claims[left] = np.minimum(claims[left], others)
+        missed = ~(claims <= goal)
+        if np.any(missed):
+            by_radii = self.judge.claims(taken(points, missed), part.take(missed))
+            claims[missed] = np.minimum(claims[missed], by_radii)
         return claims
 
 
@@ -210,41 +231,169 @@ class _Changes:
         """Where the new records stand."""
         return np.arange(len(self.index)), self.index
 
-    def _apart(self, changes: Array) -> tuple[Array, Array]:
-        """Changes (m, n) of the records that stay, and the weight (m,) of the new one."""
-        shared = changes.copy()
-        shared[self.places] = 0.0
-        return shared, changes[self.places]
-
     def moved(self, response: _Response, changes: Array) -> Array:
         """What changes from outside (m, n) lower the arguments (m, n) by."""
-        shared, new = self._apart(changes)
-        moved = shared @ response.arguments
-        moved += (self.gain * _inner_products(self.leaving, shared))[:, None] * self.leaving
-        moved += new[:, None] * self.column
+        staying, new_weight = self._split(changes)
+        moved = staying @ response.argument_per_weight
+        moved += (self.gain * _inner_products(self.leaving, staying))[:, None] * self.leaving
+        moved += new_weight[:, None] * self.column
         moved[self.places] = _inner_products(self.column, changes)
         return np.asarray(moved)
 
     def multipliers(self, response: _Response, changes: Array) -> Array:
         """Multipliers (m, B) at changes from outside (m, n)."""
-        shared, new = self._apart(changes)
-        taken_out = self.gain * _inner_products(self.leaving, shared)
-        found = self.levels + shared @ response.levels + new[:, None] * self.level_column
-        return np.asarray(found + taken_out[:, None] * self.level_leaving)
+        staying, new_weight = self._split(changes)
+        taken_out = self.gain * _inner_products(self.leaving, staying)
+        multipliers = self.levels + staying @ response.level_per_weight
+        multipliers += new_weight[:, None] * self.level_column
+        return np.asarray(multipliers + taken_out[:, None] * self.level_leaving)
 
-    def among(self, response: _Response, member: Numbers, chosen: Numbers) -> Array:
-        """What changes of s records (k, s) of each of k neighbors lower their arguments by.
+    def moved_among(self, response: _Response, member: Numbers, chosen: Numbers) -> Array:
+        """What changes of s records lower the arguments of these same records by.
 
         The result has the shape (k, s, s).
+
+        Parameters
+        ----------
+        response
+            The response of the base dataset.
+        member
+            Numbers (k,) of the neighbors that are meant.
+        chosen
+            Numbers (k, s) of the records of each.
         """
         rows = member[:, None]
         leaving = self.leaving[rows, chosen]
-        found = response.arguments[chosen[:, :, None], chosen[:, None, :]]
-        found += self.gain[member][:, None, None] * leaving[:, :, None] * leaving[:, None, :]
+        moved = response.argument_per_weight[chosen[:, :, None], chosen[:, None, :]]
+        moved += self.gain[member][:, None, None] * leaving[:, :, None] * leaving[:, None, :]
         column = self.column[rows, chosen]
-        own = chosen == self.index[rows]
-        found = np.where(own[:, :, None], column[:, None, :], found)
-        return np.where(own[:, None, :], column[:, :, None], found)
+        is_new = chosen == self.index[rows]
+        moved = np.where(is_new[:, :, None], column[:, None, :], moved)
+        return np.where(is_new[:, None, :], column[:, :, None], moved)
+
+    def _split(self, changes: Array) -> tuple[Array, Array]:
+        """Changes (m, n) of the records that stay, and the weight (m,) of the new one."""
+        staying = changes.copy()
+        staying[self.places] = 0.0
+        return staying, changes[self.places]
+
+
+def _changes(base: PairSteps, part: ReplacedPairs) -> _Changes:
+    """The changes of neighbors of a dataset (paragraph "One record" of the page)."""
+    response = base.response
+    index = part.index
+    places = part.places
+    moved = _with_other_targets(base, part)
+    new = _per_new_weight(base, part)
+    own_argument = part.pulled[places] - part.linear
+    own_argument = own_argument - base.neighboring.own_levels(moved.levels, part)
+    own_argument -= _inner_products(part.across, moved.weights)
+    # The record j that leaves has the change c_j = -(w_0j + D_j (X_j - X_0j)), where c_j itself
+    # lowers X_j by M_jj c_j: both are divided by 1 - D_j M_jj.
+    leaving = response.argument_per_weight[index]
+    level_leaving = response.level_per_weight[index]
+    factor = 1.0 / (1.0 - base.rates[index] * leaving[places])
+    taken_out = -factor * moved.weights[places]
+    gain = factor * base.rates[index]
+    new_at_leaving = new.column[places]
+    start = moved.argument
+    start -= taken_out[:, None] * leaving
+    start[places] = own_argument - taken_out * new_at_leaving
+    column = new.column
+    column += (gain * new_at_leaving)[:, None] * leaving
+    column[places] = new.own + gain * new_at_leaving * new_at_leaving
+    leaving[places] = 0.0
+    rates = np.tile(base.rates, (len(part), 1))
+    rates[places] = 0.0
+    fixed = np.tile(base.weights - base.rates * base.argument, (len(part), 1))
+    fixed[places] = 0.0
+    return _Changes(
+        index=index,
+        start=start,
+        fixed=fixed,
+        rates=rates,
+        column=column,
+        leaving=leaving,
+        gain=gain,
+        levels=moved.levels + taken_out[:, None] * level_leaving,
+        level_column=new.levels + (gain * new_at_leaving)[:, None] * level_leaving,
+        level_leaving=level_leaving,
+        low=part.low,
+        cap=part.cap,
+        base=part.base,
+    )
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Where the records of the base dataset are at the targets and sums of m neighbors.
+
+    Parameters
+    ----------
+    argument
+        Arguments (m, n).
+    levels
+        Multipliers (m, B).
+    weights
+        Weights (m, n), as they answer in the base dataset.
+    """
+
+    argument: Array
+    levels: Array
+    weights: Array
+
+
+def _with_other_targets(base: PairSteps, part: ReplacedPairs) -> _Moved:
+    """Where a shift of all arguments and of the sums moves the base dataset."""
+    response = base.response
+    shift = part.pulled - base.neighboring.pairs.b
+    shift[part.places] = 0.0
+    sum_shift = part.totals - base.neighboring.inside.T @ base.weights
+    # delta X = s - M D s + U tau and delta nu = U' D s - H^-1 tau.
+    answered = shift * base.rates
+    argument = base.argument + shift - answered @ response.argument_per_weight
+    argument = argument + sum_shift @ response.level_per_weight.T
+    levels = base.multipliers + answered @ response.level_per_weight
+    levels = levels - sum_shift @ response.level_per_sum
+    weights = base.weights + base.rates * (argument - base.argument)
+    return _Moved(argument, levels, weights)
+
+
+@dataclass(frozen=True)
+class _NewWeight:
+    """What one unit of weight of the new record of m neighbors does.
+
+    Parameters
+    ----------
+    column
+        Fall (m, n) of the arguments of the base dataset: k of the page.
+    levels
+        Rise (m, B) of the multipliers.
+    own
+        Fall (m,) of the argument of the new record itself.
+    """
+
+    column: Array
+    levels: Array
+    own: Array
+
+
+def _per_new_weight(base: PairSteps, part: ReplacedPairs) -> _NewWeight:
+    """What one unit of weight of the new record does."""
+    response = base.response
+    block = np.maximum(part.block, 0)
+    in_block = (part.block != OUTSIDE)[:, None]
+    answered = part.across * base.rates
+    # k = q - M D q + U e, for the products q of the new record with the others and its block e.
+    column = part.across - answered @ response.argument_per_weight
+    column += np.where(in_block, response.level_per_weight.T[block], 0.0)
+    # Multipliers rise by H^-1 e - U' D q.
+    levels = np.where(in_block, response.level_per_sum[block], 0.0)
+    levels = levels - answered @ response.level_per_weight
+    # Its own argument falls by d - q' D k + e' (H^-1 e - U' D q), with d the square of its row.
+    own = part.own - _inner_products(answered, column)
+    own = own + base.neighboring.own_levels(levels, part)
+    return _NewWeight(column, levels, own)
 
 
 def _inner_products(first: Array, second: Array) -> Array:
@@ -252,62 +401,47 @@ def _inner_products(first: Array, second: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", first, second))
 
 
-def _changes(base: PairSteps, part: ReplacedPairs) -> _Changes:
-    """The changes of neighbors of a dataset (steps 1 to 3 of the theory page)."""
-    response = base.response
-    neighboring = base.neighboring
-    places = part.places
-    # Other targets and sums, to which all weights answer.
-    shift = part.pulled - neighboring.pairs.b
-    shift[places] = 0.0
-    off = part.totals - neighboring.inside.T @ base.weights
-    answered = shift * base.rates
-    start = base.argument + shift - answered @ response.arguments + off @ response.levels.T
-    levels = base.multipliers + answered @ response.levels - off @ response.among
-    weights = base.weights + base.rates * (start - base.argument)
-    # One unit of weight of the new record.
-    block = np.maximum(part.block, 0)
-    counted = (part.block != OUTSIDE)[:, None]
-    answered = part.across * base.rates
-    column = part.across - answered @ response.arguments
-    column += np.where(counted, response.levels.T[block], 0.0)
-    level_column = np.where(counted, response.among[block], 0.0) - answered @ response.levels
-    own_start = part.pulled[places] - part.linear - neighboring.own_levels(levels, part)
-    own_start -= _inner_products(part.across, weights)
-    own_gain = (
-        part.own - _inner_products(answered, column) + neighboring.own_levels(level_column, part)
-    )
-    # The record that leaves answers no longer, and its weight is taken out.
-    leaving = response.arguments[part.index]
-    level_leaving = response.levels[part.index]
-    factor = 1.0 / (1.0 - base.rates[part.index] * leaving[places])
-    taken_out = -factor * weights[places]
-    gain = factor * base.rates[part.index]
-    meets = column[places]
-    start -= taken_out[:, None] * leaving
-    start[places] = own_start - taken_out * meets
-    column += (gain * meets)[:, None] * leaving
-    column[places] = own_gain + gain * meets * meets
-    leaving[places] = 0.0
-    rates = np.tile(base.rates, (len(part), 1))
-    rates[places] = 0.0
-    fixed = np.tile(base.weights - base.rates * base.argument, (len(part), 1))
-    fixed[places] = 0.0
-    return _Changes(
-        index=part.index,
-        start=start,
-        fixed=fixed,
-        rates=rates,
-        column=column,
-        leaving=leaving,
-        gain=gain,
-        levels=levels + taken_out[:, None] * level_leaving,
-        level_column=level_column + (gain * meets)[:, None] * level_leaving,
-        level_leaving=level_leaving,
-        low=part.low,
-        cap=part.cap,
-        base=part.base,
-    )
+@dataclass(frozen=True)
+class _Ends:
+    """Where the steps of m neighbors end.
+
+    Parameters
+    ----------
+    weights
+        Weights (m, n); not a number for neighbors that do not come within the goal.
+    multipliers
+        Multipliers (m, B), the same.
+    steps
+        Numbers of steps (m,); 0 for neighbors that do not come within the goal.
+    """
+
+    weights: Array
+    multipliers: Array
+    steps: Numbers
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """Weights less their answers in the base dataset, to a first order in the arguments.
+
+    Parameters
+    ----------
+    changes
+        Numbers (m, n) at the argument 0 where the faster answer is counted; elsewhere those at the
+        arguments.
+    faster
+        How much faster (m, n) the weights answer, where that is counted; else 0.
+    counted
+        Of which weights (m, n) that is counted.
+    """
+
+    changes: Array
+    faster: Array
+    counted: NDArray[np.bool_]
+
+    def take(self, chosen: NDArray[np.bool_]) -> _Outside:
+        """Those neighbors alone."""
+        return _Outside(self.changes[chosen], self.faster[chosen], self.counted[chosen])
 
 
 class _Steps:
@@ -327,45 +461,57 @@ class _Steps:
         #: Whether weights between the ends of their boxes answer at one rate.
         self.straight = dispersion.family == "square"
 
-    def run(self, changes: _Changes, goal: float) -> tuple[Array, Array, Numbers]:
-        """Weights (m, n), multipliers (m, B) and numbers of steps (m,).
+    def run(self, changes: _Changes, goal: float) -> _Ends:
+        """Steps of all neighbors, until weights are within the goal of their answers or rounding.
 
-        They are 0 of neighbors that do not come within the goal.
+        Parameters
+        ----------
+        changes
+            What the neighbors change.
+        goal
+            Distance in the 1-norm of weights to those that their arguments ask for.
         """
         m, n = changes.start.shape
-        weights = np.full((m, n), np.nan)
-        multipliers = np.full(changes.levels.shape, np.nan)
-        steps = np.zeros(m, dtype=np.int64)
+        ends = _Ends(
+            weights=np.full((m, n), np.nan),
+            multipliers=np.full(changes.levels.shape, np.nan),
+            steps=np.zeros(m, dtype=np.int64),
+        )
         live = np.arange(m)
-        argument = self._first(changes)
         here = changes
-        found, rates = self._answers(here, argument)
-        last = np.full(m, np.inf)
+        argument = self._first(changes)
+        weights, rates = self._answers(here, argument)
+        last_distance = np.full(m, np.inf)
         for step in range(1, _MOST_STEPS + 1):
-            outside, more, other = self._beside(here, argument, found, rates)
-            few = np.sum(other, axis=1) <= _MOST_CHANGED
+            outside = self._outside(here, argument, weights, rates)
+            few = np.sum(outside.counted, axis=1) <= _MOST_CHANGED
             if not np.all(few):
                 live = live[few]
                 here = here.take(few)
-                last, outside, more, other = last[few], outside[few], more[few], other[few]
+                outside = outside.take(few)
+                last_distance = last_distance[few]
             if not len(live):
                 break
-            outside = self._changed(here, outside, more, other)
-            argument = here.start - here.moved(self.response, outside)
-            expected = here.fixed + here.rates * argument + outside
-            found, rates = self._answers(here, argument)
-            apart = np.sum(np.abs(found - expected), axis=1)
+            solved = self._solved(here, outside)
+            argument = here.start - here.moved(self.response, solved)
+            expected = here.fixed + here.rates * argument + solved
+            weights, rates = self._answers(here, argument)
+            distance = np.sum(np.abs(weights - expected), axis=1)
             # What no longer falls is rounding, of which claims will say how much it is.
-            near = (apart <= goal) | ((apart <= _ROUNDED * n) & (apart > 0.5 * last))
+            rounding = (distance <= _ROUNDED * n) & (distance > 0.5 * last_distance)
+            near = (distance <= goal) | rounding
             done = live[near]
             if len(done):
-                weights[done] = found[near]
-                multipliers[done] = here.take(near).multipliers(self.response, outside[near])
-                steps[done] = step
+                ends.weights[done] = weights[near]
+                ends.multipliers[done] = here.take(near).multipliers(self.response, solved[near])
+                ends.steps[done] = step
             live = live[~near]
             here = here.take(~near)
-            argument, found, rates, last = argument[~near], found[~near], rates[~near], apart[~near]
-        return weights, multipliers, steps
+            argument = argument[~near]
+            weights = weights[~near]
+            rates = rates[~near]
+            last_distance = distance[~near]
+        return ends
 
     def _first(self, changes: _Changes) -> Array:
         """Arguments (m, n) that steps begin at.
@@ -374,72 +520,71 @@ class _Steps:
         """
         argument = changes.start.copy()
         places = changes.places
-        base = changes.base[places] if changes.base.size else np.ones(len(changes.index))
+        base = np.ones(len(changes.index))
+        if changes.base.size:
+            base = changes.base[places]
         even = np.clip(1.0, changes.low[places], changes.cap[places])
         argument[places] = self.dispersion.slope(even / base)
         return argument
 
     def _answers(self, changes: _Changes, argument: Array) -> tuple[Array, Array]:
         """Weights (m, n) at arguments, and their rates."""
-        base = changes.base.ravel() if changes.base.size else None
+        base = None
+        if changes.base.size:
+            base = changes.base.ravel()
         curve = InverseSlope(self.dispersion, changes.low.ravel(), changes.cap.ravel(), base)
         weights, rates = curve.at(argument.ravel(), slice(None))
         return weights.reshape(argument.shape), rates.reshape(argument.shape)
 
-    def _beside(
-        self, here: _Changes, argument: Array, weights: Array, rates: Array
-    ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Weights less their answers in the base dataset, to a first order in the arguments.
+    def _outside(self, here: _Changes, argument: Array, weights: Array, rates: Array) -> _Outside:
+        """Weights less their answers in the base dataset.
 
-        Returns
-        -------
-        tuple
-            Numbers (m, n) at the argument 0; how much faster (m, n) the weights answer, where that
-            is counted; and of which weights (m, n) it is. Numbers of other weights are those at
-            their arguments.
+        ``c_i = h_i(X_i) - w_0i - D_i (X_i - X_0i)``, of slope Delta_i, which is counted where it is
+        above a tenth of D_i.
         """
-        more = rates - here.rates
-        other = np.abs(more) > _CHANGED * here.rates
-        more = np.where(other, more, 0.0)
-        outside = weights - here.fixed - (here.rates + more) * argument
+        faster = rates - here.rates
+        counted = np.abs(faster) > _CHANGED * here.rates
+        faster = np.where(counted, faster, 0.0)
+        changes = weights - here.fixed - (here.rates + faster) * argument
         if self.straight:
             # Weights that answer as in the base dataset have nothing beside their answers but
             # rounding.
-            outside[~other & (rates > 0.0)] = 0.0
-            other |= outside != 0.0
-        return outside, more, other
+            changes[~counted & (rates > 0.0)] = 0.0
+            counted |= changes != 0.0
+        return _Outside(changes, faster, counted)
 
-    def _changed(
-        self, here: _Changes, outside: Array, more: Array, other: NDArray[np.bool_]
-    ) -> Array:
-        """Changes from outside (m, n) after one of Newton's steps, from :meth:`_beside`."""
-        member, chosen, used = _padded(other)
-        across = here.among(self.response, member, chosen)
+    def _solved(self, here: _Changes, outside: _Outside) -> Array:
+        """Changes from outside (m, n) after one of Newton's steps."""
+        changes = outside.changes
+        member, chosen, used = _padded(outside.counted)
         rows = member[:, None]
-        rate = np.where(used, more[rows, chosen], 0.0)
+        across = here.moved_among(self.response, member, chosen)
+        faster = np.where(used, outside.faster[rows, chosen], 0.0)
         right = here.start[rows, chosen]
         if self.straight:
-            known = np.where(used, outside[rows, chosen], 0.0)
-            right = right - np.matmul(across, known[:, :, None])[:, :, 0]
+            constants = np.where(used, changes[rows, chosen], 0.0)
+            right = right - np.matmul(across, constants[:, :, None])[:, :, 0]
         else:
-            right = right - here.moved(self.response, outside)[rows, chosen]
-        system = across * rate[:, None, :]
+            right = right - here.moved(self.response, changes)[rows, chosen]
+        # (I + A Delta) X = start - A c for the arguments X of the records that are counted.
+        system = across * faster[:, None, :]
         size = chosen.shape[1]
         system[:, range(size), range(size)] += 1.0
         try:
-            solved = np.linalg.solve(system, right[:, :, None])[:, :, 0]
+            arguments = np.linalg.solve(system, right[:, :, None])[:, :, 0]
         except np.linalg.LinAlgError:
-            solved = np.full(right.shape, np.nan)
-        np.add.at(outside, (np.repeat(member, size), chosen.ravel()), (rate * solved).ravel())
-        return outside
+            arguments = np.full(right.shape, np.nan)
+        repeated = np.repeat(member, size)
+        np.add.at(changes, (repeated, chosen.ravel()), (faster * arguments).ravel())
+        return changes
 
 
-def _padded(other: NDArray[np.bool_]) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+def _padded(counted: NDArray[np.bool_]) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
     """Neighbors (k,) with any such record, their numbers (k, s), and which of these are meant."""
-    counts = np.sum(other, axis=1)
+    counts = np.sum(counted, axis=1)
     member = np.flatnonzero(counts)
     size = int(np.max(counts, initial=0))
     chosen = np.zeros((len(member), size), dtype=np.int64)
     used = np.arange(size) < counts[member][:, None]
-    chosen[used] = np.nonzero(other[member])[1]
+    chosen[used] = np.nonzero(counted[member])[1]
     return member, chosen, used

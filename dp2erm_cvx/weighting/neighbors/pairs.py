@@ -10,17 +10,21 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.weighting.forms.form import Arms
 from dp2erm_cvx.weighting.neighbors.many_datasets import Numbers
 from dp2erm_cvx.weighting.neighbors.records import NeighboringRecords, ReplacedRecords
 from dp2erm_cvx.weighting.solving.dataset import (
-    OUTWARD,
+    MEAN_TARGETS,
+    PUBLIC_TARGET,
+    SUM_TARGETS,
     Similarities,
     WeightingData,
+    kernel_of,
     push_size,
     rows_of_records,
+    vectors_of_records,
 )
 from dp2erm_cvx.weighting.solving.pairs import PairsProblem
 
@@ -78,11 +82,10 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         self.longest = float(np.max(np.linalg.norm(self.rows, axis=1), initial=0.0))
         #: Sums (n,) of a kernel over the records of an arm whose mean is a target, by kernel and
         #: arm.
-        self.arm_sums = {
-            (one.features.name, arm): self._sums_over(one, arm)
-            for one in data.similarities
-            for arm in _arms_of_means(one)
-        }
+        self.arm_sums: dict[tuple[str, int], Array] = {}
+        for squares in data.similarities:
+            for arm in _arms_of_means(squares):
+                self.arm_sums[squares.features.name, arm] = self._sums_over(squares, arm)
 
     def replaced(self, index: Numbers, new_records: Records) -> ReplacedPairs:
         """What m new records change, each in the place of one of the dataset.
@@ -94,131 +97,42 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         new_records
             The m new records.
         """
-        vectors = self.vectors_of(new_records)
+        vectors = vectors_of_records(self.form, new_records)
         common = self.replaced_records(index, new_records, vectors)
         products = self._of_vectors(common, rows_of_records(self.form, vectors, new_records.a))
-        for one in self.data.similarities:
-            products = products.plus(self._of_kernel(one, index, new_records))
+        for squares in self.data.similarities:
+            products = products.plus(self._of_kernel(squares, index, new_records))
         # The record that leaves has no weight: its place is that of the new one.
         products.across[common.places] = 0.0
         products.pulled[common.places] = products.own_pulled
-        largest = np.maximum(self.pairs.largest, products.own * OUTWARD)
+        largest = np.maximum(self.pairs.largest, products.own * ROUND_UP)
         units = self.pairs.units + _MORE_UNITS * UNIT
-        known = common.known()
+        shared = common.by_field()
         # Prices of squares are made of products of rows, and no column of an imbalance is left.
-        known["targets"] = np.zeros((len(index), 0))
-        known["target_errors"] = np.zeros((len(index), 0))
+        shared["targets"] = np.zeros((len(index), 0))
+        shared["target_errors"] = np.zeros((len(index), 0))
         return ReplacedPairs(
-            **known,
+            **shared,
             across=products.across,
             own=products.own,
             pulled=products.pulled,
             largest=largest,
-            entry_error=units * largest * OUTWARD,
-            target_error=(units * products.target_size + products.target_error) * OUTWARD,
-        )
-
-    def _of_kernel(self, one: Similarities, index: Numbers, new_records: Records) -> _Products:
-        """What features of a kernel add to the products of new records."""
-        kernel = one.features.kernel
-        assert kernel is not None
-        X = self.records.covariates
-        come = kernel.cross(new_records.covariates, X)
-        gone = kernel.cross(X[index], X)
-        own = kernel.diagonal(new_records.covariates)
-        arms = new_records.a
-        left = self.arms[index]
-        pulled = one.push[self.arms][:, arms].T * come - one.push[self.arms][:, left].T * gone
-        towards = one.push[arms][:, self.arms] * come
-        towards[np.arange(len(index)), index] = one.push[arms, arms] * own
-        own_pulled = np.sum(towards, axis=1)
-        largest = np.maximum(one.largest, own)
-        if one.features.points is not None:
-            at_points = np.mean(kernel.cross(new_records.covariates, one.features.points), axis=1)
-            own_pulled += one.push[arms, 4] * self.n * at_points
-            largest = np.maximum(largest, float(np.max(one.at_points)))
-        for arm in _arms_of_means(one):
-            factors = one.push[:, 2 + arm]
-            change = (arms == arm)[:, None] * come - (left == arm)[:, None] * gone
-            sums = self.arm_sums[one.features.name, arm]
-            moved, own_mean = self._of_mean(sums, arm, index, arms, change)
-            pulled += factors[self.arms] * moved
-            inside = (self.arms == arm) * come
-            inside[np.arange(len(index)), index] = (arms == arm) * own
-            own_pulled += factors[arms] * own_mean * np.sum(inside, axis=1)
-        sizes = np.abs(one.push)
-        terms = push_size(one.push) * self.n + 2.0 * float(np.max(sizes[:, :2]))
-        terms += 4.0 * self.n * float(np.max(np.sum(sizes[:, 2:4], axis=1)))
-        return _Products(
-            across=one.pull[arms][:, self.arms] * come,
-            own=one.pull[arms, arms] * own,
-            pulled=pulled,
-            own_pulled=own_pulled,
-            target_size=terms * largest,
-            target_error=np.zeros(len(index)),
-        )
-
-    def _sums_over(self, one: Similarities, arm: int) -> Array:
-        """Sums (n,) of the kernel of a record and all of an arm."""
-        kernel = one.features.kernel
-        assert kernel is not None
-        X = self.records.covariates
-        return np.asarray(np.sum(kernel.cross(X, X[self.arms == arm]), axis=1))
-
-    def _of_mean(
-        self, sums: Array, arm: int, index: Numbers, arms: Arms, change: Array
-    ) -> tuple[Array, Array]:
-        """Movement (m, n) of n times the mean of the kernel over an arm, and n over its size (m,).
-
-        Parameters
-        ----------
-        sums
-            Sums (n,) of the kernel over the arm in the dataset.
-        arm
-            The arm.
-        index, arms
-            Numbers (m,) of the replaced records, and arms (m,) of the new ones.
-        change
-            Changes (m, n) of the sums.
-        """
-        size = float(np.sum(self.arms == arm))
-        sizes = size + (arms == arm) - (self.arms[index] == arm)
-        factors = self.n / np.maximum(sizes, 1.0)
-        moved = factors[:, None] * (sums + change) - self.n / max(size, 1.0) * sums
-        return np.asarray(moved), np.asarray(factors)
-
-    def _of_vectors(self, common: ReplacedRecords, rows: Array) -> _Products:
-        """The products of vectors, beside what all records are pulled by in the dataset itself."""
-        scaled = rows * self.root
-        base = self.data.targets[: self.data.vector_columns] * self.root
-        targets = common.targets * self.root
-        lengths = np.linalg.norm(scaled, axis=1)
-        longest = np.maximum(self.longest, lengths) * OUTWARD
-        moved = targets - base
-        sizes = 2.0 * np.linalg.norm(np.abs(base) + np.abs(targets), axis=1)
-        return _Products(
-            across=scaled @ self.rows.T,
-            own=np.square(lengths),
-            pulled=self.pairs.b + moved @ self.rows.T,
-            own_pulled=np.sum(scaled * targets, axis=1),
-            target_size=longest * sizes,
-            target_error=longest
-            * np.linalg.norm(self.root * common.target_errors, axis=1)
-            * OUTWARD,
+            entry_error=units * largest * ROUND_UP,
+            target_error=(units * products.target_size + products.target_error) * ROUND_UP,
         )
 
     def arguments(self, weights: Array, multipliers: Array, part: ReplacedPairs) -> Array:
         """Arguments (m, n) of inverse slopes, at weights (m, n) and multipliers (m, B)."""
-        own = weights[part.places]
-        shared = weights.copy()
-        shared[part.places] = 0.0
-        argument = part.pulled - shared @ self.pairs.Q
-        argument -= own[:, None] * part.across
+        new_weight = weights[part.places]
+        staying = weights.copy()
+        staying[part.places] = 0.0
+        argument = part.pulled - staying @ self.pairs.Q
+        argument -= new_weight[:, None] * part.across
         argument -= self.data.linear
         argument -= self.levels(multipliers, part)
-        towards = np.sum(part.across * shared, axis=1) + part.own * own
-        own_price = part.pulled[part.places] - towards - part.linear
-        argument[part.places] = own_price - self.own_levels(multipliers, part)
+        own_product = np.sum(part.across * staying, axis=1) + part.own * new_weight
+        own_argument = part.pulled[part.places] - own_product - part.linear
+        argument[part.places] = own_argument - self.own_levels(multipliers, part)
         return np.asarray(argument)
 
     def argument_sizes(self, prices: Array, multipliers: Array, part: ReplacedPairs) -> Array:
@@ -227,32 +141,184 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         return np.asarray(size + self.levels(multipliers, part))
 
     def price_errors(self, weights: Array, part: ReplacedPairs) -> Array:
-        mass = np.sum(weights, axis=1) * OUTWARD
-        return np.asarray((part.entry_error * mass + part.target_error)[:, None] * OUTWARD)
+        mass = np.sum(weights, axis=1) * ROUND_UP
+        return np.asarray((part.entry_error * mass + part.target_error)[:, None] * ROUND_UP)
 
     def row_norms(self, columns: slice, part: ReplacedPairs) -> Array:
         return np.zeros((len(part), self.n))
 
     def reached(self, weights: Array, part: ReplacedPairs) -> tuple[Array, Array]:
-        nothing = np.zeros((len(part), 0))
-        return nothing, nothing
+        no_columns = np.zeros((len(part), 0))
+        return no_columns, no_columns
 
     @property
     def reached_units(self) -> float:
         return 0.0
 
     def row_sizes(self, part: ReplacedPairs) -> tuple[Array, Array]:
-        row = np.sqrt(part.largest) * OUTWARD
+        row = np.sqrt(part.largest) * ROUND_UP
         return row, 2.0 * row
 
     def kink_widths(self, place: int, part: ReplacedPairs) -> Array:
         return np.zeros(len(part))
 
+    def _of_vectors(self, common: ReplacedRecords, rows: Array) -> _Products:
+        """The products of vectors, beside what all records are pulled by in the dataset itself."""
+        scaled = rows * self.root
+        base = self.data.targets[: self.data.vector_columns] * self.root
+        targets = common.targets * self.root
+        lengths = np.linalg.norm(scaled, axis=1)
+        longest = np.maximum(self.longest, lengths) * ROUND_UP
+        moved = targets - base
+        sizes = 2.0 * np.linalg.norm(np.abs(base) + np.abs(targets), axis=1)
+        target_errors = np.linalg.norm(self.root * common.target_errors, axis=1)
+        return _Products(
+            across=scaled @ self.rows.T,
+            own=np.square(lengths),
+            pulled=self.pairs.b + moved @ self.rows.T,
+            own_pulled=np.sum(scaled * targets, axis=1),
+            target_size=longest * sizes,
+            target_error=longest * target_errors * ROUND_UP,
+        )
 
-def _arms_of_means(one: Similarities) -> list[int]:
+    def _of_kernel(self, squares: Similarities, index: Numbers, new_records: Records) -> _Products:
+        """What features of a kernel add to the products of new records."""
+        rows = self._kernel_rows(squares, index, new_records)
+        arms = rows.arms
+        pulled = self._pulled_by_records(squares.push, rows)
+        own_pulled = self._own_pulled_by_records(squares.push, rows)
+        largest = np.maximum(squares.largest, rows.diagonal)
+        points = squares.features.points
+        if points is not None:
+            kernel = kernel_of(squares.features)
+            at_points = np.mean(kernel.cross(new_records.covariates, points), axis=1)
+            own_pulled += squares.push[arms, PUBLIC_TARGET] * self.n * at_points
+            largest = np.maximum(largest, float(np.max(squares.at_points)))
+        for arm in _arms_of_means(squares):
+            factors = squares.push[:, MEAN_TARGETS][:, arm]
+            moved, n_per_record = self._moved_mean(squares.features.name, arm, rows)
+            pulled += factors[self.arms] * moved
+            own_pulled += factors[arms] * n_per_record * self._own_arm_sums(arm, rows)
+        return _Products(
+            across=squares.pull[arms][:, self.arms] * rows.new,
+            own=squares.pull[arms, arms] * rows.diagonal,
+            pulled=pulled,
+            own_pulled=own_pulled,
+            target_size=self._target_terms(squares.push) * largest,
+            target_error=np.zeros(len(index)),
+        )
+
+    def _kernel_rows(
+        self, squares: Similarities, index: Numbers, new_records: Records
+    ) -> _KernelRows:
+        """The kernel of the records that come and go."""
+        kernel = kernel_of(squares.features)
+        X = self.records.covariates
+        return _KernelRows(
+            index=index,
+            new=kernel.cross(new_records.covariates, X),
+            replaced=kernel.cross(X[index], X),
+            diagonal=kernel.diagonal(new_records.covariates),
+            arms=new_records.a,
+            replaced_arms=self.arms[index],
+        )
+
+    def _pulled_by_records(self, push: Array, rows: _KernelRows) -> Array:
+        """Changes (m, n) of the products of rows and targets of records.
+
+        ``b_i' - b_i = p'_{a_i a'} K(x_i, x') - p'_{a_i a_j} K(x_i, x_j)`` for the new record x' and
+        the record j that it replaces.
+        """
+        factors = push[self.arms]
+        comes = factors[:, rows.arms].T * rows.new
+        goes = factors[:, rows.replaced_arms].T * rows.replaced
+        return np.asarray(comes - goes)
+
+    def _own_pulled_by_records(self, push: Array, rows: _KernelRows) -> Array:
+        """Products (m,) of the rows of the new records and of the targets of records."""
+        arms = rows.arms
+        terms = push[arms][:, self.arms] * rows.new
+        terms[rows.places] = push[arms, arms] * rows.diagonal
+        return np.asarray(np.sum(terms, axis=1))
+
+    def _moved_mean(self, name: str, arm: int, rows: _KernelRows) -> tuple[Array, Array]:
+        """Movement (m, n) of n times the mean of the kernel over an arm, and n over its size (m,).
+
+        Parameters
+        ----------
+        name
+            Name of the features of the kernel.
+        arm
+            The arm.
+        rows
+            The kernel of the records that come and go.
+        """
+        sums = self.arm_sums[name, arm]
+        comes = rows.arms == arm
+        goes = rows.replaced_arms == arm
+        change = comes[:, None] * rows.new - goes[:, None] * rows.replaced
+        size = float(np.sum(self.arms == arm))
+        sizes = size + comes - goes
+        n_per_record = self.n / np.maximum(sizes, 1.0)
+        moved = n_per_record[:, None] * (sums + change) - self.n / max(size, 1.0) * sums
+        return np.asarray(moved), np.asarray(n_per_record)
+
+    def _own_arm_sums(self, arm: int, rows: _KernelRows) -> Array:
+        """Sums (m,) of the kernel of the new record and of all of an arm, itself among them."""
+        of_arm = (self.arms == arm) * rows.new
+        of_arm[rows.places] = (rows.arms == arm) * rows.diagonal
+        return np.asarray(np.sum(of_arm, axis=1))
+
+    def _target_terms(self, push: Array) -> float:
+        """Bound of the sum of the sizes of the factors of a kernel in a product with targets.
+
+        Beside those of the dataset, two records come and go in the targets of records, and four
+        sums are made into means.
+        """
+        sizes = np.abs(push)
+        terms = push_size(push) * self.n + 2.0 * float(np.max(sizes[:, SUM_TARGETS]))
+        return terms + 4.0 * self.n * float(np.max(np.sum(sizes[:, MEAN_TARGETS], axis=1)))
+
+    def _sums_over(self, squares: Similarities, arm: int) -> Array:
+        """Sums (n,) of the kernel of a record and all of an arm."""
+        X = self.records.covariates
+        of_arm = kernel_of(squares.features).cross(X, X[self.arms == arm])
+        return np.asarray(np.sum(of_arm, axis=1))
+
+
+def _arms_of_means(squares: Similarities) -> list[int]:
     """The arms whose mean of the kernel is a target."""
-    means = one.push[:, 2:4]
+    means = squares.push[:, MEAN_TARGETS]
     return [arm for arm in (0, 1) if np.any(means[:, arm] != 0.0)]
+
+
+@dataclass(frozen=True)
+class _KernelRows:
+    """The kernel of the records that come and go, in m neighbors of a dataset.
+
+    Parameters
+    ----------
+    index
+        Numbers of the replaced records (m,).
+    new, replaced
+        The kernel (m, n) of the new and of the replaced records, and all of the dataset.
+    diagonal
+        The kernel (m,) of every new record and itself.
+    arms, replaced_arms
+        Treatment (m,) of the new and of the replaced records.
+    """
+
+    index: Numbers
+    new: Array
+    replaced: Array
+    diagonal: Array
+    arms: Arms
+    replaced_arms: Arms
+
+    @property
+    def places(self) -> tuple[Numbers, Numbers]:
+        """Where the new records stand in numbers (m, n) of all records."""
+        return np.arange(len(self.index)), self.index
 
 
 @dataclass(frozen=True)

@@ -121,22 +121,22 @@ class FormNeighbors:
         DeclarationError
             For numbers that are none of records, and not as many new records.
         """
-        found = self.together(index, new_records, tolerance)
-        alone = ~(found.claims <= tolerance * self.form.n)
+        neighbors = self.together(index, new_records, tolerance)
+        alone = ~(neighbors.claims <= tolerance * self.form.n)
         for k in map(int, np.flatnonzero(alone)):
-            neighbor = self.records.replaced(int(index[k]), new_records.X[k], int(new_records.a[k]))
-            neighbor = _with_outcome(neighbor, int(index[k]), float(new_records.y[k]))
+            replaced = self.records.replaced(int(index[k]), new_records.X[k], int(new_records.a[k]))
+            replaced = _with_outcome(replaced, int(index[k]), float(new_records.y[k]))
             try:
-                one = DualProblem(self.form, neighbor).newton()
+                solution = DualProblem(self.form, replaced).newton()
             except (InfeasibleError, SolverError):
-                found.weights[k] = np.nan
-                found.claims[k] = np.inf
+                neighbors.weights[k] = np.nan
+                neighbors.claims[k] = np.inf
                 continue
-            if one.claim <= found.claims[k]:
-                found.weights[k] = one.weights
-                found.claims[k] = one.claim
-            found.steps[k] += one.steps
-        return replace(found, alone=alone)
+            if solution.claim <= neighbors.claims[k]:
+                neighbors.weights[k] = solution.weights
+                neighbors.claims[k] = solution.claim
+            neighbors.steps[k] += solution.steps
+        return replace(neighbors, alone=alone)
 
     def together(
         self, index: Numbers, new_records: Records, tolerance: float = 1e-10
@@ -229,10 +229,9 @@ class _Together(JointSteps[ReplacedRows]):
         """
         part = self.neighboring.replaced(index, new_records)
         m = len(part)
-        n = self.neighboring.n
         y = np.tile(self.y, (m, 1))
         multipliers = np.tile(self.multipliers, (m, 1))
-        weights = np.full((m, n), np.nan)
+        weights = np.full((m, self.neighboring.n), np.nan)
         claims = np.full(m, np.inf)
         steps = np.zeros(m, dtype=np.int64)
         live = np.flatnonzero(part.feasible)
@@ -240,9 +239,12 @@ class _Together(JointSteps[ReplacedRows]):
         for step in range(last + 1):
             if not len(live):
                 break
-            here = part if len(live) == m else part.take(live)
+            here = part
+            if len(live) < m:
+                here = part.take(live)
             state = self.state(y[live], multipliers[live], here)
-            missed, off = state.missed[:, : self.K], state.missed[:, self.K :]
+            missed = state.missed[:, : self.K]
+            off = state.missed[:, self.K :]
             near = self.judge.estimates(missed, off, self.response, here) <= _WITHIN * goal
             if step == last:
                 near[:] = True

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.weighting.bounds.response import largest_response, mean_response
-from dp2erm_cvx.weighting.solving.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
+from dp2erm_cvx.weighting.solving.dataset import WeightingData, blocked_sum, sum_units
 from dp2erm_cvx.weighting.solving.metric import Metric
 from dp2erm_cvx.weighting.solving.moments import moment_units
 from dp2erm_cvx.weighting.solving.multipliers import weights_at
@@ -132,20 +132,21 @@ class Residual:
     @property
     def largest(self) -> float:
         """The largest of all: of the first two over n, and of those of the moments."""
-        found = max(
-            self.moved / self.n, self.sums / self.n, float(np.max(self.moments, initial=0.0))
-        )
-        return math.inf if math.isnan(found) else found
+        largest_moment = float(np.max(self.moments, initial=0.0))
+        largest = max(self.moved / self.n, self.sums / self.n, largest_moment)
+        if math.isnan(largest):
+            return math.inf
+        return largest
 
     def farther(self, distance: float) -> Residual:
         """That of other weights, within a distance in the 1-norm of these."""
-        return replace(self, moved=(self.moved + distance) * OUTWARD)
+        return replace(self, moved=(self.moved + distance) * ROUND_UP)
 
 
 def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
     """Weights at a point of the dual, and how far they are from solving its problem.
 
-    The problem has constraints of the imbalance.
+    The problem has constraints of the imbalance (Theorem 37).
 
     Parameters
     ----------
@@ -159,21 +160,21 @@ def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
     tuple
         The weights (n,), and their residual.
     """
-    price = -(data.rows @ point.prices) - data.linear
-    weights, argument = weights_at(data, price, point.multipliers)
-    reached = blocked_sum(weights, data.rows) - data.targets
-    error = _price_errors(data, point, weights, reached)
-    with np.errstate(over="ignore", invalid="ignore"):
-        radii = data.curve.radii(weights, argument, error)
-    found = _deviations(data, point, weights, radii, reached)
-    assert found.missed is not None
+    at_point = _at_point(data, point)
+    deviations = at_point.deviations
+    assert deviations.missed is not None
+    weights = deviations.weights
     n = len(weights)
-    outward = 1.0 + 4.0 * n * UNIT
-    moved = float(np.sum(radii)) * outward + n * UNDERFLOW
-    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
-    by_weights = blocked_sum(radii, data.row_sizes) * outward
-    missed = (np.abs(found.missed.computed) + found.missed.rounding + by_weights) * OUTWARD
-    return weights, Residual(n, moved, float(sum(off)) * OUTWARD, missed / moment_units(data))
+    # |e_k| <= |hat e_k| + delta_k + sum_i r_i |z_ik|.
+    by_radii = blocked_sum(deviations.radii, data.row_sizes) * _outward(n)
+    missed = np.abs(deviations.missed.computed) + deviations.missed.rounding + by_radii
+    sums_off = float(sum(_sums_off(data, deviations)))
+    return weights, Residual(
+        n=n,
+        moved=_theta(deviations),
+        sums=sums_off * ROUND_UP,
+        moments=missed * ROUND_UP / moment_units(data),
+    )
 
 
 def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]:
@@ -191,74 +192,109 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
     tuple
         The weights (n,), and a bound of ``|weights - exact|_1``.
     """
-    rows = data.rows
-    price = -(rows @ point.prices) - data.linear
+    at_point = _at_point(data, point)
+    claim = claimed(data, at_point.deviations)
+    if data.similarities:
+        # Beside features of a kernel all prices are squares, as Theorem 36 asks.
+        claim = min(claim, _claimed_by_features(data, at_point))
+    return at_point.deviations.weights, claim
+
+
+@dataclass(frozen=True)
+class _AtPoint:
+    """Weights at a point of the dual.
+
+    Parameters
+    ----------
+    argument
+        Computed arguments (n,) of the inverse slopes.
+    error
+        Bounds (n,) of their distance to the exact ones: xi_i of Theorem 33.
+    deviations
+        How far the weights are from solving the problem.
+    """
+
+    argument: Array
+    error: Array
+    deviations: Deviations
+
+
+def _at_point(data: WeightingData, point: Point) -> _AtPoint:
+    """Weights ``w_i = h_i(-<z_i, lambda> - nu_b)`` at a point, and how far they are off."""
+    price = -(data.rows @ point.prices) - data.linear
     weights, argument = weights_at(data, price, point.multipliers)
-    reached = blocked_sum(weights, rows) - data.targets
+    reached = blocked_sum(weights, data.rows) - data.targets
     error = _price_errors(data, point, weights, reached)
     with np.errstate(over="ignore", invalid="ignore"):
         radii = data.curve.radii(weights, argument, error)
-    found = _deviations(data, point, weights, radii, reached)
-    claim = claimed(data, found)
-    if data.similarities:
-        # Beside features of a kernel all prices are squares, as Theorem 36 asks.
-        claim = min(claim, _claimed_by_features(data, found, argument, error))
-    return weights, claim
+    return _AtPoint(argument, error, _deviations(data, point, weights, radii, reached))
 
 
-def _claimed_by_features(
-    data: WeightingData, found: Deviations, argument: Array, error: Array
-) -> float:
+def _claimed_by_features(data: WeightingData, at_point: _AtPoint) -> float:
     """The bound of Theorem 36, by features of the kernel.
 
-    Arguments are those at the weights' own prices.
-
-    Own prices of vectors differ from those of the point by what is missed of their imbalances.
+    Arguments are those at the weights' own prices. Own prices of vectors differ from those of the
+    point by what is missed of their imbalances.
     """
-    assert found.missed is not None
+    deviations = at_point.deviations
+    missed = deviations.missed
+    assert missed is not None
     vectors = slice(0, data.vector_columns)
-    apart = data.smoothness[vectors] * (np.abs(found.missed.computed) + found.missed.rounding)
-    own_error = error + (data.row_sizes[:, vectors] @ apart) * OUTWARD
-    off = data.curve.arguments_off(found.weights, argument, own_error)
-    return claimed_at_own_prices(data, found.weights, off, found.row)
+    price_change = data.smoothness[vectors] * (np.abs(missed.computed) + missed.rounding)
+    error = at_point.error + (data.row_sizes[:, vectors] @ price_change) * ROUND_UP
+    arguments_off = data.curve.arguments_off(deviations.weights, at_point.argument, error)
+    return claimed_at_own_prices(data, deviations.weights, arguments_off, deviations.row)
 
 
 def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Array) -> Array:
-    """Bounds (n,) of the distance of computed from exact arguments of the inverse slopes."""
+    """Bounds (n,) of the distance of computed from exact arguments of the inverse slopes.
+
+    They are xi_i of Theorem 33 (a).
+    """
     rows = data.row_sizes
+    # 2 (K + 8) u (sum_k |z_ik lambda_k| + |nu_b| + |line|).
     units = 2.0 * (rows.shape[1] + 8.0)
     size = rows @ np.abs(point.prices) + np.abs(data.linear)
     for number, block in enumerate(data.blocks):
         size[block.members] += abs(float(point.multipliers[number]))
     error = units * UNIT * size + UNDERFLOW
-    for one in data.priced:
-        slack = float(one.price_slack(point.imbalance[one.columns]))
+    for priced in data.priced:
+        slack = float(priced.price_slack(point.imbalance[priced.columns]))
         if slack > 0.0:
-            error += slack * UNIT * np.sqrt(np.sum(rows[:, one.columns] ** 2, axis=1))
-    kernels = slice(data.vector_columns, None)
+            norms = np.sqrt(np.sum(rows[:, priced.columns] ** 2, axis=1))
+            error += slack * UNIT * norms
     if rows.shape[1] == data.vector_columns:
         return np.asarray(error)
-    # Prices of kernels are meant to be those of the computed weights themselves (Theorem 35).
-    apart = np.abs(point.prices[kernels] - reached[kernels])
-    summed = sum_units(len(weights)) * UNIT
-    apart = apart + summed * blocked_sum(weights, rows[:, kernels]) + data.target_errors[kernels]
-    apart = apart + 4.0 * UNIT * (np.abs(data.targets[kernels]) + np.abs(point.prices[kernels]))
+    by_kernels = rows[:, data.vector_columns :] @ _kernel_missed(data, point, weights, reached)
     mass = float(np.sum(weights)) + len(weights)
-    return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * OUTWARD)
+    return np.asarray(error + (by_kernels + data.price_error * mass) * ROUND_UP)
+
+
+def _kernel_missed(data: WeightingData, point: Point, weights: Array, reached: Array) -> Array:
+    """Bounds of how far prices of kernel features are from those of the computed weights.
+
+    These are the prices that are meant (Theorem 35).
+    """
+    kernels = slice(data.vector_columns, None)
+    prices = point.prices[kernels]
+    rounding = sum_units(len(weights)) * UNIT
+    missed = np.abs(prices - reached[kernels])
+    missed = missed + rounding * blocked_sum(weights, data.row_sizes[:, kernels])
+    missed = missed + data.target_errors[kernels]
+    return np.asarray(missed + 4.0 * UNIT * (np.abs(data.targets[kernels]) + np.abs(prices)))
 
 
 def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -> Missed:
-    """What is missed of the imbalances of vectors."""
+    """What is missed of the imbalances of vectors: hat e of Theorem 33, and its rounding."""
     vectors = slice(0, data.vector_columns)
     sizes = blocked_sum(weights, data.row_sizes[:, vectors])
     rounding = (sum_units(len(weights)) + 2.0) * UNIT * sizes + data.target_errors[vectors]
     stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
     rounding = rounding + 4.0 * UNIT * stated + UNDERFLOW
-    for one in data.priced:
-        if one.columns.stop <= data.vector_columns:
-            rounding[one.columns] += one.drift(
-                point.imbalance[one.columns], point.prices[one.columns]
-            )
+    for priced in data.priced:
+        columns = priced.columns
+        if columns.stop <= data.vector_columns:
+            rounding[columns] += priced.drift(point.imbalance[columns], point.prices[columns])
     return Missed(point.imbalance[vectors] - reached[vectors], rounding)
 
 
@@ -271,30 +307,30 @@ def _deviations(
     smoothness = data.smoothness[: data.vector_columns]
     scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
     kinks = 0.0
-    for one in data.priced:
-        if one.penalty.kinked:
-            kinks += float(one.width_at_kink(sizes[one.columns])) * OUTWARD
+    for priced in data.priced:
+        if priced.penalty.kinked:
+            kinks += float(priced.width_at_kink(sizes[priced.columns])) * ROUND_UP
     rows = data.row_bounds
     return Deviations(
-        weights,
-        radii,
-        float(np.linalg.norm(scale * sizes)) * OUTWARD,
-        kinks * OUTWARD,
-        rows.row,
-        rows.diameter,
-        rows.row_at_kinks,
-        missed,
+        weights=weights,
+        radii=radii,
+        smooth=float(np.linalg.norm(scale * sizes)) * ROUND_UP,
+        kinks=kinks * ROUND_UP,
+        row=rows.row,
+        diameter=rows.diameter,
+        row_at_kinks=rows.row_at_kinks,
+        missed=missed,
     )
 
 
-def claimed(data: WeightingData, found: Deviations) -> float:
+def claimed(data: WeightingData, deviations: Deviations) -> float:
     """The bound of Theorem 33, from what is missed.
 
     Parameters
     ----------
     data
         The dataset.
-    found
+    deviations
         How far the weights are from a solution.
 
     Returns
@@ -302,31 +338,32 @@ def claimed(data: WeightingData, found: Deviations) -> float:
     float
         Bound of ``|weights - exact weights|_1``.
     """
-    n = len(found.weights)
-    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW
-    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    weights = deviations.weights
+    theta = _theta(deviations)
+    off = _sums_off(data, deviations)
     total_off = float(sum(off))
-    trivial = (float(np.sum(found.weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT)
-    missed = found.smooth + found.row * (rounding + total_off)
-    at_kinks = found.kinks + found.row_at_kinks * (rounding + total_off)
+    # hat E = |hat e| + Z (theta + sum of hat sigma_b).
+    missed = deviations.smooth + deviations.row * (theta + total_off)
+    at_kinks = deviations.kinks + deviations.row_at_kinks * (theta + total_off)
+    trivial = _trivial_claim(data, weights)
     largest_weight = math.inf
     claim = trivial
     for _ in range(_ROUNDS):
-        response = _summed_response(data, found.weights, total_off, largest_weight)
-        new = rounding + _moved(off, _spread(response, (missed, at_kinks), found.diameter))
+        response = _summed_response(data, weights, total_off, largest_weight)
+        new = theta + _moved(off, _spread(response, (missed, at_kinks), deviations.diameter))
         if not new < claim:
             break
         claim = new
         # No exact weight is farther from a computed one than the claim: the response is less than
         # that of weights as large as their sum.
-        largest_weight = float(np.max(found.weights)) + claim
+        largest_weight = float(np.max(weights)) + claim
     if (
-        _METRIC_FROM * n < claim < trivial
-        and found.missed is not None
-        and _has_metric(data, found.missed)
+        _METRIC_FROM * len(weights) < claim < trivial
+        and deviations.missed is not None
+        and _has_metric(data, deviations.missed)
     ):
-        return _claimed_in_metric(data, found, found.missed, off, claim)
-    return claim if math.isfinite(claim) else math.inf
+        return _claimed_in_metric(data, deviations, deviations.missed, off, claim)
+    return _finite_or_infinite(claim)
 
 
 def claimed_at_own_prices(
@@ -351,23 +388,21 @@ def claimed_at_own_prices(
     float
         Bound of ``|weights - exact weights|_1``.
     """
-    n = len(weights)
-    still = np.zeros(n)
-    found = Deviations(weights, still, 0.0, 0.0, row, 2.0 * row)
-    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    off = _sums_off(data, _exact_weights(weights, row))
     total_off = float(sum(off))
     farthest = float(np.max(arguments_off, initial=0.0))
-    claim = (float(np.sum(weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT)
+    claim = _trivial_claim(data, weights)
     largest_weight = math.inf
     for _ in range(_ROUNDS):
         response = _summed_response(data, weights, total_off, largest_weight)
+        # G = R max |xi_i| + sqrt(R) Z sigma / 2.
         spread = (response * farthest + math.sqrt(response) * row * total_off / 2.0) ** 2
         new = _moved(off, spread)
         if not new < claim:
             break
         claim = new
         largest_weight = float(np.max(weights)) + claim
-    return claim if math.isfinite(claim) else math.inf
+    return _finite_or_infinite(claim)
 
 
 def claimed_by_eigenvalues(
@@ -389,20 +424,56 @@ def claimed_by_eigenvalues(
         Bound of ``|weights - exact weights|_1``.
     """
     n = len(weights)
-    still = np.zeros(n)
-    found = Deviations(weights, still, 0.0, 0.0, row, 2.0 * row)
-    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    off = _sums_off(data, _exact_weights(weights, row))
     total_off = float(sum(off))
     response = _summed_response(data, weights, total_off, math.inf)
     moved = _moved(off, _spread(response, (row * total_off, 0.0), 2.0 * row))
+    # mu + 1 / q_+, for the least eigenvalue mu and the largest response q_+ of a record.
     stiffness = least_eigenvalue + 1.0 / _steepest_response(data, total_off)
     farthest = float(np.max(arguments_off, initial=0.0))
     if not math.isfinite(farthest) or stiffness <= 0.0:
         return math.inf
-    # relative to the farthest one, as squares of large numbers are no doubles
+    # The norm of xi is taken relative to the farthest one, as squares of large numbers are no
+    # doubles.
     size = farthest * float(np.linalg.norm(arguments_off / max(farthest, UNDERFLOW)))
-    claim = (math.sqrt(n) * size / stiffness + moved) * (1.0 + 4.0 * n * UNIT) * OUTWARD
-    return claim if math.isfinite(claim) else math.inf
+    # sqrt(n) |xi|_2 / (mu + 1 / q_+), and what the sums move.
+    claim = (math.sqrt(n) * size / stiffness + moved) * _outward(n) * ROUND_UP
+    return _finite_or_infinite(claim)
+
+
+def _exact_weights(weights: Array, row: float) -> Deviations:
+    """Deviations of weights (n,) that are what they are: nothing but their sums may be off."""
+    return Deviations(
+        weights=weights,
+        radii=np.zeros(len(weights)),
+        smooth=0.0,
+        kinks=0.0,
+        row=row,
+        diameter=2.0 * row,
+    )
+
+
+def _finite_or_infinite(claim: float) -> float:
+    """A claim; infinite where it is no number."""
+    if math.isfinite(claim):
+        return claim
+    return math.inf
+
+
+def _outward(n: int) -> float:
+    """Rounding of a sum of n numbers of one sign."""
+    return 1.0 + 4.0 * n * UNIT
+
+
+def _theta(deviations: Deviations) -> float:
+    """Bound of the sum of all radii: theta of Theorem 33."""
+    n = len(deviations.weights)
+    return float(np.sum(deviations.radii)) * _outward(n) + n * UNDERFLOW
+
+
+def _trivial_claim(data: WeightingData, weights: Array) -> float:
+    """The sum of all computed and all exact weights, which no claim exceeds."""
+    return (float(np.sum(weights)) + data.form.n) * _outward(len(weights))
 
 
 def _steepest_response(data: WeightingData, total_off: float) -> float:
@@ -411,12 +482,16 @@ def _steepest_response(data: WeightingData, total_off: float) -> float:
     It holds for any weights in the box of the record.
     """
     curve = data.curve
-    base = np.ones_like(curve.low) if curve.base is None else curve.base
-    largest_sum = max((block.total for block in data.blocks), default=0.0) + total_off
+    base = np.ones_like(curve.low)
+    if curve.base is not None:
+        base = curve.base
+    largest_total = max((block.total for block in data.blocks), default=0.0)
+    # Ends of all ratios w_i / d_i.
     low = float(np.min(curve.low / base)) * (1.0 - 4.0 * UNIT)
-    caps = np.minimum(curve.cap, largest_sum)
+    caps = np.minimum(curve.cap, largest_total + total_off)
     high = max(float(np.max(caps / base)) * (1.0 + 4.0 * UNIT), low)
-    return float(np.max(base)) * largest_response(data.form.dispersion, low, high) * OUTWARD
+    response = largest_response(data.form.dispersion, low, high)
+    return float(np.max(base)) * response * ROUND_UP
 
 
 def _has_metric(data: WeightingData, missed: Missed) -> bool:
@@ -432,23 +507,25 @@ def _has_metric(data: WeightingData, missed: Missed) -> bool:
 
 
 def _claimed_in_metric(
-    data: WeightingData, found: Deviations, missed: Missed, off: list[float], claim: float
+    data: WeightingData, deviations: Deviations, missed: Missed, off: list[float], claim: float
 ) -> float:
-    """The bound of Theorem 39, in the metric of the Hessian, where a claim is known already."""
-    n = len(found.weights)
+    """The bound of Theorem 39, in the metric of the Hessian, where a claim is proved already."""
+    weights = deviations.weights
+    n = len(weights)
     total_off = float(sum(off))
-    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW
+    theta = _theta(deviations)
     for _ in range(_ROUNDS):
-        largest_weight = float(np.max(found.weights)) + claim
-        response = _summed_response(data, found.weights, total_off, largest_weight)
-        metric = Metric.of(data, found.weights, claim, response)
+        largest_weight = float(np.max(weights)) + claim
+        response = _summed_response(data, weights, total_off, largest_weight)
+        metric = Metric.of(data, weights, claim, response)
         if metric is None:
             break
+        # hat k = |s - m(w)|_M + sum_i r_i |z_i|_M + sum_b hat sigma_b max_i |z_i|_M.
         size = metric.size(missed.computed, missed.rounding)
-        size += float(found.radii @ metric.lengths) * (1.0 + 4.0 * n * UNIT)
+        size += float(deviations.radii @ metric.lengths) * _outward(n)
         for number, block in enumerate(data.blocks):
             size += off[number] * float(np.max(metric.lengths[block.members], initial=0.0))
-        new = rounding + _moved(off, response * size * size * OUTWARD)
+        new = theta + _moved(off, response * size * size * ROUND_UP)
         if not new < claim:
             break
         enough = new > 0.5 * claim
@@ -458,14 +535,19 @@ def _claimed_in_metric(
     return claim
 
 
-def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float) -> float:
-    """Bound of how far the exact weights at a point miss the sum of their block."""
-    weights = found.weights[members]
-    n = len(weights)
-    summed = float(np.sum(weights))
-    radii = float(np.sum(found.radii[members])) * (1.0 + 4.0 * n * UNIT)
-    exact = math.fsum(weights)
-    return (abs(exact - total) + 2.0 * UNIT * (summed + total) + radii) * OUTWARD
+def _sums_off(data: WeightingData, deviations: Deviations) -> list[float]:
+    """Bounds of how far the exact weights at a point miss the sum of each block.
+
+    They are hat sigma_b of Theorem 33.
+    """
+    bounds = []
+    for block in data.blocks:
+        weights = deviations.weights[block.members]
+        summed = float(np.sum(weights))
+        radii = float(np.sum(deviations.radii[block.members])) * _outward(len(weights))
+        difference = abs(math.fsum(weights) - block.total)
+        bounds.append((difference + 2.0 * UNIT * (summed + block.total) + radii) * ROUND_UP)
+    return bounds
 
 
 def squared_gain(response: float, diameter: float) -> float:
@@ -496,13 +578,16 @@ def _spread(response: float, missed: tuple[float, float], diameter: float) -> fl
 
 
 def _moved(off: list[float], spread: float) -> float:
-    """What sums that are ``off``, and imbalances of this ``spread``, move the weights by."""
+    """What sums that are ``off``, and imbalances of this ``spread``, move the weights by.
+
+    It is ``sqrt(sigma^2 + spread)`` of one block, and of two ``max_b |sigma_b|`` and the root with
+    the smaller one: the block whose sum is less off takes all of the imbalance in the worst case.
+    """
     if math.isnan(spread):
         return math.inf
     if len(off) == 1:
-        return math.sqrt(off[0] ** 2 + spread) * OUTWARD
-    # Of two blocks, the one whose sum is less off takes all of the imbalance in the worst case.
-    return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * OUTWARD
+        return math.sqrt(off[0] ** 2 + spread) * ROUND_UP
+    return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * ROUND_UP
 
 
 def _summed_response(
@@ -510,26 +595,30 @@ def _summed_response(
 ) -> float:
     """Bound of the sum of the responses of all records between the exact and the computed weights.
 
-    The midpoints of both have a known sum up to half of what the sums are off, and the response of
-    a record with a base d is d times that of the ratio ``w / d``.
+    It is R of Theorems 32 and 33. The midpoints of both have a known sum up to half of what the
+    sums are off, and the response of a record with a base d is d times that of the ratio ``w / d``.
     """
     curve = data.curve
     free = data.free
-    count = int(np.count_nonzero(free))
-    if not count:
+    if not np.any(free):
         return 0.0
-    base = np.ones(len(weights)) if curve.base is None else curve.base
-    fixed = math.fsum(weights[~free & _summed(data)])
-    total = sum(block.total for block in data.blocks) - fixed
+    base = np.ones(len(weights))
+    if curve.base is not None:
+        base = curve.base
+    # Ends of all ratios w_i / d_i.
     low = float(np.min(curve.low[free] / base[free])) * (1.0 - 4.0 * UNIT)
     # Neither an exact weight nor one at the point exceeds the sum of its block.
     largest_sum = max(block.total for block in data.blocks) + total_off
     caps = np.minimum(curve.cap[free], min(largest_sum, largest_weight))
     high = float(np.max(caps / base[free])) * (1.0 + 4.0 * UNIT)
-    mass = math.fsum(base[free])
+    # Ends of the mean mu = total / N, which is off by up to half of what the sums are off.
+    fixed = math.fsum(weights[~free & _summed(data)])
+    total = sum(block.total for block in data.blocks) - fixed
     slack = total_off / 2.0 + 4.0 * UNIT * (abs(total) + fixed)
-    ends = ((total - slack) / mass, (total + slack) / mass)
-    return mass * response_of_means(data.form.dispersion, (low, high), ends) * OUTWARD
+    mass = math.fsum(base[free])
+    means = ((total - slack) / mass, (total + slack) / mass)
+    # R = N qhat(mu).
+    return mass * response_of_means(data.form.dispersion, (low, high), means) * ROUND_UP
 
 
 def _summed(data: WeightingData) -> NDArray[np.bool_]:
@@ -574,4 +663,4 @@ def response_of_means(
     leftward = 1.0
     if math.isfinite(high):
         leftward = (high - first) / (high - middle)
-    return min(anywhere, at_middle * max(rightward, leftward, 1.0) * OUTWARD)
+    return min(anywhere, at_middle * max(rightward, leftward, 1.0) * ROUND_UP)

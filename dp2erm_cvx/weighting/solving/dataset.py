@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.curves.inverse_slope import InverseSlope
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
@@ -33,8 +33,8 @@ from dp2erm_cvx.weighting.solving.pivoted import FewFeatures, few_features
 CHUNK = 1024
 #: Features of a kernel are one per so many records at most, and no more than so many.
 RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
-#: Rounding of the few operations that a bound itself is made of.
-OUTWARD = 1.0 + 1e-12
+#: Factor of a bound in units of roundoff, for the products of several roundings.
+_SLACK = 1.01
 #: What the targets of kernel features are made of: sums over the records of both arms, n times the
 #: means of both arms, and n times the mean of the public points.
 TARGETS = (
@@ -44,6 +44,12 @@ TARGETS = (
     "mean of treated",
     "public mean",
 )
+#: Where sums over records, means of arms and the mean of public points stand among them.
+SUM_TARGETS = slice(0, 2)
+MEAN_TARGETS = slice(2, 4)
+PUBLIC_TARGET = 4
+#: Those that stand for a mean, which counts n times.
+AVERAGED_TARGETS = slice(2, 5)
 #: Records up to which all pairs of them are held in one matrix.
 MOST_PAIRS = 12_000
 
@@ -181,10 +187,10 @@ class WeightingData:
     @property
     def smoothness(self) -> Array:
         """Smoothness (K,) of the price of every column; infinite for kinks and constraints."""
-        found = np.ones(self.rows.shape[1])
-        for one in self.priced:
-            found[one.columns] = one.penalty.smoothness
-        return found
+        smoothness = np.ones(self.rows.shape[1])
+        for priced in self.priced:
+            smoothness[priced.columns] = priced.penalty.smoothness
+        return smoothness
 
     @property
     def by_pairs(self) -> bool:
@@ -202,36 +208,52 @@ def _row_bounds(data: WeightingData) -> RowSizes:
     scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
     scaled = data.rows[:, vectors] * scale
     squares = np.einsum("ij,ij->i", scaled, scaled)
-    similar = _kernel_squares(data)
-    row = math.sqrt(float(np.max((squares + similar)[data.free], initial=0.0)))
+    kernel_squares = _kernel_squares(data)
+    row = math.sqrt(float(np.max((squares + kernel_squares)[data.free], initial=0.0)))
     row_at_kinks = 0.0
-    for one in data.priced:
-        if one.penalty.kinked:
-            widths = one.width_at_kink(data.rows[data.free][:, one.columns])
+    for priced in data.priced:
+        if priced.penalty.kinked:
+            widths = priced.width_at_kink(data.rows[data.free][:, priced.columns])
             row_at_kinks += float(np.max(widths, initial=0.0))
     diameter = 0.0
     for block in data.blocks:
         members = np.flatnonzero(data.free[block.members])
-        if not len(members):
-            continue
-        inside = scaled[block.members][members]
-        lengths = np.sqrt(squares[block.members][members])
-        apart = inside - np.mean(inside, axis=0)
-        # A common vector is subtracted, so that its rounding does not matter; that of the rows
-        # does.
-        distances = np.sqrt(np.einsum("ij,ij->i", apart, apart)) + 8.0 * UNIT * lengths
-        distances = np.hypot(distances, np.sqrt(similar[block.members][members]))
-        diameter = max(diameter, 2.0 * float(np.max(distances)))
-    return RowSizes(row * OUTWARD, diameter * OUTWARD, row_at_kinks * OUTWARD)
+        if len(members):
+            distances = _distances_to_middle(
+                scaled[block.members][members],
+                squares[block.members][members],
+                kernel_squares[block.members][members],
+            )
+            diameter = max(diameter, 2.0 * float(np.max(distances)))
+    return RowSizes(row * ROUND_UP, diameter * ROUND_UP, row_at_kinks * ROUND_UP)
+
+
+def _distances_to_middle(rows: Array, squares: Array, kernel_squares: Array) -> Array:
+    """Bounds (m,) of the distances of rows to their mean, in vectors and features of kernels.
+
+    Parameters
+    ----------
+    rows
+        Scaled rows (m, K) of the vectors.
+    squares
+        Squares (m,) of their norms.
+    kernel_squares
+        Squares (m,) of the norms of the rows of kernel features, whose mean is not known.
+    """
+    differences = rows - np.mean(rows, axis=0)
+    # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
+    rounding = 8.0 * UNIT * np.sqrt(squares)
+    distances = np.sqrt(np.einsum("ij,ij->i", differences, differences)) + rounding
+    return np.asarray(np.hypot(distances, np.sqrt(kernel_squares)))
 
 
 def _kernel_squares(data: WeightingData) -> Array:
     """Squares of the norms of the rows of kernel features (n,), from the diagonals."""
-    squares = np.zeros(len(data.arms))
+    total = np.zeros(len(data.arms))
     units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT
-    for one in data.similarities:
-        squares += np.diag(one.pull)[data.arms] * np.maximum(one.diagonal, 0.0) * units
-    return squares
+    for squares in data.similarities:
+        total += np.diag(squares.pull)[data.arms] * np.maximum(squares.diagonal, 0.0) * units
+    return total
 
 
 def blocked_sum(weights: Array, rows: Array) -> Array:
@@ -290,66 +312,103 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
         Where no weights within the boxes have the sums; shown to the data holder only.
     """
     arms = arms_of_records(records)
+    _check_arms(form, arms)
+    # Covariates themselves are needed of kernels alone.
+    X = np.zeros((form.n, 0))
+    if any(features.kernel is not None for features in form.features):
+        X = covariates_of_records(records)
+    vectors = vectors_of_records(form, records)
+    vector_columns = _vector_columns(form, vectors, arms)
+    similarities = []
+    entry_units = 0.0
+    for features, stacked in kernel_factors(form).items():
+        units = kernel_of(features).entry_error(records.space.features_bound, X.shape[1])
+        entry_units = max(entry_units, units)
+        similarities.append(_similarities(features, stacked, X))
+    blocks = tuple(_blocks(form, arms))
+    curve = _curve(form, arms, vectors, blocks)
+    columns = [vector_columns]
+    kernel_columns = _columns_of_kernels(similarities, X, entry_units, arms)
+    if kernel_columns is None:
+        _refuse_pairs(form)
+    else:
+        columns += kernel_columns
+    priced = list(priced_vectors(form))
+    width = vector_columns.rows.shape[1]
+    begin = width
+    price_error = np.zeros(form.n)
+    for of_kernel in columns[1:]:
+        end = begin + of_kernel.rows.shape[1]
+        priced.append(PricedColumns(ImbalancePenalty(0.5), slice(begin, end)))
+        price_error = price_error + of_kernel.price_error
+        begin = end
+    return WeightingData(
+        form=form,
+        rows=np.ascontiguousarray(np.hstack([one.rows for one in columns])),
+        targets=np.concatenate([one.targets for one in columns]),
+        target_errors=np.concatenate([one.target_errors for one in columns]),
+        priced=tuple(priced),
+        linear=linear_terms(form, vectors, arms),
+        curve=curve,
+        blocks=blocks,
+        arms=arms,
+        similarities=tuple(similarities),
+        vector_columns=width,
+        price_error=price_error,
+        entry_units=entry_units,
+    )
+
+
+def _check_arms(form: WeightingForm, arms: Arms) -> None:
+    """Refuse a wrong number of records, and an arm without records whose mean is a target.
+
+    Raises DeclarationError and InfeasibleError.
+    """
     if len(arms) != form.n:
         raise DeclarationError(f"{len(arms)} records: the problem was read for {form.n}")
     for arm in form.arms_of_means:
         if not np.any(arms == arm):
             raise InfeasibleError(f"no record has arm {arm}, whose mean is a target")
-    # covariates themselves are needed of kernels alone
-    has_kernels = any(one.kernel is not None for one in form.features)
-    X = covariates_of_records(records) if has_kernels else np.zeros((form.n, 0))
-    vectors = {
-        one.name: values_of_records(one, records) for one in form.features if one.of is not None
-    }
-    columns = _VectorColumns(form, vectors, arms)
-    units = 0.0
-    similarities = []
-    for features, stacked in kernel_factors(form).items():
-        units = max(units, _kernel(features).entry_error(records.space.features_bound, X.shape[1]))
-        similarities.append(_similarities(features, stacked, X))
-    blocks = tuple(_blocks(form, arms))
-    curve = _curve(form, arms, vectors, blocks)
-    rows, targets, errors = columns.rows, columns.targets, columns.target_errors
-    priced = list(columns.priced)
-    price_error = np.zeros(form.n)
-    made = [_features(one, X, units) for one in similarities]
-    if all(one is not None for one in made):
-        for one, found in zip(similarities, made, strict=True):
-            assert found is not None
-            more, more_targets, more_errors, moved = _kernel_columns(one, found, arms)
-            begin = rows.shape[1]
-            rows = np.hstack([rows, more])
-            targets = np.concatenate([targets, more_targets])
-            errors = np.concatenate([errors, more_errors])
-            priced.append(PricedColumns(ImbalancePenalty(0.5), slice(begin, rows.shape[1])))
-            price_error = price_error + moved
-    else:
-        _refuse_pairs(form)
-    linear = np.zeros(form.n)
-    if form.linear is not None:
-        linear = form.linear.row(vectors[form.linear.features.name], arms)[:, 0]
-    return WeightingData(
-        form,
-        np.ascontiguousarray(rows),
-        targets,
-        errors,
-        tuple(priced),
-        linear,
-        curve,
-        blocks,
-        arms,
-        tuple(similarities),
-        columns.rows.shape[1],
-        price_error,
-        units,
-    )
 
 
-def values_of_records(features: Features, records: Records) -> Array:
-    """Vectors (n, width) of records, of features that are no kernel's."""
-    assert features.of is not None
-    values = np.concatenate(records.rows(features.of).each())
-    return np.asarray(values, dtype=np.float64).reshape(-1, features.width)
+@dataclass(frozen=True)
+class _Columns:
+    """Some columns of the imbalance of n records.
+
+    Parameters
+    ----------
+    rows
+        Rows (n, r) in these columns.
+    targets, target_errors
+        Sum of targets and shift (r,), and bounds of their rounding.
+    price_error
+        Bound (n,) of what these columns may move a price by per unit of ``|w|_1 + n``; 0 for
+        vectors.
+    """
+
+    rows: Array
+    targets: Array
+    target_errors: Array
+    price_error: Array
+
+
+def vectors_of_records(form: WeightingForm, records: Records) -> dict[str, Array]:
+    """Features (n, width) of records that are no kernel's, by name."""
+    vectors = {}
+    for features in form.features:
+        if features.of is not None:
+            values = np.concatenate(records.rows(features.of).each())
+            vectors[features.name] = np.asarray(values, dtype=np.float64).reshape(
+                -1, features.width
+            )
+    return vectors
+
+
+def linear_terms(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> Array:
+    """Number (n,) that is added to the slope of every record."""
+    if form.linear is None:
+        return np.zeros(len(arms))
+    return form.linear.row(vectors[form.linear.features.name], arms)[:, 0]
 
 
 def covariates_of_records(records: Records) -> Array:
@@ -373,29 +432,26 @@ def _kernel_of_group(group: Group) -> Features | None:
     return kernels[0] if kernels else None
 
 
-class _VectorColumns:
-    """Rows, targets and penalties of all coordinates that are no features of kernels."""
-
-    def __init__(self, form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> None:
-        targets = [np.zeros(0)]
-        errors = [np.zeros(0)]
-        self.priced = priced_vectors(form)
-        sums = {name: sums_by_arm(phi, arms) for name, phi in vectors.items()}
-        by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
-        for imbalance in form.imbalances:
-            for group, shift in _groups(imbalance):
-                if _kernel_of_group(group) is not None:
-                    continue
-                target, error = _target(group, sums, shift, form.n)
-                if any(np.any(part.mean) for part in group):
-                    of_means, of_rounding = mean_targets(group, sums, by_arm)
-                    target = target + of_means
-                    error = error + of_rounding + 2.0 * UNIT * np.abs(target)
-                targets.append(target)
-                errors.append(error)
-        self.rows = rows_of_records(form, vectors, arms)
-        self.targets: Array = np.concatenate(targets)
-        self.target_errors: Array = np.concatenate(errors)
+def _vector_columns(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> _Columns:
+    """Rows and targets of all coordinates that are no features of kernels."""
+    targets = [np.zeros(0)]
+    errors = [np.zeros(0)]
+    sums = {name: sums_by_arm(phi, arms) for name, phi in vectors.items()}
+    arm_sizes: Array = np.bincount(arms, minlength=2).astype(np.float64)
+    for group, shift in _shifted_vector_groups(form):
+        target, error = _target(group, sums, shift, form.n)
+        if any(np.any(part.mean) for part in group):
+            means, mean_errors = mean_targets(group, sums, arm_sizes)
+            target = target + means
+            error = error + mean_errors + 2.0 * UNIT * np.abs(target)
+        targets.append(target)
+        errors.append(error)
+    return _Columns(
+        rows=rows_of_records(form, vectors, arms),
+        targets=np.concatenate(targets),
+        target_errors=np.concatenate(errors),
+        price_error=np.zeros(len(arms)),
+    )
 
 
 def priced_vectors(form: WeightingForm) -> tuple[PricedColumns, ...]:
@@ -414,10 +470,7 @@ def priced_vectors(form: WeightingForm) -> tuple[PricedColumns, ...]:
 
 def vector_shift(form: WeightingForm) -> Array:
     """Public targets (K,) of all coordinates that are no features of kernels."""
-    shifts = [np.zeros(0)]
-    for imbalance in form.imbalances:
-        shifts += [shift for group, shift in _groups(imbalance) if _kernel_of_group(group) is None]
-    return np.concatenate(shifts)
+    return np.concatenate([np.zeros(0), *(shift for _, shift in _shifted_vector_groups(form))])
 
 
 def rows_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> Array:
@@ -457,18 +510,29 @@ def targets_of_records(
             phi = part.target[arms][:, None] * vectors[part.features.name]
             total = total + phi @ part.matrix.T
             size = size + np.abs(phi) @ np.abs(part.matrix).T
-        units = max(part.matrix.shape[1] for part in group) + len(group) + 6.0
         targets.append(total)
-        errors.append(1.01 * units * UNIT * size)
+        errors.append(_SLACK * (_group_units(group) + 6.0) * UNIT * size)
     return np.hstack(targets), np.hstack(errors)
+
+
+def _group_units(group: Group) -> float:
+    """Units of roundoff of the products with the matrices of a group, and of their sum."""
+    return float(max(part.matrix.shape[1] for part in group) + len(group))
 
 
 def vector_groups(form: WeightingForm) -> list[Group]:
     """Groups of all coordinates that are no features of kernels, in the order of the columns."""
-    found: list[Group] = []
+    return [group for group, _ in _shifted_vector_groups(form)]
+
+
+def _shifted_vector_groups(form: WeightingForm) -> list[tuple[Group, Array]]:
+    """These groups, each with its part of the public targets."""
+    groups = []
     for imbalance in form.imbalances:
-        found.extend(group for group in imbalance.groups if _kernel_of_group(group) is None)
-    return found
+        for group, shift in _groups(imbalance):
+            if _kernel_of_group(group) is None:
+                groups.append((group, shift))
+    return groups
 
 
 def _sum_of(parts: list[Array]) -> Array:
@@ -480,13 +544,13 @@ def _sum_of(parts: list[Array]) -> Array:
 
 def _groups(imbalance: Imbalance) -> list[tuple[Group, Array]]:
     """Groups of an imbalance, each with its part of the shift."""
-    found = []
+    groups = []
     begin = 0
     for group in imbalance.groups:
         end = begin + len(group[0].matrix)
-        found.append((group, np.asarray(imbalance.shift[begin:end], dtype=np.float64)))
+        groups.append((group, np.asarray(imbalance.shift[begin:end], dtype=np.float64)))
         begin = end
-    return found
+    return groups
 
 
 def sums_by_arm(phi: Array, arms: Arms) -> tuple[Array, Array]:
@@ -504,15 +568,15 @@ def _target(
     total = shift.copy()
     size = np.abs(shift)
     for part in group:
-        by_arm, sizes = sums[part.features.name]
-        total = total + part.matrix @ (part.target @ by_arm)
-        size = size + np.abs(part.matrix) @ (np.abs(part.target) @ sizes)
-    units = sum_units(n) + max(part.matrix.shape[1] for part in group) + len(group) + 6.0
-    return total, 1.01 * units * UNIT * size
+        sums_of_arms, sizes_of_arms = sums[part.features.name]
+        total = total + part.matrix @ (part.target @ sums_of_arms)
+        size = size + np.abs(part.matrix) @ (np.abs(part.target) @ sizes_of_arms)
+    units = sum_units(n) + _group_units(group) + 6.0
+    return total, _SLACK * units * UNIT * size
 
 
 def mean_targets(
-    group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: Array
+    group: Group, sums: Mapping[str, tuple[Array, Array]], arm_sizes: Array
 ) -> tuple[Array, Array]:
     """What means of arms are in the targets of a group, and bounds of their rounding.
 
@@ -523,7 +587,7 @@ def mean_targets(
     sums
         Sums (..., 2, width) of the features over the records of each arm, and sums of their sizes,
         by name.
-    by_arm
+    arm_sizes
         Numbers of records of both arms (..., 2), above 0 where a mean is asked for.
 
     Returns
@@ -531,19 +595,23 @@ def mean_targets(
     tuple
         Targets (..., r), and bounds (..., r) of their rounding.
     """
-    n = int(np.max(np.sum(by_arm, axis=-1)))
-    total: Array = np.zeros((*by_arm.shape[:-1], len(group[0].matrix)))
+    n = int(np.max(np.sum(arm_sizes, axis=-1)))
+    total: Array = np.zeros((*arm_sizes.shape[:-1], len(group[0].matrix)))
     size = np.zeros_like(total)
     for part in group:
-        of_arms, sizes = sums[part.features.name]
-        shares = part.mean * (n / np.maximum(by_arm, 1))
-        total = total + np.einsum("...a,...aw->...w", shares, of_arms) @ part.matrix.T
-        size = size + np.einsum("...a,...aw->...w", np.abs(shares), sizes) @ np.abs(part.matrix).T
-    units = sum_units(n) + max(part.matrix.shape[1] for part in group) + len(group) + 16.0
-    return total, 1.01 * units * UNIT * size
+        sums_of_arms, sizes_of_arms = sums[part.features.name]
+        # q n / n_a, the factor of every record of the arm a whose mean is counted q times.
+        factors = part.mean * (n / np.maximum(arm_sizes, 1))
+        means = np.einsum("...a,...aw->...w", factors, sums_of_arms)
+        mean_sizes = np.einsum("...a,...aw->...w", np.abs(factors), sizes_of_arms)
+        total = total + means @ part.matrix.T
+        size = size + mean_sizes @ np.abs(part.matrix).T
+    units = sum_units(n) + _group_units(group) + 16.0
+    return total, _SLACK * units * UNIT * size
 
 
-def _kernel(features: Features) -> KernelOfRecords:
+def kernel_of(features: Features) -> KernelOfRecords:
+    """The kernel of features that have one."""
     assert features.kernel is not None
     return features.kernel
 
@@ -551,13 +619,25 @@ def _kernel(features: Features) -> KernelOfRecords:
 def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
     """Factors (m, 7) of all squares of one kernel, for a price ``|m|^2 / 2``.
 
-    They are of rows by arm and of targets.
+    The first two are those of rows by arm, the others those of targets in the order of
+    :data:`TARGETS`.
 
-    Targets come in the order of :data:`TARGETS`.
+    Parameters
+    ----------
+    form
+        The form.
 
-    Raises DeclarationError for another price beside a kernel, or of its features.
+    Returns
+    -------
+    dict
+        The factors by the features of the kernel.
+
+    Raises
+    ------
+    DeclarationError
+        For another price beside a kernel, or of its features.
     """
-    found: dict[str, list[Array]] = {}
+    factors: dict[str, list[Array]] = {}
     features: dict[str, Features] = {}
     for imbalance in form.imbalances:
         for group, shift in _groups(imbalance):
@@ -571,12 +651,12 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
                 )
             part: FeatureRows = group[0]
             scale = math.sqrt(2.0 * imbalance.penalty.factor) * float(part.matrix[0, 0])
-            factors = [part.weighted, part.target, part.mean, np.array([part.public])]
-            found.setdefault(kernel.name, []).append(scale * np.concatenate(factors))
+            own = np.concatenate([part.weighted, part.target, part.mean, np.array([part.public])])
+            factors.setdefault(kernel.name, []).append(scale * own)
             features[kernel.name] = kernel
-    if found:
+    if factors:
         _refuse_other_prices(form)
-    return {features[name]: np.array(rows) for name, rows in found.items()}
+    return {features[name]: np.array(rows) for name, rows in factors.items()}
 
 
 def products(stacked: Array) -> tuple[Array, Array]:
@@ -587,19 +667,45 @@ def products(stacked: Array) -> tuple[Array, Array]:
 
 
 def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
-    diagonal = _kernel(features).diagonal(with_points(features, X))
-    own = diagonal[: len(X)]
+    """Squares of one kernel at covariates X (n, p), with factors (m, 7) of rows and targets."""
+    diagonal = kernel_of(features).diagonal(with_points(features, X))
+    of_records = diagonal[: len(X)]
     pull, push = products(stacked)
     return Similarities(
-        features, pull, push, float(np.max(own, initial=0.0)), own, diagonal[len(X) :]
+        features=features,
+        pull=pull,
+        push=push,
+        largest=float(np.max(of_records, initial=0.0)),
+        diagonal=of_records,
+        at_points=diagonal[len(X) :],
     )
 
 
-def _features(similarities: Similarities, X: Array, units: float) -> FewFeatures | None:
+def _columns_of_kernels(
+    similarities: list[Similarities], X: Array, entry_units: float, arms: Arms
+) -> list[_Columns] | None:
+    """Columns of the features of every kernel; None where one has too many.
+
+    Parameters
+    ----------
+    similarities
+        Squares of the kernels.
+    X
+        Covariates (n, p).
+    entry_units
+        Units of roundoff by which entries of kernels may be off.
+    arms
+        Treatment (n,).
+    """
     most = min(len(X) // RECORDS_PER_PIVOT, MOST_PIVOTS)
-    return few_features(
-        _kernel(similarities.features), with_points(similarities.features, X), most, units
-    )
+    columns = []
+    for squares in similarities:
+        every = with_points(squares.features, X)
+        features = few_features(kernel_of(squares.features), every, most, entry_units)
+        if features is None:
+            return None
+        columns.append(_kernel_columns(squares, features, arms))
+    return columns
 
 
 def with_points(features: Features, X: Array) -> Array:
@@ -609,18 +715,18 @@ def with_points(features: Features, X: Array) -> Array:
     return np.vstack([X, features.points])
 
 
-def target_counts(by_arm: Array) -> Array:
+def target_counts(arm_sizes: Array) -> Array:
     """How often a record counts in a target (..., 4), in the order of :data:`TARGETS`.
 
     Public points are left out.
 
     Parameters
     ----------
-    by_arm
+    arm_sizes
         Numbers of records of both arms (..., 2).
     """
-    of_mean = np.sum(by_arm, axis=-1, keepdims=True) / np.maximum(by_arm, 1.0)
-    return np.concatenate([np.ones_like(by_arm), of_mean], axis=-1)
+    n = np.sum(arm_sizes, axis=-1, keepdims=True)
+    return np.concatenate([np.ones_like(arm_sizes), n / np.maximum(arm_sizes, 1.0)], axis=-1)
 
 
 def push_size(push: Array) -> float:
@@ -629,7 +735,9 @@ def push_size(push: Array) -> float:
     All records are in the targets of records, and each mean counts n times.
     """
     sizes = np.abs(push)
-    return float(np.max(np.max(sizes[:, :2], axis=1) + np.sum(sizes[:, 2:], axis=1)))
+    of_records = np.max(sizes[:, SUM_TARGETS], axis=1)
+    of_means = np.sum(sizes[:, AVERAGED_TARGETS], axis=1)
+    return float(np.max(of_records + of_means))
 
 
 def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
@@ -639,34 +747,36 @@ def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
 
     Directions of the rank of ``pull`` suffice, as ``push`` has its columns in the span of ``pull``.
     """
-    values, vectors = np.linalg.eigh(pull)
-    kept = values > 1e-14 * np.max(values)
-    root = np.sqrt(values[kept])
-    left = root[:, None] * vectors[:, kept].T
-    right = (vectors[:, kept].T @ push) / root[:, None]
-    off_pull = float(np.max(np.abs(left.T @ left - pull)))
-    off_push = float(np.max(np.abs(left.T @ right - push)))
-    return left, right, max(off_pull, off_push)
+    eigenvalues, eigenvectors = np.linalg.eigh(pull)
+    # What is below some units of the largest eigenvalue is its rounding.
+    in_rank = eigenvalues > 1e-14 * np.max(eigenvalues)
+    root = np.sqrt(eigenvalues[in_rank])
+    left = root[:, None] * eigenvectors[:, in_rank].T
+    right = (eigenvectors[:, in_rank].T @ push) / root[:, None]
+    pull_error = float(np.max(np.abs(left.T @ left - pull)))
+    push_error = float(np.max(np.abs(left.T @ right - push)))
+    return left, right, max(pull_error, push_error)
 
 
-def _kernel_columns(
-    one: Similarities, found: FewFeatures, arms: Arms
-) -> tuple[Array, Array, Array, Array]:
-    """Rows, targets, their errors and the errors of prices, of features of a kernel.
+def _kernel_columns(squares: Similarities, features: FewFeatures, arms: Arms) -> _Columns:
+    """Columns of the features of a kernel.
 
-    Rows are ``left[:, a_i] (x) f_i`` and targets ``right[:, a_j] (x) f_j``.
+    Rows are ``row_factors[:, a_i] (x) f_i`` and targets sums of ``target_factors[:, a_j] (x) f_j``.
     """
-    left, right, off = split_factors(one.pull, one.push)
+    row_factors, target_factors, factor_error = split_factors(squares.pull, squares.push)
     n = len(arms)
-    f = found.values[:n]
-    rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
-    sums, sizes, units = _sums_of_targets(f, found.values[n:], arms)
-    targets = (right @ sums).ravel()
-    errors = (units + 8.0) * UNIT * (np.abs(right) @ sizes).ravel()
-    largest = max(one.largest, float(np.max(one.at_points, initial=0.0)))
-    largest += float(np.max(found.entry_errors))
-    moved = kernel_price_error((one.pull, one.push, off), found.entry_errors[:n], largest)
-    return rows, targets, errors, moved
+    f = features.values[:n]
+    rows = (row_factors[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
+    sums, sizes, units = _sums_of_targets(f, features.values[n:], arms)
+    largest = max(squares.largest, float(np.max(squares.at_points, initial=0.0)))
+    largest += float(np.max(features.entry_errors))
+    factors = (squares.pull, squares.push, factor_error)
+    return _Columns(
+        rows=rows,
+        targets=(target_factors @ sums).ravel(),
+        target_errors=(units + 8.0) * UNIT * (np.abs(target_factors) @ sizes).ravel(),
+        price_error=kernel_price_error(factors, features.entry_errors[:n], largest),
+    )
 
 
 def _sums_of_targets(f: Array, at_points: Array, arms: Arms) -> tuple[Array, Array, float]:
@@ -684,19 +794,21 @@ def _sums_of_targets(f: Array, at_points: Array, arms: Arms) -> tuple[Array, Arr
         Treatment (n,).
     """
     n = len(f)
-    by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
-    of_means = target_counts(by_arm)[2:, None]
+    T = len(at_points)
+    arm_sizes: Array = np.bincount(arms, minlength=2).astype(np.float64)
+    mean_counts = target_counts(arm_sizes)[MEAN_TARGETS, None]
     sums, sizes = sums_by_arm(f, arms)
-    public = [np.zeros((1, f.shape[1]))] * 2
     units = sum_units(n) + 4.0
-    if len(at_points):
-        T = len(at_points)
+    public_sum = np.zeros((1, f.shape[1]))
+    public_size = np.zeros((1, f.shape[1]))
+    if T:
         even = np.full(T, n / T)
-        public = [blocked_sum(even, at_points)[None], blocked_sum(even, np.abs(at_points))[None]]
+        public_sum = blocked_sum(even, at_points)[None]
+        public_size = blocked_sum(even, np.abs(at_points))[None]
         units += sum_units(T)
-    every = np.concatenate([sums, of_means * sums, public[0]])
-    every_size = np.concatenate([sizes, of_means * sizes, public[1]])
-    return every, every_size, units
+    every_sum = np.concatenate([sums, mean_counts * sums, public_sum])
+    every_size = np.concatenate([sizes, mean_counts * sizes, public_size])
+    return every_sum, every_size, units
 
 
 def kernel_price_error(
@@ -713,12 +825,19 @@ def kernel_price_error(
         Bounds (m,) of the distance of products of features to the kernel.
     largest
         Bounds (m,), or one for all, of the entries of the kernel and of these products.
+
+    Returns
+    -------
+    Array
+        The bounds.
     """
-    pull, push, off = factors
+    pull, push, factor_error = factors
     factor = max(float(np.max(np.abs(pull))), push_size(push))
-    # records share a target of sums, and what is off is off for every other one
-    off *= 1.0 + np.count_nonzero(np.any(push[:, 2:] != 0.0, axis=0))
-    error = (factor + off) * entry_error + (off + 16.0 * UNIT * factor) * largest
+    # Records share a target of sums, and what is off is off for every other one.
+    n_others = np.count_nonzero(np.any(push[:, AVERAGED_TARGETS] != 0.0, axis=0))
+    factor_error *= 1.0 + n_others
+    error = (factor + factor_error) * entry_error
+    error = error + (factor_error + 16.0 * UNIT * factor) * largest
     return np.asarray(1.001 * error)
 
 
@@ -761,12 +880,11 @@ def _blocks(form: WeightingForm, arms: Arms) -> list[SumOfBlock]:
     if kind is SumKind.PUBLIC:
         assert form.sums.public is not None
         totals = form.sums.public
-    both = [SumOfBlock(controls, float(totals[0])), SumOfBlock(treated, float(totals[1]))]
-    return [one for one in both if one.total > 0 or not _is_empty(one)]
-
-
-def _is_empty(block: SumOfBlock) -> bool:
-    return not isinstance(block.members, slice) and len(block.members) == 0
+    blocks = []
+    for members, total in ((controls, totals[0]), (treated, totals[1])):
+        if total > 0 or len(members):
+            blocks.append(SumOfBlock(members, float(total)))
+    return blocks
 
 
 def boxes_of_records(
@@ -796,17 +914,23 @@ def boxes_of_records(
     low = np.asarray(form.low, dtype=np.float64)[arms]
     cap = np.asarray(form.cap, dtype=np.float64)[arms]
     if form.low_of is not None:
-        low = np.maximum(low, form.low_of.row(vectors[form.low_of.features.name], arms)[:, 0])
+        stated_low = form.low_of.row(vectors[form.low_of.features.name], arms)[:, 0]
+        low = np.maximum(low, stated_low)
     if form.cap_of is not None:
-        cap = np.minimum(cap, form.cap_of.row(vectors[form.cap_of.features.name], arms)[:, 0])
-    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
-        fixed = 0.0 if form.sums.kind is SumKind.CONTROLS else 1.0
-        low = np.where(arms == 1, fixed, low)
-        cap = np.where(arms == 1, fixed, cap)
+        stated_cap = form.cap_of.row(vectors[form.cap_of.features.name], arms)[:, 0]
+        cap = np.minimum(cap, stated_cap)
+    if form.sums.kind is SumKind.CONTROLS:
+        low = np.where(arms == 1, 0.0, low)
+        cap = np.where(arms == 1, 0.0, cap)
+    if form.sums.kind is SumKind.TREATED:
+        low = np.where(arms == 1, 1.0, low)
+        cap = np.where(arms == 1, 1.0, cap)
+    base = np.ones(len(arms))
+    if form.base is not None:
+        base = vectors[form.base.name][:, 0]
     first, last = form.dispersion.ends
-    scale = np.ones(len(arms)) if form.base is None else vectors[form.base.name][:, 0]
-    low = np.maximum(low, first * scale)
-    cap = np.minimum(cap, last * scale)
+    low = np.maximum(low, first * base)
+    cap = np.minimum(cap, last * base)
     if np.any(low < 0.0):
         raise DeclarationError("weights may be negative: write w >= 0 among the constraints")
     return low, cap
@@ -815,24 +939,33 @@ def boxes_of_records(
 def _curve(
     form: WeightingForm, arms: Arms, vectors: Mapping[str, Array], blocks: tuple[SumOfBlock, ...]
 ) -> InverseSlope:
-    """Boxes by record, which a sum bounds as well; refuses those that cannot hold the sums."""
+    """Inverse slopes on the boxes of records, which a sum bounds as well.
+
+    Raises InfeasibleError for boxes that cannot hold the sums.
+    """
     low, cap = boxes_of_records(form, arms, vectors)
     for block in blocks:
         members = block.members
-        least = math.fsum(low[members])
-        most = math.fsum(np.minimum(cap[members], block.total + 1.0))
-        if block.total > 0.0 and not len(low[members]):
-            raise InfeasibleError(
-                "an arm without records cannot hold its share of the weight: both need some"
-            )
-        if not least <= block.total <= most:
-            raise InfeasibleError(
-                f"{len(low[members])} records: no weights between {least:g} and {most:g} in all "
-                f"have the sum {block.total:g}"
-            )
+        total = block.total
+        _check_holds(low[members], cap[members], total)
         # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.
-        cap[members] = np.maximum(np.minimum(cap[members], 2.0 * block.total + 1.0), low[members])
+        cap[members] = np.maximum(np.minimum(cap[members], 2.0 * total + 1.0), low[members])
     base = None
     if form.base is not None:
         base = vectors[form.base.name][:, 0]
     return InverseSlope(form.dispersion, low, cap, base)
+
+
+def _check_holds(low: Array, cap: Array, total: float) -> None:
+    """Refuse boxes (m,) that cannot hold a sum. Raises InfeasibleError."""
+    if total > 0.0 and not len(low):
+        raise InfeasibleError(
+            "an arm without records cannot hold its share of the weight: both need some"
+        )
+    least = math.fsum(low)
+    most = math.fsum(np.minimum(cap, total + 1.0))
+    if not least <= total <= most:
+        raise InfeasibleError(
+            f"{len(low)} records: no weights between {least:g} and {most:g} in all "
+            f"have the sum {total:g}"
+        )

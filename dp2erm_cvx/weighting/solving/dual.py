@@ -148,10 +148,10 @@ class DualProblem:
             return self._paired(omega, multipliers, steps)
         solver = _Newton(self.data, tolerance * self.form.n)
         state, steps = solver.run()
-        left = self.form.hard and solver.claim(state) > solver.goal
-        if left and _has_entries(self.data) and not _is_separated(self.data):
-            again, more = solver.run_from(*_sharpened(solver))
-            steps += more
+        unsolved = self.form.hard and solver.claim(state) > solver.goal
+        if unsolved and _has_entries(self.data) and not _is_separated(self.data):
+            again, more_steps = solver.run_from(*_sharpened(solver))
+            steps += more_steps
             if solver.claim(again) < solver.claim(state):
                 state = again
         return self._solution(state, steps)
@@ -208,26 +208,23 @@ class DualProblem:
         data = self.data
         total = _dispersion_of(data, weights)
         if self.pairs is not None:
-            return (
-                total
-                + float(weights @ (self.pairs.Q @ weights)) / 2.0
-                - float(self.pairs.b @ weights)
-            )
+            square = float(weights @ (self.pairs.Q @ weights)) / 2.0
+            return total + square - float(self.pairs.b @ weights)
         imbalance = blocked_sum(weights, data.rows) - data.targets
-        return total + sum(one.value(imbalance[one.columns]) for one in data.priced)
+        return total + _penalty_at(data, imbalance)
 
     def slope(self, weights: Array) -> Array:
         """Slopes (n,) of the objective at weights (n,); at a kink those of one of its prices."""
         data = self.data
-        base = np.ones_like(weights) if data.curve.base is None else data.curve.base
-        own = self.form.dispersion.slope(weights / base)
+        of_dispersion = self.form.dispersion.slope(weights / _bases(data))
         if self.pairs is not None:
-            return np.asarray(own - self.pairs.price(weights))
+            return np.asarray(of_dispersion - self.pairs.price(weights))
         imbalance = blocked_sum(weights, data.rows) - data.targets
         prices = _prices_at(data, imbalance, np.zeros_like(imbalance))
-        return np.asarray(own + data.linear + data.rows @ prices)
+        return np.asarray(of_dispersion + data.linear + data.rows @ prices)
 
     def _paired(self, omega: Array, multipliers: Array, steps: int) -> DualSolution:
+        """The certified solution at a point of pairs of records."""
         assert self.pairs is not None
         weights, claim = self.pairs.certified(omega, multipliers)
         return DualSolution(weights, omega, multipliers, claim, steps)
@@ -241,19 +238,20 @@ class DualProblem:
         """Accelerated proximal gradient steps on the dual, from the prices of the imbalance 0.
 
         In the norm of the penalty the dual is 1-strongly convex, and its part of the weights
-        ``smoothness``- smooth: the momentum is constant (Theorem 34 of
+        ``smoothness``-smooth: the momentum is constant (Theorem 34 of
         ``docs/theory/weights_certificate.md``).
         """
         data = self.data
-        # in the coordinates of the theorem its ell, the inverse length of a step in the prices
+        # In the coordinates of the theorem its ell, the inverse length of a step in the prices.
         step = np.full(len(data.targets), smoothness) / data.smoothness
+        # beta = kappa^(-1/2) and kappa = 1 + ell; the momentum is (1 - beta) / (1 + beta).
         contraction = 1.0 / math.sqrt(1.0 + smoothness)
         momentum = (1.0 - contraction) / (1.0 + contraction)
-        nothing = np.zeros(len(data.targets))
-        prices = _prices_at(data, nothing, nothing)
-        ahead = prices
+        zero = np.zeros(len(data.targets))
+        prices = _prices_at(data, zero, zero)
         multipliers = np.zeros(len(data.blocks))
         state = _state_at_prices(data, prices, multipliers)
+        ahead = prices
         for _ in range(steps):
             y = step * ahead + state.reached
             s = _prox(data, y, step)
@@ -298,13 +296,21 @@ class _State:
 
     @property
     def missed(self) -> Array:
+        """What the weights miss of the imbalance (K,)."""
         return self.imbalance - self.reached
 
+    @property
+    def size(self) -> float:
+        """The norm of what is missed."""
+        return float(np.linalg.norm(self.missed))
 
-def _state_at_prices(data: WeightingData, prices: Array, multipliers: Array) -> _State:
-    weights, rates, found = met_sums(data, -(data.rows @ prices) - data.linear, multipliers)
+
+def _state_at_prices(data: WeightingData, prices: Array, start: Array) -> _State:
+    """The weights at prices (K,) that meet their sums, from a guess of the multipliers."""
+    argument = -(data.rows @ prices) - data.linear
+    weights, rates, multipliers = met_sums(data, argument, start)
     reached = blocked_sum(weights, data.rows) - data.targets
-    return _State(reached, prices, weights, rates, found, reached)
+    return _State(reached, prices, weights, rates, multipliers, reached)
 
 
 def _certified(data: WeightingData, state: _State) -> tuple[Array, float]:
@@ -323,10 +329,23 @@ def _certified(data: WeightingData, state: _State) -> tuple[Array, float]:
     return state.certified
 
 
+def _bases(data: WeightingData) -> Array:
+    """Base weights of all records (n,), or of one for all; 1 where the form has none."""
+    if data.curve.base is None:
+        return np.ones(1)
+    return data.curve.base
+
+
 def _dispersion_of(data: WeightingData, weights: Array) -> float:
     """The dispersion and the linear terms of weights (n,)."""
-    base = np.ones_like(weights) if data.curve.base is None else data.curve.base
-    return float(np.sum(base * data.form.dispersion.value(weights / base) + data.linear * weights))
+    base = _bases(data)
+    dispersion = base * data.form.dispersion.value(weights / base)
+    return float(np.sum(dispersion + data.linear * weights))
+
+
+def _penalty_at(data: WeightingData, imbalance: Array) -> float:
+    """The penalty of an imbalance (K,)."""
+    return sum(priced.value(imbalance[priced.columns]) for priced in data.priced)
 
 
 def _less_missed_sums(data: WeightingData, state: _State, value: float) -> float:
@@ -337,25 +356,21 @@ def _less_missed_sums(data: WeightingData, state: _State, value: float) -> float
     return value
 
 
-def _size(state: _State) -> float:
-    """The norm of what a state misses."""
-    return float(np.linalg.norm(state.missed))
-
-
 def _prox(data: WeightingData, y: Array, step: Array) -> Array:
     """Proximal steps of all imbalances, each of one step."""
     s = np.empty_like(y)
-    for one in data.priced:
-        if len(y[one.columns]):
-            s[one.columns] = one.proximal_point(y[one.columns], float(step[one.columns][0]))
+    for priced in data.priced:
+        columns = priced.columns
+        if len(y[columns]):
+            s[columns] = priced.proximal_point(y[columns], float(step[columns][0]))
     return s
 
 
-def _prices_at(data: WeightingData, s: Array, otherwise: Array) -> Array:
-    """Prices of imbalances s: slopes of their penalties, at kinks the one nearest ``otherwise``."""
-    prices = np.empty_like(otherwise)
-    for one in data.priced:
-        prices[one.columns] = one.price(s[one.columns], otherwise[one.columns])
+def _prices_at(data: WeightingData, s: Array, nearest: Array) -> Array:
+    """Prices of imbalances s: slopes of their penalties, at kinks the one nearest to a price."""
+    prices = np.empty_like(nearest)
+    for priced in data.priced:
+        prices[priced.columns] = priced.price(s[priced.columns], nearest[priced.columns])
     return prices
 
 
@@ -363,19 +378,26 @@ class _Newton:
     """Newton's method in y, with a line search on the dual value or the size of what is missed.
 
     Values are those of the negative dual, which :meth:`state` returns: a search lowers them.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    goal
+        Claim at which steps end.
     """
 
     def __init__(self, data: WeightingData, goal: float) -> None:
         self.data = data
         self.goal = goal
-        spread = np.sum(np.square(data.rows)) / max(data.rows.shape[1], 1)
+        mean_square = np.sum(np.square(data.rows)) / max(data.rows.shape[1], 1)
         with np.errstate(divide="ignore"):
             step = 1.0 / data.smoothness
         # Kinks and constraints have no scale of their own: that of what weights do.
         rates = met_sums(data, -data.linear, np.zeros(len(data.blocks)))[1]
-        other = max(float(np.mean(rates)), 1e-12) * max(float(spread), 1e-300)
+        of_kinks = max(float(np.mean(rates)), 1e-12) * max(float(mean_square), 1e-300)
         # Where a price is steep they are too near a constraint for steps of their own.
-        self.step = np.maximum(step, other)
+        self.step = np.maximum(step, of_kinks)
         self.scale = float(np.max(np.abs(data.rows), initial=0.0)) * data.form.n
 
     def state(
@@ -386,52 +408,19 @@ class _Newton:
         That value is ``f = P* + g`` of the page: solving the dual lowers it.
         """
         data = self.data
-        step = self.step if step is None else step
+        if step is None:
+            step = self.step
         s = _prox(data, y, step)
         prices = _prices_at(data, s, (y - s) / step)
         state = _state_at_prices(data, prices, multipliers)
         state.imbalance = s
-        penalty = sum(one.value(s[one.columns]) for one in data.priced)
-        value = float(prices @ state.missed) - penalty - _dispersion_of(data, state.weights)
+        value = float(prices @ state.missed) - _penalty_at(data, s)
+        value = value - _dispersion_of(data, state.weights)
         return state, _less_missed_sums(data, state, value)
-
-    def direction(self, y: Array, state: _State) -> Array:
-        """Newton's step of ``prox(y) = m(w(y))``."""
-        data = self.data
-        size = len(y)
-        slope = np.zeros((size, size))
-        for one in data.priced:
-            if len(y[one.columns]):
-                _, slope[one.columns, one.columns] = one.prox(
-                    y[one.columns], float(self.step[one.columns][0])
-                )
-        moved = self.covariance(state.rates)
-        jacobian = slope + moved @ ((np.eye(size) - slope) / self.step[:, None])
-        jacobian[np.diag_indices(size)] += 1e-14 * np.trace(np.abs(jacobian)) / size
-        if np.all(np.isfinite(data.smoothness)):
-            return np.asarray(-np.linalg.solve(jacobian, state.missed))
-        # Prices of constraints that say the same are not unique: the shortest step moves them
-        # least.
-        return np.asarray(-np.linalg.lstsq(jacobian, state.missed, rcond=1e-12)[0])
-
-    def covariance(self, rates: Array) -> Array:
-        """Derivative of the imbalance by minus the prices.
-
-        It is the sum of rates times squares of rows, centered by block.
-        """
-        rows = self.data.rows
-        weighted = rates[:, None] * rows
-        moved = weighted.T @ rows
-        for block in self.data.blocks:
-            total = float(np.sum(rates[block.members]))
-            if total > 0:
-                sums = np.sum(weighted[block.members], axis=0)
-                moved -= np.outer(sums, sums) / total
-        return np.asarray(moved)
 
     def claim(self, state: _State) -> float:
         """What decides when to stop: the certificate, or the residual of constraints."""
-        if _size(state) > _NEAR * self.scale:
+        if state.size > _NEAR * self.scale:
             # Far from a solution a claim is not worth its time.
             return math.inf
         _, claim = _certified(self.data, state)
@@ -453,56 +442,74 @@ class _Newton:
         for step in range(_MOST_STEPS):
             if claim <= self.goal or not len(y) or stalled == _MOST_STALLED:
                 return best, step
-            lowest = min(lowest, _size(state))
-            found = self.searched(y, self.direction(y, state), state, value, lowest)
-            if found is None and self.data.form.hard:
-                # Prices of constraints have no end where these have no solution.
-                found = self.searched(y, -state.missed, state, value, _size(state))
-            elif found is None:
-                found = self.descended(state, value)
-            if found is None:
+            lowest = min(lowest, state.size)
+            ahead = self._next(y, state, value, lowest)
+            if ahead is None:
                 return best, step
-            y, state, value = found
-            new = self.claim(state)
-            # far from a solution there is no claim, and constraints without one have no end
-            nearer = _size(state) < 0.5 * lowest or not self.data.form.hard
-            if new < 0.5 * claim or (math.isinf(new) and nearer):
+            y, state, value = ahead
+            new_claim = self.claim(state)
+            # Far from a solution there is no claim, and constraints without one have no end.
+            nearer = state.size < 0.5 * lowest or not self.data.form.hard
+            if new_claim < 0.5 * claim or (math.isinf(new_claim) and nearer):
                 stalled = 0
             elif lowest <= _ROUNDED * self.scale or claim <= _SMALL * self.data.form.n:
                 stalled = _MOST_STALLED
             else:
                 stalled += 1
-            if new < claim or (math.isinf(claim) and _size(state) < _size(best)):
+            if new_claim < claim or (math.isinf(claim) and state.size < best.size):
                 best = state
-                claim = new
+                claim = new_claim
         return best, _MOST_STEPS
 
-    def descended(self, state: _State, value: float) -> tuple[Array, _State, float] | None:
-        """The point after proximal gradient steps, or None where none of them is good.
+    def covariance(self, rates: Array) -> Array:
+        """Derivative of the imbalance by minus the prices.
 
-        A step is good if it lowers the negative dual value that :meth:`state` returns. These steps
-        find which kinks hold a price where Newton's steps jump between them, and take prices far
-        along directions that no weight answers to.
+        It is the sum of rates times squares of rows, centered by block.
         """
-        found = False
-        step = self.step
-        for _ in range(_MOST_DESCENTS):
-            new, new_value = self.state(
-                state.reached + step * state.prices, state.multipliers, step
-            )
-            if new_value < value - 1e-12 * abs(value):
-                state = new
-                value = new_value
-                found = True
-                # a smaller `step` is a longer move of the prices: this one doubles it
-                step = step / 2.0
-            else:
-                step = 4.0 * step
-        if not found:
-            return None
-        return state.imbalance + self.step * state.prices, state, value
+        rows = self.data.rows
+        weighted = rates[:, None] * rows
+        covariance = weighted.T @ rows
+        for block in self.data.blocks:
+            total = float(np.sum(rates[block.members]))
+            if total > 0:
+                sums = np.sum(weighted[block.members], axis=0)
+                covariance -= np.outer(sums, sums) / total
+        return np.asarray(covariance)
 
-    def searched(
+    def _next(
+        self, y: Array, state: _State, value: float, lowest: float
+    ) -> tuple[Array, _State, float] | None:
+        """The point, its state and value after one step, or None where no step is good.
+
+        ``lowest`` is the least norm of what any state has missed.
+        """
+        ahead = self._searched(y, self._direction(y, state), state, value, lowest)
+        if ahead is not None:
+            return ahead
+        if self.data.form.hard:
+            # Prices of constraints have no end where these have no solution.
+            return self._searched(y, -state.missed, state, value, state.size)
+        return self._descended(state, value)
+
+    def _direction(self, y: Array, state: _State) -> Array:
+        """Newton's step of ``prox(y) = m(w(y))``."""
+        data = self.data
+        size = len(y)
+        slope = np.zeros((size, size))
+        for priced in data.priced:
+            columns = priced.columns
+            if len(y[columns]):
+                _, slope[columns, columns] = priced.prox(y[columns], float(self.step[columns][0]))
+        covariance = self.covariance(state.rates)
+        jacobian = slope + covariance @ ((np.eye(size) - slope) / self.step[:, None])
+        jacobian[np.diag_indices(size)] += 1e-14 * np.trace(np.abs(jacobian)) / size
+        if np.all(np.isfinite(data.smoothness)):
+            return np.asarray(-np.linalg.solve(jacobian, state.missed))
+        # Prices of constraints that say the same are not unique: the shortest step moves them
+        # least.
+        return np.asarray(-np.linalg.lstsq(jacobian, state.missed, rcond=1e-12)[0])
+
+    def _searched(
         self, y: Array, direction: Array, state: _State, value: float, least: float
     ) -> tuple[Array, _State, float] | None:
         """The first point of a line that is good enough, or None.
@@ -514,20 +521,45 @@ class _Newton:
         length = 1.0
         for _ in range(_HALVINGS):
             there = y + length * direction
-            new, new_value = self.state(there, state.multipliers)
-            enough = _size(new) <= (1.0 - 0.1 * length) * least
+            ahead, new_value = self.state(there, state.multipliers)
+            enough = ahead.size <= (1.0 - 0.1 * length) * least
             if enough or new_value < value - 1e-12 * abs(value):
-                return there, new, new_value
+                return there, ahead, new_value
             length /= 2.0
         return None
+
+    def _descended(self, state: _State, value: float) -> tuple[Array, _State, float] | None:
+        """The point after proximal gradient steps, or None where none of them is good.
+
+        A step is good if it lowers the negative dual value that :meth:`state` returns. These steps
+        find which kinks hold a price where Newton's steps jump between them, and take prices far
+        along directions that no weight answers to.
+        """
+        lowered = False
+        step = self.step
+        for _ in range(_MOST_DESCENTS):
+            y = state.reached + step * state.prices
+            ahead, new_value = self.state(y, state.multipliers, step)
+            if new_value < value - 1e-12 * abs(value):
+                state = ahead
+                value = new_value
+                lowered = True
+                # A smaller `step` is a longer move of the prices: this one doubles it.
+                step = step / 2.0
+            else:
+                step = 4.0 * step
+        if not lowered:
+            return None
+        return state.imbalance + self.step * state.prices, state, value
 
 
 def _has_entries(data: WeightingData) -> bool:
     """Whether every imbalance has entries that are constrained, to tolerances on both sides."""
-    return all(
-        one.penalty.hard and not one.penalty.sided and one.penalty.norm in (None, math.inf)
-        for one in data.priced
-    )
+    for priced in data.priced:
+        penalty = priced.penalty
+        if not penalty.hard or penalty.sided or penalty.norm not in (None, math.inf):
+            return False
+    return True
 
 
 def _is_separated(data: WeightingData) -> bool:
@@ -557,13 +589,14 @@ def _sharpened(solver: _Newton) -> tuple[Array, Array]:
     tuple
         The outer variable y (K,), and multipliers.
     """
-    data = solver.data
     stage = _Stage.first(solver)
     for _ in range(_STAGES):
         stage.minimize()
         stage = stage.sharper()
-    outer = stage.imbalance() + solver.step * stage.prices
-    return outer, stage.state(stage.prices).multipliers if len(data.blocks) else np.zeros(0)
+    y = stage.imbalance() + solver.step * stage.prices
+    if not len(solver.data.blocks):
+        return y, np.zeros(0)
+    return y, stage.state(stage.prices).multipliers
 
 
 @dataclass
@@ -596,13 +629,13 @@ class _Stage:
         data = solver.data
         width = len(data.targets)
         tolerance = np.zeros(width)
-        for one in data.priced:
-            tolerance[one.columns] = one.penalty.tolerance
+        for priced in data.priced:
+            tolerance[priced.columns] = priced.penalty.tolerance
         start = _state_at_prices(data, np.zeros(width), np.zeros(len(data.blocks)))
-        moved = solver.covariance(start.rates)
-        ridge = 1e-3 * float(np.trace(moved)) / max(width, 1) + 1e-300
-        asked = np.linalg.solve(moved + ridge * np.eye(width), start.reached)
-        mu = max(float(np.linalg.norm(asked)), 1e-3)
+        covariance = solver.covariance(start.rates)
+        ridge = 1e-3 * float(np.trace(covariance)) / max(width, 1) + 1e-300
+        ridge_prices = np.linalg.solve(covariance + ridge * np.eye(width), start.reached)
+        mu = max(float(np.linalg.norm(ridge_prices)), 1e-3)
         return cls(solver, tolerance, mu, np.zeros(width), start.multipliers)
 
     def sharper(self) -> _Stage:
@@ -626,31 +659,34 @@ class _Stage:
 
     def minimize(self) -> None:
         """Move the prices by Newton's steps, each as long as lowers the value."""
-        left = max(
-            1e-13 * self.solver.scale, _LEFT_BY_STAGE * float(np.linalg.norm(self.tolerance))
-        )
-        width = len(self.prices)
+        goal = _LEFT_BY_STAGE * float(np.linalg.norm(self.tolerance))
+        goal = max(1e-13 * self.solver.scale, goal)
         state = self.state(self.prices)
         value = self.value(self.prices, state)
         for _ in range(_STEPS_OF_STAGE):
             missed = self.imbalance() - state.reached
-            if np.linalg.norm(missed) <= left:
+            if np.linalg.norm(missed) <= goal:
                 return
-            root = np.hypot(self.prices, self.mu)
-            hessian = self.solver.covariance(state.rates)
-            hessian[np.diag_indices(width)] += self.tolerance * (self.mu / root) ** 2 / root
-            hessian[np.diag_indices(width)] += 1e-13 * float(np.trace(hessian)) / width + 1e-300
-            direction = -np.linalg.solve(hessian, missed)
+            direction = -np.linalg.solve(self._hessian(state), missed)
             slope = float(missed @ direction)
             length = 1.0
             for _ in range(_HALVINGS):
                 there = self.prices + length * direction
-                new = self.state(there)
-                new_value = self.value(there, new)
+                ahead = self.state(there)
+                new_value = self.value(there, ahead)
                 if new_value <= value + 1e-4 * length * slope + 1e-13 * abs(value):
                     break
                 length /= 2.0
             self.prices = there
-            self.multipliers = new.multipliers
-            state = new
+            self.multipliers = ahead.multipliers
+            state = ahead
             value = new_value
+
+    def _hessian(self, state: _State) -> Array:
+        """The Hessian (K, K) of the smoothed dual, with a little more on its diagonal."""
+        width = len(self.prices)
+        root = np.hypot(self.prices, self.mu)
+        hessian = self.solver.covariance(state.rates)
+        hessian[np.diag_indices(width)] += self.tolerance * (self.mu / root) ** 2 / root
+        hessian[np.diag_indices(width)] += 1e-13 * float(np.trace(hessian)) / width + 1e-300
+        return hessian

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
-from dp2erm_cvx.weighting.solving.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
+from dp2erm_cvx.weighting.solving.dataset import WeightingData, blocked_sum, sum_units
 
 #: Rounding of the norms that are computed here.
 _NORMS = 1.0 + 1e-9
@@ -80,15 +80,15 @@ class Metric:
         trace = float(np.trace(covariance))
         if not 0.0 < trace < math.inf:
             return None
-        # C is at least the computed matrix less its error. A share of it is taken, so that this
+        # C is at least the computed matrix less its error. A share eta of it is taken, so that this
         # error and the rounding of eigenvectors are below what is left of the identity.
         error += 8.0 * (K + 1.0) ** 2 * UNIT * trace
-        share = min(1.0, 0.2 / error)
-        values, directions = np.linalg.eigh(np.eye(K) / 2.0 + share * covariance)
+        eta = min(1.0, 0.2 / error)
+        eigenvalues, directions = np.linalg.eigh(np.eye(K) / 2.0 + eta * covariance)
         # No eigenvalue of a matrix above I / 2 - I / 5 is below 0.3.
-        steep = 1.0 / np.sqrt(np.maximum(values, 0.3))
+        steep = 1.0 / np.sqrt(np.maximum(eigenvalues, 0.3))
         flat = np.zeros(K)
-        if all(one.penalty.plain for one in data.priced):
+        if all(priced.penalty.plain for priced in data.priced):
             answers = math.sqrt(response) * _largest_along(data, rows, directions)
             flat = np.where(answers < steep, answers, 0.0)
             steep = np.where(answers < steep, 0.0, steep)
@@ -100,7 +100,7 @@ class Metric:
     def size(self, vector: Array, error: Array) -> float:
         """Bound of the size of a vector (K,) that is off by at most ``error`` (K,)."""
         sides = np.vstack([self.scale * vector, np.diag(self.scale * error)])
-        return float(np.sum(self._sizes(sides))) * OUTWARD
+        return float(np.sum(self._sizes(sides))) * ROUND_UP
 
     def _sizes(self, vectors: Array) -> Array:
         """Bounds (m,) of the sizes of scaled vectors (m, K)."""
@@ -123,10 +123,11 @@ def _largest_along(data: WeightingData, rows: Array, directions: Array) -> Array
         inside = rows[block.members][data.free[block.members]]
         if not len(inside):
             continue
-        along = np.max(np.abs((inside - np.mean(inside, axis=0)) @ directions), axis=0)
+        centered = inside - np.mean(inside, axis=0)
+        along = np.max(np.abs(centered @ directions), axis=0)
         longest = math.sqrt(float(np.max(np.einsum("ij,ij->i", inside, inside))))
         largest = np.maximum(largest, along + 32.0 * (K + 4.0) * UNIT * longest)
-    return largest * OUTWARD
+    return largest * ROUND_UP
 
 
 def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
@@ -142,13 +143,22 @@ def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
         Computed weights (n,).
     reach
         Distance from them.
+
+    Returns
+    -------
+    Array
+        The bounds.
     """
     curve = data.curve
-    base = np.ones_like(weights) if curve.base is None else curve.base
-    farthest = max((abs(part.offset / part.factor) for part in curve.dispersion.parts), default=0.0)
-    far = reach + 32.0 * UNIT * (weights + farthest * base)
-    start = weights - far
-    end = weights + far
+    base = np.ones_like(weights)
+    if curve.base is not None:
+        base = curve.base
+    largest_offset = 0.0
+    for part in curve.dispersion.parts:
+        largest_offset = max(largest_offset, abs(part.offset / part.factor))
+    distance = reach + 32.0 * UNIT * (weights + largest_offset * base)
+    start = weights - distance
+    end = weights + distance
     inside = (start > curve.low) & (end < curve.cap)
     # Elsewhere any weights of the box do: their rate is not used.
     start = np.where(inside, start, weights) / base
@@ -156,35 +166,43 @@ def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
     with np.errstate(all="ignore"):
         rate = base / curve.dispersion.largest_curvature(start, end)
     usable = inside & np.isfinite(rate)
-    return np.where(usable, rate / (1.0 + 1e-9), 0.0)
+    return np.where(usable, rate / _NORMS, 0.0)
 
 
 def _covariance(data: WeightingData, rows: Array, rates: Array) -> tuple[Array, float]:
     """Covariance (K, K) of scaled rows (n, K) under rates (n,), and its error.
 
-    It is about the mean of every block.
-
-    The exact one is at least the computed one less its error times the identity.
+    It is the sum over blocks of ``sum_i rho_i (z_i - z_b)(z_i - z_b)'`` about the mean of every
+    block. The exact one is at least the computed one less its error times the identity.
     """
     K = rows.shape[1]
     total = np.zeros((K, K))
     error = 0.0
     for block in data.blocks:
         rate = rates[block.members]
-        mass = float(np.sum(rate))
-        if mass <= 0.0:
-            continue
-        inside = rows[block.members]
-        apart = inside - rate @ inside / mass
-        inner = np.array([blocked_sum(rate * apart[:, k], apart) for k in range(K)])
-        total += (inner + inner.T) / 2.0
-        # About the mean it is less by the square of what is left of it.
-        left = float(np.linalg.norm(blocked_sum(rate, apart)))
-        size = max(float(np.trace(inner)), 0.0)
-        units = (sum_units(len(rate)) + 16.0) * UNIT
-        left += units * math.sqrt(mass * size) * OUTWARD
-        error += 2.0 * units * size + left * left / mass
-        # Rows are off by few units of their own size.
-        whole = float(rate @ np.einsum("ij,ij->i", inside, inside))
-        error += 64.0 * UNIT * math.sqrt(size * whole) + (64.0 * UNIT) ** 2 * whole
-    return total, error * OUTWARD
+        if float(np.sum(rate)) > 0.0:
+            block_rows = rows[block.members]
+            covariance, sum_error, row_error = _covariance_of_block(block_rows, rate)
+            total += (covariance + covariance.T) / 2.0
+            error += sum_error
+            error += row_error
+    return total, error * ROUND_UP
+
+
+def _covariance_of_block(rows: Array, rate: Array) -> tuple[Array, float, float]:
+    """Covariance of rows (m, K) of one block under rates (m,), and errors of its sums and rows."""
+    K = rows.shape[1]
+    mass = float(np.sum(rate))
+    centered = rows - rate @ rows / mass
+    covariance = np.array([blocked_sum(rate * centered[:, k], centered) for k in range(K)])
+    # What is left of the mean, t = sum_i rho_i (z_i - z_b), lowers the covariance by at most
+    # |t|^2 / sum_i rho_i.
+    remainder = float(np.linalg.norm(blocked_sum(rate, centered)))
+    size = max(float(np.trace(covariance)), 0.0)
+    units = (sum_units(len(rate)) + 16.0) * UNIT
+    remainder += units * math.sqrt(mass * size) * ROUND_UP
+    sum_error = 2.0 * units * size + remainder * remainder / mass
+    # Rows are off by few units of their own size.
+    row_squares = float(rate @ np.einsum("ij,ij->i", rows, rows))
+    row_error = 64.0 * UNIT * math.sqrt(size * row_squares) + (64.0 * UNIT) ** 2 * row_squares
+    return covariance, sum_error, row_error

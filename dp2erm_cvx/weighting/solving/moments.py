@@ -48,6 +48,11 @@ def moment_units(data: WeightingData) -> Array:
     ----------
     data
         The dataset.
+
+    Returns
+    -------
+    Array
+        The units.
     """
     weight = weight_by_arm(data)
     units = [np.zeros(0)]
@@ -57,9 +62,9 @@ def moment_units(data: WeightingData) -> Array:
             factor = float(np.max(np.abs(part.weighted) * weight))
             of_group = of_group + factor * np.linalg.norm(part.matrix, axis=1)
         units.append(of_group)
-    found: Array = np.concatenate(units)
-    # a coordinate that no weight enters is a number: its own unit is that of all weights
-    return np.where(found > 0.0, found, float(data.form.n))
+    every: Array = np.concatenate(units)
+    # A coordinate that no weight enters is a number: its own unit is that of all weights.
+    return np.where(every > 0.0, every, float(data.form.n))
 
 
 def moment_names(data: WeightingData, records: Records) -> tuple[str, ...]:
@@ -71,28 +76,39 @@ def moment_names(data: WeightingData, records: Records) -> tuple[str, ...]:
         The dataset.
     records
         Its records, whose domain names the covariates.
+
+    Returns
+    -------
+    tuple
+        The names, in the order of the columns.
     """
     names: list[str] = []
     for group in vector_groups(data.form):
-        names += [_name(group, row, records) for row in range(len(group[0].matrix))]
+        for row in range(len(group[0].matrix)):
+            names.append(_name(group, row, records))
     return tuple(names)
 
 
 def _name(group: Group, row: int, records: Records) -> str:
     """The name of one coordinate of a group, by the feature with the largest factor."""
-    part = max(group, key=lambda one: float(np.max(np.abs(one.matrix[row]))))
+    part = max(group, key=lambda part: float(np.max(np.abs(part.matrix[row]))))
     place = int(np.argmax(np.abs(part.matrix[row])))
     return _feature_name(part, place, records) + _arm_of(part)
 
 
 def _feature_name(part: FeatureRows, place: int, records: Records) -> str:
+    """The name of one entry of a feature."""
     features = part.features
     if features.labels is not None:
         return features.labels(records)[place]
-    return features.name if features.width == 1 else f"{features.name}[{place}]"
+    if features.width == 1:
+        return features.name
+    return f"{features.name}[{place}]"
 
 
 def _arm_of(part: FeatureRows) -> str:
     """The arm whose weights alone are in a moment, in brackets; nothing where both are."""
-    inside = np.flatnonzero(part.weighted)
-    return f" ({_ARMS[int(inside[0])]})" if len(inside) == 1 else ""
+    arms = np.flatnonzero(part.weighted)
+    if len(arms) == 1:
+        return f" ({_ARMS[int(arms[0])]})"
+    return ""

@@ -41,11 +41,11 @@ def met_sums(data: WeightingData, price: Array, start: Array) -> tuple[Array, Ar
     weights, rates = data.curve.at(price, slice(None))
     multipliers = start.copy()
     for number, block in enumerate(data.blocks):
-        found = _Block(data, block, price[block.members])
-        multiplier = found.root(float(start[number]))
-        at = found.at(multiplier)
-        weights[block.members] = at[0]
-        rates[block.members] = at[1]
+        equation = _Block(data, block, price[block.members])
+        multiplier = equation.root(float(start[number]))
+        block_weights, block_rates = equation.at(multiplier)
+        weights[block.members] = block_weights
+        rates[block.members] = block_rates
         multipliers[number] = multiplier
     return weights, rates, multipliers
 
@@ -68,13 +68,18 @@ def nearest_weights(data: WeightingData, point: Array) -> Array:
         The dataset.
     point
         The point (n,); it is returned where its sums are met up to rounding.
+
+    Returns
+    -------
+    Array
+        The weights.
     """
-    n = len(point)
-    room = sum_units(n) * UNIT
-    if all(
-        abs(blocked_total(point[one.members]) - one.total) <= room * one.total
-        for one in data.blocks
-    ):
+    rounding = sum_units(len(point)) * UNIT
+    off = []
+    for block in data.blocks:
+        missed = abs(blocked_total(point[block.members]) - block.total)
+        off.append(not missed <= rounding * block.total)
+    if not any(off):
         return point
     squares = Dispersion((DispersionPart("square", 0.5),))
     curve = InverseSlope(squares, data.curve.low, data.curve.cap)
@@ -82,7 +87,17 @@ def nearest_weights(data: WeightingData, point: Array) -> Array:
 
 
 class _Block:
-    """The sum of the weights of one block, as a decreasing function of its multiplier."""
+    """The sum of the weights of one block, as a decreasing function of its multiplier.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    block
+        The block.
+    price
+        What the slopes of its records are without the multiplier (m,).
+    """
 
     def __init__(self, data: WeightingData, block: SumOfBlock, price: Array) -> None:
         self.data = data
@@ -91,10 +106,44 @@ class _Block:
         self.rising = data.form.dispersion.family in ("entropy", "log")
 
     def at(self, multiplier: float) -> tuple[Array, Array]:
+        """Weights (m,) and their derivatives at a multiplier."""
         return self.data.curve.at(self.price - multiplier, self.block.members)
 
+    def root(self, start: float) -> float:
+        """The multiplier, to a few units of the sum or to the rounding of the prices."""
+        total = self.block.total
+        low, high = self.bracket()
+        price_rounding = UNIT * float(np.max(np.abs(self.price), initial=0.0))
+        here = (low + high) / 2.0
+        if low < start < high:
+            here = start
+        best = here
+        least_off = math.inf
+        for step in range(_MOST_STEPS):
+            weights, rates = self.at(here)
+            summed = blocked_total(weights)
+            off = summed - total
+            if abs(off) < least_off:
+                best = here
+                least_off = abs(off)
+            if abs(off) <= SUM_UNITS * UNIT * total:
+                break
+            if off > 0:
+                low = here
+            else:
+                high = here
+            new = here + self._newton(off, summed, float(np.sum(rates)))
+            middle = low + (high - low) / 2.0
+            if not low < new < high or step % 4 == 3:
+                new = middle
+            narrow = high - low <= price_rounding + 2.0 * UNIT * abs(middle)
+            if narrow or not low < new < high:
+                break
+            here = new
+        return best
+
     def bracket(self) -> tuple[float, float]:
-        """Ends that the multiplier lies between.
+        """Ends that the multiplier lies between (Theorem 34 (c) of the page).
 
         At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier
         below all of ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no
@@ -102,17 +151,26 @@ class _Block:
         """
         members = self.block.members
         curve = self.data.curve
-        low = curve.low[members]
-        width = np.minimum(curve.cap[members], max(self.block.total, float(np.max(low)))) - low
-        missing = self.block.total - blocked_total(low)
-        share = min(missing / max(blocked_total(width), 1e-300), 1.0)
-        weights = low + share * width
-        base = np.ones_like(weights) if curve.base is None else curve.base[members]
-        level = self.price - curve.dispersion.slope(weights / base)
+        base = np.ones(1)
+        if curve.base is not None:
+            base = curve.base[members]
+        level = self.price - curve.dispersion.slope(self._bracketing_weights() / base)
         first = float(np.min(level))
         last = float(np.max(level))
         slack = 16.0 * UNIT * (1.0 + abs(first) + abs(last) + float(np.max(np.abs(self.price))))
         return self._widened(first - slack, -1.0, slack), self._widened(last + slack, 1.0, slack)
+
+    def _bracketing_weights(self) -> Array:
+        """Weights ``c = low + theta (cap - low)`` (m,) that have the sum of the block."""
+        low = self.data.curve.low[self.block.members]
+        cap = self.data.curve.cap[self.block.members]
+        total = self.block.total
+        # No weight exceeds the sum, to which a cap that may be infinite is cut.
+        width = np.minimum(cap, max(total, float(np.max(low)))) - low
+        missing = total - blocked_total(low)
+        # 1e-300 is in the place of boxes without any width.
+        theta = min(missing / max(blocked_total(width), 1e-300), 1.0)
+        return np.asarray(low + theta * width)
 
     def _widened(self, end: float, sign: float, slack: float) -> float:
         """An end that lies beyond the root, in doubles as well."""
@@ -124,36 +182,6 @@ class _Block:
             end += sign * step
             step *= 2.0
         return end
-
-    def root(self, start: float) -> float:
-        """The multiplier, to a few units of the sum or to the rounding of the prices."""
-        total = self.block.total
-        low, high = self.bracket()
-        unit = UNIT * float(np.max(np.abs(self.price), initial=0.0))
-        here = start if low < start < high else (low + high) / 2.0
-        best = here
-        least = math.inf
-        for step in range(_MOST_STEPS):
-            weights, rates = self.at(here)
-            summed = blocked_total(weights)
-            off = summed - total
-            if abs(off) < least:
-                best = here
-                least = abs(off)
-            if abs(off) <= SUM_UNITS * UNIT * total:
-                break
-            if off > 0:
-                low = here
-            else:
-                high = here
-            new = here + self._newton(off, summed, float(np.sum(rates)))
-            middle = low + (high - low) / 2.0
-            if not low < new < high or step % 4 == 3:
-                new = middle
-            if high - low <= unit + 2.0 * UNIT * abs(middle) or not low < new < high:
-                break
-            here = new
-        return best
 
     def _newton(self, off: float, summed: float, slope: float) -> float:
         """Newton's step, or that of the logarithm of the sum where weights are steep."""
