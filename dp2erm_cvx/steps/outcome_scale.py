@@ -18,7 +18,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.noise import Source, perturb_integers, random_source
+from dp2erm_cvx.noise import drawn_in_order, perturb_integers
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.step import Step
@@ -82,20 +82,17 @@ class OutcomeScale(Step):
         self, inputs: Inputs, released: Mapping[str, Array], execution: Execution
     ) -> StepResult:
         """Release the number of pairs (CLASSES,) of every class with its noise, in int64."""
-        source = random_source(execution.label(f"{self.name} pairs"))
-        counts = self.counts(inputs.records, self.drawn_pairs(source))
+        pairs = self.drawn_pairs(execution.label(f"{self.name} pairs"))
+        counts = self.counts(inputs.records, pairs)
         assert self.integers is not None
         seed = execution.label(self.name)
         noisy = perturb_integers(counts.tolist(), self.integers, exact=self.counted, seed=seed)
         return StepResult(np.array(noisy, dtype=np.int64))
 
-    def drawn_pairs(self, source: Source) -> NDArray[np.int64]:
-        """Pairs (m, 2) of different seats, drawn uniformly.
-
-        Every order of the seats has the same law.
-        """
-        seats = source.sample(range(self.universe.n_samples), self.n_seats)
-        return np.array(seats, dtype=np.int64).reshape(-1, 2)
+    def drawn_pairs(self, seed: int | str | None = None) -> NDArray[np.int64]:
+        """Pairs (m, 2) of different seats, neighbors in an order that is drawn uniformly."""
+        seats = drawn_in_order(self.universe.n_samples, self.n_seats, seed=seed)
+        return seats.reshape(-1, 2)
 
     def counts(self, records: Records, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Number of the ``pairs`` (m, 2) in every class (CLASSES,), before its noise. Private."""

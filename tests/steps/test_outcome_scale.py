@@ -5,17 +5,19 @@ from it.
 import functools
 import itertools
 import math
-import random
+from collections import Counter
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import special
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Universe, read_release
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Universe, noise, read_release
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.noise import drawn_in_order
 from dp2erm_cvx.plan.defaults import scale_share
 from dp2erm_cvx.steps import outcome_scale
 from dp2erm_cvx.steps.outcome_scale import CLASSES, SCALE, OutcomeScale, class_names
@@ -183,10 +185,10 @@ def test_units_that_do_not_count_keep_their_seats():
     assert max(moved) > 2
 
 
-def test_all_seats_are_paired_once_and_every_pair_is_as_likely():
+@pytest.mark.parametrize("seeded", [False, True])
+def test_all_seats_are_paired_once_and_every_pair_is_as_likely(seeded):
     step = step_of(PLAIN, 5)
-    source = random.Random(3)
-    drawn = [step.drawn_pairs(source) for _ in range(2000)]
+    drawn = [step.drawn_pairs(seed if seeded else None) for seed in range(2000)]
     assert all(len(set(pairs.ravel().tolist())) == 4 for pairs in drawn)
     seen = np.zeros((5, 5))
     for pairs in drawn:
@@ -197,10 +199,26 @@ def test_all_seats_are_paired_once_and_every_pair_is_as_likely():
     assert np.all(np.abs(seen[~np.eye(5, dtype=bool)] - 400) < 90)
 
 
-def test_no_more_seats_are_drawn_than_say_enough():
+def test_every_order_of_drawn_numbers_is_as_likely():
+    orders = Counter(tuple(drawn_in_order(4, 3).tolist()) for _ in range(4800))
+    assert set(orders) == set(itertools.permutations(range(4), 3))
+    # 200 of each of 24 orders, and a standard deviation of 14
+    assert max(abs(times - 200) for times in orders.values()) < 70
+
+
+def test_keys_of_which_two_are_equal_are_drawn_anew(monkeypatch):
+    keys = iter([[7, 5, 7], [3, 9, 3], [8, 2, 5]])
+    source = SimpleNamespace(randbytes=lambda size: np.array(next(keys), dtype=np.uint64).tobytes())
+    monkeypatch.setattr(noise, "random_source", lambda seed: source)
+    assert drawn_in_order(3, 2).tolist() == [1, 2]
+    assert next(keys, None) is None
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_no_more_seats_are_drawn_than_say_enough(seed):
     step = step_of(PLAIN, 10**9)
     assert step.n_seats == outcome_scale.MOST_SEATS
-    pairs = step.drawn_pairs(random.Random(1))
+    pairs = step.drawn_pairs(seed)
     assert pairs.shape == (step.n_seats // 2, 2)
     assert pairs.max() > 9 * 10**8
 
