@@ -136,7 +136,7 @@ class EffectStudy(Pipeline):
             raise DeclarationError(
                 "propensity = 'multinomial': is for more than two arms; take 'logistic'"
             )
-        list(self.steps())  # what is declared is judged here, not where it is used
+        self.steps()  # what is declared is judged here, not where it is used
 
     @property
     def main_step(self) -> str:
@@ -365,15 +365,18 @@ class EffectStudy(Pipeline):
 
     def steps(self) -> Iterator[Step]:
         """Rate, mean and spread, outcome regression and propensity; then the score."""
+        return iter(self._steps)
+
+    @cached_property
+    def _steps(self) -> tuple[Step, ...]:
         settings = self.settings
         steps, nuisances = self._steps_before_score(settings)
         if self.weights is not None:
             assert isinstance(nuisances, LinearNuisances)
-            yield from weighted_steps(self, steps, nuisances)
-            return
-        yield from shares_in_turn(steps)
-        # delta is worth more in a regression: Laplace noise of few numbers is shorter
-        yield replace(self._score(nuisances, settings), noise=Noise.GAMMA)
+            return tuple(weighted_steps(self, steps, nuisances))
+        # Delta is worth more in a regression: Laplace noise of few numbers is shorter.
+        score = replace(self._score(nuisances, settings), noise=Noise.GAMMA)
+        return (*shares_in_turn(steps), score)
 
     def _steps_before_score(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
         """The steps before the score, and the nuisances that they release.

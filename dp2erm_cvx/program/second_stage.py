@@ -188,9 +188,9 @@ class SecondStage(DeclaredProgram):
 
     def reading_at(self, space: Space, n: int, p: int) -> LossReading:
         declared: LossReading = self.reading
-        readings = [
-            self._read_once(space, n, p) for _ in range(2)
-        ]  # twice, as a function may remember
+        # A function of an author's own may remember; what is stated of the library's does not.
+        times = 2 if stated_loss(self.scheme) is None else 1
+        readings = [self._read_once(space, n, p) for _ in range(times)]
         form = at_size(readings[0].form, n, declared.form.is_mean)
         known = replace(declared.form, public=form.public)
         for read in readings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Self
 
@@ -199,7 +199,7 @@ class CovariateLaw:
         high = np.where(self.shares, 1.0 - np.array(self.zeros), high)
         return np.minimum(low, 0.0), np.maximum(high, 0.0)
 
-    @property
+    @cached_property
     def _squared(self) -> tuple[float, float]:
         """Scale and degrees of freedom of a chi-squared law: it has the squared norm's moments."""
         squares = np.square(self.spreads)

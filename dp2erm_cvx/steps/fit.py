@@ -107,7 +107,8 @@ class Fit(Step):
         where = universe if self.map is None else self.map.universe(universe)
         if self.coefficient is None and self.calibrator.family is BoundFamily.PAPER:
             return "the paper's calibrations assume exact arithmetic"
-        if self.program.certified_radius(where, where.space.covariate_bound**2, 0.0) is None:
+        program = self.program.at(where)
+        if program.certified_radius(where, where.space.covariate_bound**2, 0.0) is None:
             return f"{self.program.name} does not state what it is certified to"
         return None
 

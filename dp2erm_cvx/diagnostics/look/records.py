@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class AskedAbout:
     propensity: str = "estimated"
     advice: Callable[[Sequence[float]], str] = field(default=lambda values: "", compare=False)
 
-    @property
+    @cached_property
     def book(self) -> Codebook:
         """The codebook; an empty one where none is declared."""
         return self.public.codebook or Codebook()
