@@ -1,6 +1,7 @@
 """Events among the outputs of any mechanism, and bounds from their counts.
 
-Here stands what is looked at, and what is chosen.
+An output is taken apart into numbers and words. Scores, learned from some runs, order the outputs.
+Events are marks, repeated values and tails of scores, of which other runs choose the best.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -25,17 +25,30 @@ from dp2erm_cvx.audit.finding import Declared
 from dp2erm_cvx.errors import DeclarationError
 
 _RAISED = "the mechanism raised"
+#: Levels of nested lists and dicts that an output may have.
 _DEEPEST = 8
+#: Every whole number up to this is a float.
+_LARGEST_EXACT = 2**53
 
 
 @dataclass(frozen=True, repr=False)
 class Observation:
     """One output, taken apart.
 
-    ``kind`` is its structure, such as ``array (3,)`` or ``raised ValueError``. ``numbers`` (q,) are
-    the numbers in it, in the order of ``names``. ``marks`` are what is said of it in words: its
-    kind, its texts, and which numbers are not finite. ``key`` is the same for equal outputs only;
-    -0.0 is not 0.0.
+    Parameters
+    ----------
+    kind
+        The structure of the output, such as ``array (3,)`` or ``raised ValueError``.
+    numbers
+        The numbers (q,) in it.
+    names
+        The place in the output of every number.
+    marks
+        What is said of the output in words: its kind, its texts, and which numbers are not finite.
+    key
+        Equal for equal outputs only; -0.0 is not 0.0.
+    statistics
+        Values by name of the statistics that an attack computes from the output itself.
     """
 
     kind: str
@@ -43,7 +56,7 @@ class Observation:
     names: tuple[str, ...]
     marks: frozenset[str]
     key: str | bytes
-    own: Mapping[str, float] = field(default_factory=dict)
+    statistics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def raised(self) -> bool:
@@ -60,152 +73,213 @@ class Observation:
 def of_output(output: object) -> Observation:
     """Take apart a number, text, None, an array, or lists, tuples and dicts of those.
 
-    Raises DeclarationError for anything else: equal objects could not be distinguished from
-    different ones.
+    Raises
+    ------
+    DeclarationError
+        For anything else: equal objects could not be distinguished from different ones.
     """
-    parts: list[tuple[str, float | str]] = []
+    parts = _Parts()
     kind = _walk(output, "output", parts, 0)
-    texts = [f"{name} {text}" for name, text in parts if isinstance(text, str)]
-    numbers = [(name, number) for name, number in parts if not isinstance(number, str)]
-    values = np.array([number for _, number in numbers], dtype=np.float64)
-    odd = [f"{name} is {number:g}" for name, number in numbers if not math.isfinite(number)]
-    marks = {
-        f"the output is of kind {kind}",
-        *texts,
-        *odd,
-        *(["a number is not finite"] if odd else []),
-    }
-    key = (
-        "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass")
-        + b"\0"
-        + values.tobytes()
-    )
-    return Observation(kind, values, tuple(name for name, _ in numbers), frozenset(marks), key)
+    values = np.array(parts.numbers, dtype=np.float64)
+    not_finite = []
+    for name, number in zip(parts.names, parts.numbers, strict=True):
+        if not math.isfinite(number):
+            not_finite.append(f"{name} is {number:g}")
+    marks = {f"the output is of kind {kind}", *parts.texts, *not_finite}
+    if not_finite:
+        marks.add("a number is not finite")
+    words = "\0".join([kind, *sorted(parts.texts)])
+    key = words.encode("utf-8", "surrogatepass") + b"\0" + values.tobytes()
+    return Observation(kind, values, tuple(parts.names), frozenset(marks), key)
 
 
 def of_exception(raised: Exception) -> Observation:
     """A refusal is an observation, and so is what it says."""
     kind = f"raised {type(raised).__name__}"
-    said = f"{kind}: {raised}"
-    return Observation(kind, np.empty(0), (), frozenset({_RAISED, kind, said}), said)
+    message = f"{kind}: {raised}"
+    return Observation(kind, np.empty(0), (), frozenset({_RAISED, kind, message}), message)
 
 
-def _walk(value: Any, name: str, parts: list[tuple[str, float | str]], depth: int) -> str:
+@dataclass
+class _Parts:
+    """What an output consists of, in the order in which it stands there.
+
+    Parameters
+    ----------
+    names
+        The place in the output of every number.
+    numbers
+        The numbers.
+    texts
+        What is said of its other parts, each after its place.
+    """
+
+    names: list[str] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    def add_number(self, name: str, value: Any) -> None:
+        """Add a number; one too large for a float is infinite."""
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.copysign(math.inf, value)
+        self.names.append(name)
+        self.numbers.append(number)
+
+
+def _walk(value: Any, name: str, parts: _Parts, depth: int) -> str:
     """The kind of a value; its numbers and texts are added to the ``parts``."""
     if depth > _DEEPEST:
         raise DeclarationError(f"mechanism: its output is nested more than {_DEEPEST} deep")
-    if value is None or isinstance(value, bool | str | bytes | np.bool_):
-        parts.append((name, f"is {value!r}"))
-        return "none" if value is None else type(value).__name__
-    if isinstance(value, int | np.integer) and abs(int(value)) > 2**53:
-        parts.append((name, f"is {int(value)}"))  # a float would not hold it
+    if value is None:
+        parts.texts.append(f"{name} is None")
+        return "none"
+    if isinstance(value, bool | str | bytes | np.bool_):
+        parts.texts.append(f"{name} is {value!r}")
+        return type(value).__name__
     if isinstance(value, int | float | np.integer | np.floating):
-        parts.append((name, _number(value)))
-        return "number"
+        return _walk_number(value, name, parts)
     if isinstance(value, complex | np.complexfloating):
-        parts += [(f"{name}.real", float(value.real)), (f"{name}.imag", float(value.imag))]
+        parts.add_number(f"{name}.real", value.real)
+        parts.add_number(f"{name}.imag", value.imag)
         return "complex number"
     if isinstance(value, Mapping):
-        keys = sorted(value, key=repr)
-        return str({key: _walk(value[key], f"{name}[{key!r}]", parts, depth + 1) for key in keys})
+        kinds_by_key = {}
+        for key in sorted(value, key=repr):
+            kinds_by_key[key] = _walk(value[key], f"{name}[{key!r}]", parts, depth + 1)
+        return str(kinds_by_key)
     if hasattr(value, "__array__"):
-        array = np.asarray(value)
-        if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8 and array.dtype != np.uint64:
-            parts += [(name, f"has type {array.dtype}")] if array.dtype != np.float64 else []
-            places = (name + "".join(f"[{i}]" for i in index) for index in np.ndindex(array.shape))
-            parts += zip(places, map(_number, array.ravel().tolist()), strict=True)
-            return f"array {array.shape}"
-        return _walk(array.tolist(), name, parts, depth + 1)
+        return _walk_array(np.asarray(value), name, parts, depth)
     if isinstance(value, list | tuple):
-        kinds = [_walk(item, f"{name}[{i}]", parts, depth + 1) for i, item in enumerate(value)]
-        return f"{len(kinds)} x {kinds[0]}" if len(set(kinds)) == 1 else f"({', '.join(kinds)})"
+        return _walk_items(value, name, parts, depth)
     raise DeclarationError(
         f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, "
         "None, or lists and dicts of those"
     )
 
 
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
+def _walk_number(value: Any, name: str, parts: _Parts) -> str:
+    """A whole number that a float does not hold is added in words as well."""
+    if isinstance(value, int | np.integer) and abs(int(value)) > _LARGEST_EXACT:
+        parts.texts.append(f"{name} is {int(value)}")
+    parts.add_number(name, value)
+    return "number"
 
 
-def lowest_bits(values: Array) -> Array:
-    """Exponent of the lowest set bit of each finite value: v is an odd multiple of 2 to that power.
+def _walk_array(array: NDArray[Any], name: str, parts: _Parts, depth: int) -> str:
+    """An array of numbers that floats hold is one kind; any other is a list of its entries."""
+    are_floats = (
+        array.dtype.kind in "fiu" and array.dtype.itemsize <= 8 and array.dtype != np.uint64
+    )
+    if not are_floats:
+        return _walk(array.tolist(), name, parts, depth + 1)
+    if array.dtype != np.float64:
+        parts.texts.append(f"{name} has type {array.dtype}")
+    for index, number in zip(np.ndindex(array.shape), array.ravel().tolist(), strict=True):
+        place = "".join(f"[{i}]" for i in index)
+        parts.add_number(name + place, number)
+    return f"array {array.shape}"
 
-    0 is a multiple of every power: 1100. The shape is that of ``values``.
-    """
-    fraction, exponent = np.frexp(values)
-    whole = np.abs(fraction * 2.0**53).astype(np.int64)
-    lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64))
-    return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
+
+def _walk_items(items: Sequence[Any], name: str, parts: _Parts, depth: int) -> str:
+    """A list or tuple, with a short name where all items are of one kind."""
+    kinds = []
+    for i, item in enumerate(items):
+        kinds.append(_walk(item, f"{name}[{i}]", parts, depth + 1))
+    if len(set(kinds)) == 1:
+        return f"{len(kinds)} x {kinds[0]}"
+    return f"({', '.join(kinds)})"
 
 
-#: Kinds of output with fewer learning runs have no scores of their own, and at most so many kinds
-#: have.
-_FEWEST, _MOST_KINDS = 10, 6
+#: Kinds of output with fewer learning runs have no scores of their own.
+_FEWEST = 10
+#: At most so many kinds of output have scores of their own.
+_MOST_KINDS = 6
+#: Learning runs of each dataset without which no score is fitted.
+_FEWEST_TO_FIT = 5
 #: Standardized numbers are cut off here before a classifier sees them.
 _FAR = 20.0
 #: Bins of a coordinate, of equal shares of the learning runs.
 _BINS = 12
+#: Norms of an output of several numbers: the order, and what it is called.
+_NORMS = ((1, "l1"), (2, "l2"), (np.inf, "largest"))
+#: A relative spread below this is taken to be none: rounding leaves about so much.
+_NO_SPREAD = 1e-13
 
 Observations = Sequence[Observation]
 #: Maps observations to a number (m,) each; NaN where one has none.
 Score = Callable[[Observations], Array]
 #: A function of the numbers (m, q) of outputs of one kind, giving (m,).
-_OfNumbers = Callable[..., Any]
+_OfNumbers = Callable[[Array], Any]
 
 
 def scores(
     first: Observations, second: Observations, families: Sequence[str]
 ) -> Iterator[tuple[str, Score]]:
     """Scores with their names from the learning runs of both datasets."""
-    both = (*first, *second)
-    for own in sorted({name for one in both for name in one.own}):
-        yield (
-            own,
-            partial(
-                _scored, None, lambda them, own=own: [one.own.get(own, math.nan) for one in them]
-            ),
-        )
+    pooled = (*first, *second)
+    statistics = set[str]()
+    for one in pooled:
+        statistics.update(one.statistics)
+    for statistic in sorted(statistics):
+        yield statistic, partial(_statistic, statistic)
     if "values" in families:
-        mine, theirs = (Counter(one.key for one in part) for part in (first, second))
-        odds = {
-            key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5))
-            for key in mine.keys() | theirs.keys()
-        }
-        name = "log odds of the same output among the learning runs"  # 0 for what was not seen
-        yield name, partial(_scored, None, lambda them: [odds.get(one.key, 0.0) for one in them])
-    kinds = Counter(one.kind for one in both if len(one.numbers))
-    names = {one.kind: one.names for one in both}
+        odds = _log_odds_of_keys(first, second)
+        yield "log odds of the same output among the learning runs", partial(_log_odds, odds)
+    kinds = Counter(one.kind for one in pooled if len(one.numbers))
+    names = {one.kind: one.names for one in pooled}
     for kind, count in kinds.most_common(_MOST_KINDS):
         if count < _FEWEST:
             break
-        rows = [
-            np.array([one.numbers for one in part if one.kind == kind]) for part in (first, second)
-        ]
-        rows = [part.reshape(-1, len(names[kind])) for part in rows]
-        finite = [part[np.all(np.isfinite(part), axis=1)] for part in rows]
+        mine = _finite_numbers(first, kind, len(names[kind]))
+        theirs = _finite_numbers(second, kind, len(names[kind]))
         with np.errstate(all="ignore"):
-            functions = list(_of_numbers(finite[0], finite[1], names[kind], families))
-        yield from ((name, partial(_scored, kind, function)) for name, function in functions)
+            functions = list(_of_numbers(mine, theirs, names[kind], families))
+        for name, function in functions:
+            yield name, partial(_of_kind, kind, function)
 
 
-def _scored(kind: str | None, function: Callable[..., Any], observations: Observations) -> Array:
-    """A function of all observations, or of the numbers (m, q) of one ``kind``.
+def _statistic(name: str, observations: Observations) -> Array:
+    """The values (m,) of one statistic of the attack."""
+    values = [one.statistics.get(name, math.nan) for one in observations]
+    return _finite_or_nan(np.array(values, dtype=np.float64))
 
-    It is NaN where it has no value.
-    """
+
+def _log_odds_of_keys(first: Observations, second: Observations) -> dict[str | bytes, float]:
+    """Log odds of the first dataset for every output that came among the learning runs."""
+    first_counts = Counter(one.key for one in first)
+    second_counts = Counter(one.key for one in second)
+    odds = {}
+    for key in first_counts.keys() | second_counts.keys():
+        odds[key] = math.log((first_counts[key] + 0.5) / (second_counts[key] + 0.5))
+    return odds
+
+
+def _log_odds(odds: Mapping[str | bytes, float], observations: Observations) -> Array:
+    """The log odds (m,) of outputs; 0 for those that were not seen before."""
+    return np.array([odds.get(one.key, 0.0) for one in observations], dtype=np.float64)
+
+
+def _finite_numbers(observations: Observations, kind: str, q: int) -> Array:
+    """The numbers (m, q) of the observations of one kind, where all of them are finite."""
+    numbers = np.array([one.numbers for one in observations if one.kind == kind]).reshape(-1, q)
+    return np.asarray(numbers[np.all(np.isfinite(numbers), axis=1)])
+
+
+def _of_kind(kind: str, function: _OfNumbers, observations: Observations) -> Array:
+    """A function of the numbers (m, q) of one kind; NaN for the outputs of all others."""
     values = np.full(len(observations), np.nan)
-    mine = [k for k, one in enumerate(observations) if kind in (None, one.kind)]
-    some = [observations[k] for k in mine]
-    if some:
+    places = [k for k, one in enumerate(observations) if one.kind == kind]
+    if places:
+        numbers = np.array([observations[k].numbers for k in places])
         with np.errstate(all="ignore"):
-            values[mine] = function(
-                some if kind is None else np.array([one.numbers for one in some])
-            )
+            values[places] = function(numbers)
+    return _finite_or_nan(values)
+
+
+def _finite_or_nan(values: Array) -> Array:
+    """NaN for infinite values."""
     return np.where(np.isfinite(values), values, np.nan)
 
 
@@ -214,33 +288,103 @@ def _of_numbers(
 ) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores of one kind of output, from the finite learning runs (m, q) of both datasets."""
     if len(first) + len(second) >= _FEWEST:
-        low, middle, high = np.quantile(
-            both := np.concatenate([first, second]), [0.25, 0.5, 0.75], axis=0
-        )
-        scale = np.where(high > low, high - low, np.std(both, axis=0))
+        pooled = np.concatenate([first, second])
+        low, middle, high = np.quantile(pooled, [0.25, 0.5, 0.75], axis=0)
+        scale = np.where(high > low, high - low, np.std(pooled, axis=0))
         scale = np.where(scale > 0, scale, 1.0)
-        if "tails" in families:  # every coordinate, its distance from the middle, and norms
+        if "tails" in families:
+            yield from _distances(names, middle, scale)
+        if "learned" in families and min(len(first), len(second)) >= _FEWEST_TO_FIT:
             for j, name in enumerate(names):
-                yield name, lambda x, j=j: x[:, j]
-                yield f"|{name} - {middle[j]:.6g}|", lambda x, j=j: np.abs(x[:, j] - middle[j])
-            for order, label in (
-                ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ()
-            ):
-                name = f"{label} norm of the standardized output"
-                yield (
-                    name,
-                    lambda x, order=order: np.linalg.norm((x - middle) / scale, order, axis=1),
-                )
-        if "learned" in families and min(len(first), len(second)) >= 5:
-            for j, name in enumerate(names):
-                odds = _bins(first[:, j], second[:, j])
-                yield f"log odds of {name} in bins", lambda x, j=j, odds=odds: odds(x[:, j])
+                odds = _OddsInBins.of_runs(j, first[:, j], second[:, j])
+                yield f"log odds of {name} in bins", odds
             yield from _learned(first, second, middle, scale)
-    if (
-        "bits" in families
-    ):  # naive floating-point noise leaks through the grid that a coordinate lies on
+    if "bits" in families:
+        # naive floating-point noise leaks through the grid that a coordinate lies on
         for j, name in enumerate(names):
-            yield f"lowest set bit of {name}", lambda x, j=j: lowest_bits(x[:, j])
+            yield f"lowest set bit of {name}", partial(_lowest_bits_of, j)
+
+
+def _distances(
+    names: Sequence[str], middle: Array, scale: Array
+) -> Iterator[tuple[str, _OfNumbers]]:
+    """Every coordinate, its distance from the middle, and norms of the standardized output."""
+    for j, name in enumerate(names):
+        yield name, partial(_coordinate, j)
+        yield f"|{name} - {middle[j]:.6g}|", partial(_distance, j, middle[j])
+    if len(names) > 1:
+        for order, label in _NORMS:
+            name = f"{label} norm of the standardized output"
+            yield name, partial(_standardized_norm, middle, scale, order)
+
+
+def _coordinate(j: int, x: Array) -> Array:
+    return x[:, j]
+
+
+def _distance(j: int, center: float, x: Array) -> Array:
+    return np.abs(x[:, j] - center)
+
+
+def _standardized_norm(middle: Array, scale: Array, order: float, x: Array) -> Any:
+    return np.linalg.norm((x - middle) / scale, order, axis=1)
+
+
+def _lowest_bits_of(j: int, x: Array) -> Array:
+    return lowest_bits(x[:, j])
+
+
+def lowest_bits(values: Array) -> Array:
+    """Exponent of the lowest set bit of each finite value: v is an odd multiple of 2 to that power.
+
+    0 is a multiple of every power: 1100. The shape is that of ``values``.
+    """
+    fraction, exponent = np.frexp(values)
+    significand = np.abs(fraction * 2.0**53).astype(np.int64)
+    lowest = np.log2(np.maximum(significand & -significand, 1).astype(np.float64))
+    return np.where(significand == 0, 1100.0, exponent - 53 + lowest)
+
+
+@dataclass(frozen=True, eq=False)
+class _OddsInBins:
+    """Log odds of a coordinate below, on, between and above the edges of bins.
+
+    Parameters
+    ----------
+    j
+        The coordinate.
+    edges
+        Edges (e,) of the bins.
+    odds
+        Log odds (2 e + 1,) of the first dataset, by place.
+    """
+
+    j: int
+    edges: Array
+    odds: Array
+
+    @classmethod
+    def of_runs(cls, j: int, first: Array, second: Array) -> _OddsInBins:
+        """Bins with equal shares of the learning runs, whose values (m,) of a coordinate these are."""
+        pooled = np.concatenate([first, second])
+        edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _BINS + 1), method="lower"))
+        n_places = 2 * len(edges) + 1
+        first_counts = np.bincount(_places(edges, first), minlength=n_places)
+        second_counts = np.bincount(_places(edges, second), minlength=n_places)
+        return cls(j, edges, np.log((first_counts + 0.5) / (second_counts + 0.5)))
+
+    def __call__(self, x: Array) -> Array:
+        """The log odds (m,) of outputs (m, q)."""
+        return np.asarray(self.odds[_places(self.edges, x[:, self.j])])
+
+
+def _places(edges: Array, values: Array) -> NDArray[np.intp]:
+    """The number of the place of every value (m,) among the edges and the bins between them.
+
+    A value on an edge, such as a bound that outputs are clipped to, is a place of its own.
+    """
+    edges_below = np.searchsorted(edges, values, side="left")
+    return edges_below + np.searchsorted(edges, values, side="right")
 
 
 def _learned(
@@ -248,62 +392,75 @@ def _learned(
 ) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores that separate the learning runs: Fisher's, and a logistic regression's."""
     direction = _fisher(first / scale, second / scale) / scale
-    centers = [np.median((part - middle) / scale, axis=0) for part in (first, second)]
     if np.all(np.isfinite(direction)):
-        yield "Fisher's direction of the output", lambda x: x @ direction
-
-    @np.errstate(all="ignore")  # outputs may be as large as floats get
-    def features(x: Array) -> Array:
-        z = (x - middle) / scale
-        ends = [z - center for center in centers]
-        lengths = [np.linalg.norm(v, order, axis=1) for v in (z, *ends) for order in (1, 2)]
-        cut = np.clip(np.column_stack([z, np.abs(z), *lengths]), -_FAR, _FAR)
-        return np.asarray(np.nan_to_num(cut), dtype=np.float64)
-
+        yield "Fisher's direction of the output", partial(_along, direction)
+    first_center = np.median((first - middle) / scale, axis=0)
+    second_center = np.median((second - middle) / scale, axis=0)
+    features = _Features(middle, scale, first_center, second_center)
     model = LogisticRegression(max_iter=300)
+    labels = np.repeat([1, 0], [len(first), len(second)])
     with warnings.catch_warnings():
         # a score that is not quite converged is a worse guess, not a wrong one
         warnings.simplefilter("ignore")
-        model.fit(
-            features(np.concatenate([first, second])), np.repeat([1, 0], [len(first), len(second)])
-        )
+        model.fit(features(np.concatenate([first, second])), labels)
     name = "log odds of a logistic regression on the output, its absolute values and distances"
-    yield name, lambda x: model.decision_function(features(x))
+    yield name, partial(_decision, model, features)
 
 
-def _bins(first: Array, second: Array) -> _OfNumbers:
-    """The log odds of the values below, on, between and above the edges of bins."""
-    pooled = np.concatenate([first, second])
-    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _BINS + 1), method="lower"))
+def _along(direction: Array, x: Array) -> Any:
+    return x @ direction
 
-    def places(values: Array) -> NDArray[np.intp]:
-        # a value on an edge, such as a bound that outputs are clipped to, is a place of its own
-        return np.searchsorted(edges, values, side="left") + np.searchsorted(
-            edges, values, side="right"
-        )
 
-    counts = [np.bincount(places(part), minlength=2 * len(edges) + 1) for part in (first, second)]
-    odds = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
-    return lambda values: odds[places(values)]
+def _decision(model: LogisticRegression, features: _Features, x: Array) -> Any:
+    return model.decision_function(features(x))
+
+
+@dataclass(frozen=True, eq=False)
+class _Features:
+    """What a logistic regression sees of an output of q numbers.
+
+    Parameters
+    ----------
+    middle, scale
+        Medians (q,) and spreads (q,) by which numbers are standardized.
+    first_center, second_center
+        Medians (q,) of the standardized numbers of either dataset.
+    """
+
+    middle: Array
+    scale: Array
+    first_center: Array
+    second_center: Array
+
+    @np.errstate(all="ignore")  # outputs may be as large as floats get
+    def __call__(self, x: Array) -> Array:
+        """Standardized numbers, their sizes, and norms of three distances, each at most ``_FAR``."""
+        z = (x - self.middle) / self.scale
+        columns = [z, np.abs(z)]
+        for vector in (z, z - self.first_center, z - self.second_center):
+            for order in (1, 2):
+                columns.append(np.linalg.norm(vector, order, axis=1))
+        within = np.clip(np.column_stack(columns), -_FAR, _FAR)
+        return np.asarray(np.nan_to_num(within), dtype=np.float64)
 
 
 def _fisher(first: Array, second: Array) -> Array:
     """Fisher's direction ``S^+ (m_1 - m_2)`` (q,) of learning runs (m, q), of unit length.
 
-    S is the spread within a dataset.
-
-    It comes from singular values, so that a direction that is nearly flat, because the same noise
-    came twice along it, keeps its digits.
+    S is the spread within a dataset. It comes from singular values, so that a direction that is
+    nearly flat, because the same noise came twice along it, keeps its digits.
     """
-    between = first.mean(axis=0) - second.mean(axis=0)
-    within = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)])
+    first_mean = first.mean(axis=0)
+    second_mean = second.mean(axis=0)
+    between = first_mean - second_mean
+    within = np.concatenate([first - first_mean, second - second_mean])
     if not np.all(np.isfinite(within)):
         return np.full(within.shape[1], np.nan)
     _, spread, axes = np.linalg.svd(within, full_matrices=False)
     if spread[0] == 0.0:
         return np.asarray(between, dtype=np.float64)
-    # a relative spread below this is taken to be none
-    direction = axes.T @ (axes @ between / np.maximum(spread / spread[0], 1e-13) ** 2)
+    relative_spread = np.maximum(spread / spread[0], _NO_SPREAD)
+    direction = axes.T @ (axes @ between / relative_spread**2)
     return np.asarray(direction / (np.linalg.norm(direction) or 1.0), dtype=np.float64)
 
 
@@ -312,9 +469,9 @@ _SLACK = 1e-10
 
 
 def lower(hits: Array, runs: int, risk: float) -> Array:
-    """A bound below the probability, wrong with probability at most ``risk``.
+    """A bound of Clopper and Pearson below a probability, wrong with probability at most ``risk``.
 
-    It is that of Clopper and Pearson. The hits are counts among ``runs``.
+    The hits are counts among ``runs``.
     """
     inner = np.maximum(hits, 1)
     bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
@@ -322,9 +479,9 @@ def lower(hits: Array, runs: int, risk: float) -> Array:
 
 
 def upper(hits: Array, runs: int, risk: float) -> Array:
-    """A bound above the probability, wrong with probability at most ``risk``.
+    """A bound of Clopper and Pearson above a probability, wrong with probability at most ``risk``.
 
-    It is that of Clopper and Pearson.
+    The hits are counts among ``runs``.
     """
     # from the other end, where a risk near 0 keeps its digits
     return np.minimum(1.0, (1.0 - lower(runs - hits, runs, risk)) * (1 + _SLACK))
@@ -333,25 +490,33 @@ def upper(hits: Array, runs: int, risk: float) -> Array:
 class CountBound:
     """Lower confidence bounds on a parameter of privacy from counts of one event.
 
-    The event is counted in ``runs`` runs of each dataset.
+    P is the probability of the event on one dataset, Q that on the other. With a delta the bound
+    is on epsilon: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q). Without one
+    it is on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the distribution
+    function of the normal distribution. It is at least 0, increases in P and decreases in Q.
 
-    On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q).
-    Without a delta on mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the
-    normal distribution.
-
-    With probability at least 1 - 2 ``risk`` the bound is right: the probability P of the event on
-    one dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing
-    in Q.
+    Parameters
+    ----------
+    runs
+        Runs of each dataset in which the event is counted.
+    risk
+        Probability at most which the bound on P is wrong with, and that on Q: the bound on the
+        parameter is right with probability at least ``1 - 2 risk``.
+    delta
+        The delta at which epsilon is bounded; None: mu is bounded.
     """
 
     @np.errstate(divide="ignore")
     def __init__(self, runs: int, risk: float, delta: float | None) -> None:
         counts = np.arange(runs + 1, dtype=np.float64)
-        self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
+        self.low = lower(counts, runs, risk)
+        self.high = upper(counts, runs, risk)
         if delta is None:
-            self._above, self._below = ndtri(self.low), ndtri(self.high)
+            self._term_of_low = ndtri(self.low)
+            self._term_of_high = ndtri(self.high)
         else:
-            self._above, self._below = np.log(np.maximum(self.low - delta, 0.0)), np.log(self.high)
+            self._term_of_low = np.log(np.maximum(self.low - delta, 0.0))
+            self._term_of_high = np.log(self.high)
         #: The most that any counts of this many runs give: always under P, never under Q.
         self.ceiling = self.one(runs, 0)
 
@@ -360,14 +525,12 @@ class CountBound:
         """On the number that is declared."""
         return cls(runs, risk, declared.delta if declared.mu is None else None)
 
-    def __call__(self, mine: Array, theirs: Array) -> Array:
-        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q.
-
-        Counts are whole numbers.
-        """
-        # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is
-        # never 0
-        bound = self._above[mine.astype(np.intp)] - self._below[theirs.astype(np.intp)]
+    def __call__(self, hits: Array, other_hits: Array) -> Array:
+        """The bounds (m,) for whole counts (m,) of events under P and under Q."""
+        # An event that never came under P gives -inf, and one that is perhaps certain under Q
+        # gives +inf to subtract at worst; a bound on Q is never 0.
+        term_of_low = self._term_of_low[hits.astype(np.intp)]
+        bound = term_of_low - self._term_of_high[other_hits.astype(np.intp)]
         return np.maximum(bound * (1 - _SLACK), 0.0)
 
     def one(self, hits: int, other_hits: int) -> float:
@@ -375,66 +538,176 @@ class CountBound:
         return float(self(np.array([hits]), np.array([other_hits]))[0])
 
 
-#: A set of outputs: in words, and a test of which observations are in it.
-_Event = tuple[str, Callable[[Observations], NDArray[np.bool_]]]
+@dataclass(frozen=True, eq=False)
+class Event:
+    """A set of outputs.
 
-#: Events by number, and how often each came on either dataset.
-_Offer = tuple[Callable[[int], _Event], Sequence[Any]]
+    Parameters
+    ----------
+    words
+        What a report calls it.
+    contains
+        Tells of observations whether each is in it, as a mask (m,).
+    """
+
+    words: str
+    contains: Callable[[Observations], NDArray[np.bool_]]
 
 
 def best_events(
     pick: tuple[Observations, Observations],
-    known: Iterable[tuple[str, Score]],
+    known_scores: Iterable[tuple[str, Score]],
     bound: CountBound,
     *,
     values: bool = True,
-) -> tuple[list[tuple[float, _Event]], int]:
+) -> tuple[list[Event], int]:
     """The event with the largest lower bound in the picking runs, by direction.
 
-    The second result is how many events were looked at.
+    Parameters
+    ----------
+    pick
+        The picking runs of both datasets. An event must be counted in other runs than these.
+    known_scores
+        Scores with their names, whose tails are events.
+    bound
+        The lower bound by which events are compared.
+    values
+        Whether marks and repeated values are events, too.
 
-    Of marks and repeated ``values``, and of tails of ``known`` scores. The first is for P = first
-    over Q = second. Each must be counted in other runs than those that chose it.
+    Returns
+    -------
+    events
+        The best event for P = first over Q = second, then that of the other direction.
+    looked_at
+        How many events were compared.
     """
-    nothing: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
-    best, looked_at = [(0.0, nothing), (0.0, nothing)], 0
-    for make, counts in chain(
-        _marks(*pick) if values else (), *(_tails(*one, *pick) for one in known)
-    ):
-        looked_at += len(counts[0])
-        for way, lows in enumerate((bound(*counts), bound(*reversed(counts)))):
+    best = [_NO_EVENT, _NO_EVENT]
+    largest = [0.0, 0.0]
+    looked_at = 0
+    for offer in _offers(pick, known_scores, values):
+        looked_at += len(offer.first_counts)
+        forward = bound(offer.first_counts, offer.second_counts)
+        backward = bound(offer.second_counts, offer.first_counts)
+        for way, lows in enumerate((forward, backward)):
             top = int(np.argmax(lows))
-            if lows[top] > best[way][0]:
-                best[way] = (float(lows[top]), make(top))
+            if lows[top] > largest[way]:
+                largest[way] = float(lows[top])
+                best[way] = offer.event(top)
     return best, looked_at
 
 
-def _tails(name: str, score: Score, *pick: Observations) -> Iterator[_Offer]:
-    """Both tails of ``score``, from every threshold that separates the picking runs."""
-    values = [np.sort(part[~np.isnan(part)]) for part in map(score, pick)]
-    pooled = np.unique(np.concatenate(values))
-    if pooled.size:
-        # a score may have no value: "above all" is an event, too
-        cuts = np.concatenate(
-            [[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2]
+def _never(observations: Observations) -> NDArray[np.bool_]:
+    return np.zeros(len(observations), dtype=bool)
+
+
+_NO_EVENT = Event("no event", _never)
+
+
+@dataclass(frozen=True, eq=False)
+class _Offer:
+    """Events by number, with their counts in the picking runs.
+
+    Parameters
+    ----------
+    event
+        Makes the event of a number.
+    first_counts, second_counts
+        How often each event came on either dataset, (k,).
+    """
+
+    event: Callable[[int], Event]
+    first_counts: Array
+    second_counts: Array
+
+
+def _offers(
+    pick: tuple[Observations, Observations],
+    known_scores: Iterable[tuple[str, Score]],
+    values: bool,
+) -> Iterator[_Offer]:
+    """Marks and repeated values, if they are wanted, then both tails of every score."""
+    first, second = pick
+    if values:
+        yield from _repeated(first, second, attrgetter("marks"), 1)
+        yield from _repeated(first, second, attrgetter("equalities"), 2)
+    for name, score in known_scores:
+        yield from _tails(name, score, first, second)
+
+
+def _repeated(
+    first: Observations,
+    second: Observations,
+    words_of: Callable[[Observation], frozenset[str]],
+    fewest: int,
+) -> Iterator[_Offer]:
+    """The words that are said of at least ``fewest`` observations."""
+    first_counts = _counts_of_words(first, words_of)
+    second_counts = _counts_of_words(second, words_of)
+    totals = first_counts + second_counts
+    # sorted, because the order of a set changes from process to process
+    words = sorted(word for word, times in totals.items() if times >= fewest)
+    if words:
+        yield _Offer(
+            event=partial(_said, words, words_of),
+            first_counts=np.array([first_counts[word] for word in words]),
+            second_counts=np.array([second_counts[word] for word in words]),
         )
-        below = [np.searchsorted(part, cuts, side="right") for part in values]
-        above = [len(part) - count for part, count in zip(values, below, strict=True)]
-        yield lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i]), above
-        yield lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]), below
 
 
-def _marks(*pick: Observations) -> Iterator[_Offer]:
-    """Every mark of an observation, and every number that came more than once."""
-    for read, fewest in ((attrgetter("marks"), 1), (attrgetter("equalities"), 2)):
-        parts = [Counter(mark for one in part for mark in read(one)) for part in pick]
-        # sorted, because the order of a set changes from process to process
-        known = sorted(mark for mark, times in (parts[0] + parts[1]).items() if times >= fewest)
-        if known:
+def _counts_of_words(
+    observations: Observations, words_of: Callable[[Observation], frozenset[str]]
+) -> Counter[str]:
+    counts = Counter[str]()
+    for one in observations:
+        counts.update(words_of(one))
+    return counts
 
-            def make(i: int, known: Any = known, read: Any = read) -> _Event:
-                return known[i], lambda them: np.array(
-                    [known[i] in read(one) for one in them], dtype=bool
-                )
 
-            yield make, [np.array([part[mark] for mark in known]) for part in parts]
+def _said(words: Sequence[str], words_of: Callable[[Observation], frozenset[str]], i: int) -> Event:
+    """That word ``i`` is said of an output."""
+
+    def contains(observations: Observations) -> NDArray[np.bool_]:
+        return np.array([words[i] in words_of(one) for one in observations], dtype=bool)
+
+    return Event(words[i], contains)
+
+
+def _tails(
+    name: str, score: Score, first: Observations, second: Observations
+) -> Iterator[_Offer]:
+    """Both tails of a score, from every threshold that separates the picking runs."""
+    first_values = _sorted_values(score(first))
+    second_values = _sorted_values(score(second))
+    pooled = np.unique(np.concatenate([first_values, second_values]))
+    if not pooled.size:
+        return
+    # a score may have no value: "above all" is an event, too
+    below_all = np.nextafter(pooled[0], -np.inf)
+    thresholds = np.append(below_all, pooled[:-1] / 2 + pooled[1:] / 2)
+    first_below = np.searchsorted(first_values, thresholds, side="right")
+    second_below = np.searchsorted(second_values, thresholds, side="right")
+    yield _Offer(
+        event=partial(_upper_tail, name, score, thresholds),
+        first_counts=len(first_values) - first_below,
+        second_counts=len(second_values) - second_below,
+    )
+    yield _Offer(partial(_lower_tail, name, score, thresholds), first_below, second_below)
+
+
+def _sorted_values(values: Array) -> Array:
+    """The values that are numbers, in order."""
+    return np.sort(values[~np.isnan(values)])
+
+
+def _upper_tail(name: str, score: Score, thresholds: Array, i: int) -> Event:
+    def contains(observations: Observations) -> NDArray[np.bool_]:
+        return np.asarray(score(observations) > thresholds[i])
+
+    return Event(f"{name} > {thresholds[i]:.9g}", contains)
+
+
+def _lower_tail(name: str, score: Score, thresholds: Array, i: int) -> Event:
+    def contains(observations: Observations) -> NDArray[np.bool_]:
+        return np.asarray(score(observations) <= thresholds[i])
+
+    return Event(f"{name} <= {thresholds[i]:.9g}", contains)

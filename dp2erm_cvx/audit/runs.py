@@ -265,21 +265,23 @@ def audit_runs(
     picked = attack.runs // 2
     runs = attack.runs - picked
     risk = (1.0 - attack.confidence) / 4
-    known = scores(one[:learned], other[:learned], attack.events)
+    known_scores = scores(one[:learned], other[:learned], attack.events)
     picking = (one[learned:picked], other[learned:picked])
     bound = CountBound.of(declared, picked - learned, risk)
-    best, looked_at = best_events(picking, known, bound, values="values" in attack.events)
+    best, looked_at = best_events(
+        picking, known_scores, bound, values="values" in attack.events
+    )
     epsilon_bound = CountBound(runs, risk, declared.delta)
     mu_bound = CountBound(runs, risk, None)
 
     def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
         """The event of one direction, counted in the runs of both datasets."""
-        event, test = best[way][1]
-        hits = int(np.sum(test(mine)))
-        other_hits = int(np.sum(test(theirs)))
+        event = best[way]
+        hits = int(np.sum(event.contains(mine)))
+        other_hits = int(np.sum(event.contains(theirs)))
         return Counted(
             direction=DIRECTIONS[way],
-            event=event,
+            event=event.words,
             hits=hits,
             other_hits=other_hits,
             runs=runs,
@@ -364,8 +366,10 @@ def _run(
             output = mechanism(*arguments)
         except Exception as raised:
             return of_exception(raised)
-        own = {name: float(statistic(output)) for name, statistic in attack.statistics.items()}
-        return dataclasses.replace(of_output(output), own=own)
+        values = {}
+        for name, statistic in attack.statistics.items():
+            values[name] = float(statistic(output))
+        return dataclasses.replace(of_output(output), statistics=values)
 
     return [(once(0, run), once(1, run)) for run in range(start, stop)]
 
