@@ -24,14 +24,24 @@ from dp2erm_cvx.noise import simulate_cubes, simulate_noise
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve.solving import minimize_by_newton
 
-_UNIT = float(np.finfo(np.float64).eps)
+#: Spacing of the floating-point numbers at 1, twice the error of one rounding.
+_SPACING = float(np.finfo(np.float64).eps)
+#: Relative residual to which the output of a drawn noise has to be solved.
+_RESIDUAL = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The released theta of a step and its multiplier v.
+    """An output of one step, by its coordinates ``u = theta + s v``.
 
-    The ``slope`` Pi is the derivative of the prox there.
+    Parameters
+    ----------
+    theta
+        The released numbers (p,).
+    multiplier
+        v (p,): a subgradient of the l1 term and Theta; of rounded numbers, what rounding took off.
+    slope
+        The derivative Pi (p, p) of theta in u: that of the prox.
     """
 
     theta: Array
@@ -44,27 +54,54 @@ class Place:
 
         That is so inside Theta and off the kinks of R, where Pi is the identity.
         """
-        return float(self.slope.trace()) == len(self.theta)  # 0 <= Pi <= I
+        # 0 <= Pi <= I
+        return float(self.slope.trace()) == len(self.theta)
 
 
-def _tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
-    """How far the log density of noise changes where the noise moves by ``moved``.
+def _change_of_log_density(moved: float, length: float, scale: float, *, pure: bool) -> float:
+    """The most that the log density of noise changes by where the noise moves.
 
-    The noise has the norm ``length``.
+    Parameters
+    ----------
+    moved
+        How far the noise moves, in its norm.
+    length
+        The norm of the noise.
+    scale
+        The scale of the noise.
+    pure
+        Whether the log density is ``-length / scale``; otherwise it is
+        ``-(length / scale)^2 / 2``.
     """
-    return moved / scale * (1.0 if pure else (length + moved) / scale)
+    if pure:
+        return moved / scale
+    return moved / scale * ((length + moved) / scale)
 
 
 class ShiftLaw:
-    """Independent noise on every block of ``center`` (m,).
-
-    It is discrete Laplace or Gaussian noise where ``whole``.
+    """The law of numbers with independent noise on every block of them.
 
     Whole numbers with Gaussian noise are rounded after it: the density is of both, a later step
-    sees theta. The computed center is off by ``moved`` in the l1 norm. ``last``: no later step
-    depends on the numbers; under Laplace noise the worst output is then the center itself, and the
-    law has no coordinates. Pure noise on a ``block`` of several numbers depends on the largest of
-    them.
+    sees theta. Pure noise on a block of several numbers depends on the largest of them. Where no
+    later step depends on numbers with Laplace noise, their worst output is the center itself, and
+    the law has no coordinates.
+
+    Parameters
+    ----------
+    center
+        The numbers (m,) without noise.
+    scale
+        The scale of the noise.
+    noise
+        Its kind: Laplace noise on every block, or Gaussian noise.
+    moved
+        Bound on the error of the computed center in the l1 norm.
+    whole
+        Whether the output is whole numbers, with discrete Laplace or rounded Gaussian noise.
+    last
+        Whether no later step depends on the output.
+    block
+        How many numbers a block has.
     """
 
     def __init__(
@@ -78,43 +115,39 @@ class ShiftLaw:
         last: bool,
         block: int = 1,
     ) -> None:
-        self.center, self.scale, self.moved, self.whole, self.pure = (
-            center,
-            scale,
-            moved,
-            whole,
-            noise.pure,
-        )
+        self.center = center
+        self.scale = scale
+        self.moved = moved
+        self.whole = whole
+        self.pure = noise.pure
         self.block = block
-        self.units = np.full(0 if last and self.pure else len(center), scale)
+        n_coordinates = len(center)
+        if last and self.pure:
+            n_coordinates = 0
+        self.units = np.full(n_coordinates, scale)
 
     def place(self, u: Array) -> Place:
-        """The output nearest to ``u``.
-
-        Its multiplier is what rounding takes off Gaussian noise.
-        """
-        return self._at(u if len(self.units) else self.center)
-
-    def _at(self, u: Array) -> Place:
-        theta = np.rint(u) if self.whole else u
-        return Place(theta, np.zeros(len(u)) if self.pure else u - theta, np.eye(len(u)))
+        """The output nearest to ``u``, with what rounding takes off Gaussian noise."""
+        if not len(self.units):
+            return self._at(self.center)
+        return self._at(u)
 
     def released(self, place: Place) -> Array:
         """Input of later steps."""
         return place.theta
 
-    def _distance(self, place: Place) -> float:
-        apart = place.theta + place.multiplier - self.center
-        return block_norm(apart, self.block) if self.pure else float(np.linalg.norm(apart))
-
     def log_density(self, place: Place) -> float:
-        sizes = self._distance(place) / self.scale
-        return -sizes if self.pure else -(sizes**2) / 2
+        """Log density of an output."""
+        length = self._length(place) / self.scale
+        if self.pure:
+            return -length
+        return -(length**2) / 2
 
     def error(self, place: Place) -> float:
         """Bound on the error of the log density: of the center, and of rounding."""
-        rounding = 8 * _UNIT * float(np.sum(np.abs(self.center)) + np.sum(np.abs(place.theta)))
-        return _tail(self.moved + rounding, self._distance(place), self.scale, pure=self.pure)
+        sizes = float(np.sum(np.abs(self.center)) + np.sum(np.abs(place.theta)))
+        moved = self.moved + 8 * _SPACING * sizes
+        return _change_of_log_density(moved, self._length(place), self.scale, pure=self.pure)
 
     def draw(self, rng: np.random.Generator) -> Place:
         """A random output."""
@@ -122,11 +155,11 @@ class ShiftLaw:
         if self.block > 1:
             return self._at(self.center + simulate_cubes(self.scale, self.block, size, rng))
         if self.pure and self.whole:
-            return self._at(
-                self.center + np.subtract(*np.floor(rng.exponential(self.scale, (2, size))))
-            )
-        draw = rng.laplace if self.pure else rng.normal
-        return self._at(self.center + draw(scale=self.scale, size=size))
+            first, second = np.floor(rng.exponential(self.scale, (2, size)))
+            return self._at(self.center + np.subtract(first, second))
+        if self.pure:
+            return self._at(self.center + rng.laplace(scale=self.scale, size=size))
+        return self._at(self.center + rng.normal(scale=self.scale, size=size))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """The two centers, between which the ratio turns, and points beyond both."""
@@ -136,15 +169,70 @@ class ShiftLaw:
         beyond = self.scale * rng.standard_normal((count, len(self.center)))
         return [self.center, other.center, *(self.center + beyond), *(other.center + beyond)]
 
+    def _at(self, u: Array) -> Place:
+        theta = np.rint(u) if self.whole else u
+        multiplier = np.zeros(len(u)) if self.pure else u - theta
+        return Place(theta, multiplier, np.eye(len(u)))
+
+    def _length(self, place: Place) -> float:
+        """The norm of the noise that leads to an output."""
+        noise = place.theta + place.multiplier - self.center
+        if self.pure:
+            return block_norm(noise, self.block)
+        return float(np.linalg.norm(noise))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsRadius:
+    """How far computed weights may be from the exact ones, and what that changes in an objective.
+
+    Parameters
+    ----------
+    radius
+        Bound on ``||w_hat - w||_1`` of the computed weights.
+    unit_model
+        The objective at weights 1.
+    """
+
+    radius: float
+    unit_model: MarginModel
+
+    def errors(self, theta: Array) -> tuple[float, float]:
+        """Bounds on the errors at theta: each is the radius times the largest term at weight 1.
+
+        Returns
+        -------
+        of_gradient
+            Of the gradient, in norm.
+        of_hessian
+            Of the Hessian, in the trace norm.
+        """
+        unit = self.unit_model
+        margins = unit.margins(theta)
+        norms = np.linalg.norm(unit.Z, axis=1)
+        loss = unit.loss.along(unit.whole.arm)
+        slopes = unit.whole.multipliers * np.abs(loss.slope(margins))
+        curvatures = unit.whole.multipliers * loss.curvature(margins)
+        of_gradient = self.radius * float(np.max(norms * slopes))
+        of_hessian = self.radius * float(np.max(norms**2 * curvatures))
+        return of_gradient, of_hessian
+
 
 class ObjectiveLaw:
-    """The law of the minimizer of ``model`` with noise of this ``calibration``.
+    """The law of the minimizer of a model with noise in its objective (proof of Theorem 1).
 
-    The model holds no noise.
-
-    ``step`` s of the Minty coordinates is the same for both datasets. Released is the minimizer
-    times the public ``unscaled`` (p,). ``weights`` are a bound on ``||w_hat - w||_1`` of the
-    computed ones, and the objective at weights 1; None where they are exact.
+    Parameters
+    ----------
+    model
+        n times the objective, without noise.
+    calibration
+        The noise b.
+    step
+        s of the coordinates ``u = theta + s v``, the same for both datasets.
+    unscaled
+        Public factors (p,): released is the minimizer times these.
+    weights
+        What the error of the computed weights can change; None where the weights are exact.
     """
 
     def __init__(
@@ -153,48 +241,35 @@ class ObjectiveLaw:
         calibration: Calibration,
         step: float,
         unscaled: Array,
-        weights: tuple[float, MarginModel] | None,
+        weights: WeightsRadius | None,
     ) -> None:
-        self.model, self.calibration, self.step = model, calibration, step
-        self.unscaled, self.weights, self.pure = unscaled, weights, calibration.noise.pure
-        self.units = (
-            step * calibration.scale * np.ones(model.dimension) * np.array(calibration.box or 1.0)
-        )
-
-    @cached_property
-    def _origin(self) -> Array:
-        return self.model.gradient(np.zeros(self.model.dimension))
-
-    def _gradient(self, theta: Array) -> Array:
-        if self.model.self_concordance == 0.0:  # a quadratic
-            return np.asarray(self.model.hessian(theta) @ theta + self._origin, dtype=np.float64)
-        return self.model.gradient(theta)
-
-    def noise(self, place: Place) -> Array:
-        """The noise b (p,) that makes the pair the output."""
-        return -self._gradient(place.theta) - place.multiplier
-
-    def _length(self, place: Place) -> float:
-        return float(self.calibration.norms(self.noise(place)))
-
-    def _jacobian(self, place: Place) -> Array:
-        rest = (np.eye(self.model.dimension) - place.slope) / self.step
-        return np.asarray(self.model.hessian(place.theta) @ place.slope + rest, dtype=np.float64)
+        self.model = model
+        self.calibration = calibration
+        self.step = step
+        self.unscaled = unscaled
+        self.weights = weights
+        self.pure = calibration.noise.pure
+        half_widths = np.array(calibration.box or 1.0)
+        self.units = step * calibration.scale * np.ones(model.dimension) * half_widths
 
     def place(self, u: Array) -> Place:
         """The pair (theta, v) at ``u`` (p,)."""
         theta = self.model.penalty.prox(u, self.step)
-        return Place(theta, (u - theta) / self.step, self.model.penalty.jacobian(u, self.step))
+        multiplier = (u - theta) / self.step
+        return Place(theta, multiplier, self.model.penalty.jacobian(u, self.step))
 
     def released(self, place: Place) -> Array:
         """Input of later steps."""
         return place.theta * self.unscaled
 
     def log_density(self, place: Place) -> float:
-        # first: its pass has the gradient as well
-        volume = float(np.linalg.slogdet(self._jacobian(place))[1])
-        sizes = self._length(place) / self.calibration.scale
-        return volume - (sizes if self.pure else sizes**2 / 2)
+        """Log density ``log nu(T(u)) + log |det DT(u)|``."""
+        # the determinant comes first: its pass has the gradient as well
+        log_determinant = float(np.linalg.slogdet(self._jacobian(place))[1])
+        length = self._length(place) / self.calibration.scale
+        if self.pure:
+            return log_determinant - length
+        return log_determinant - length**2 / 2
 
     def error(self, place: Place) -> float:
         """Bound on the error of the log density: of the weights, and of rounding to first order.
@@ -203,79 +278,118 @@ class ObjectiveLaw:
         smallest eigenvalue, whatever Pi is. An error e of the weights in l1 moves a weighted sum by
         at most e times the largest term at weight 1.
         """
-        theta, hessian = place.theta, self.model.hessian(place.theta)
+        theta = place.theta
+        p = len(theta)
+        hessian = self.model.hessian(theta)
+        # of the noise T(u), in norm
         sizes = np.abs(hessian) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
-        moved = 2 * self.model.rounding(theta) + 16 * len(theta) * _UNIT * float(
-            np.linalg.norm(sizes)
-        )
+        of_terms = 16 * p * _SPACING * float(np.linalg.norm(sizes))
+        moved = 2 * self.model.rounding(theta) + of_terms
         # v is a difference: it loses what theta is larger than s v
-        moved += 8 * _UNIT * float(np.linalg.norm(theta)) / self.step
-        volume = 64 * len(theta) * _UNIT * float(np.linalg.cond(self._jacobian(place)))
+        moved += 8 * _SPACING * float(np.linalg.norm(theta)) / self.step
+        # of log |det DT(u)|
+        of_determinant = 64 * p * _SPACING * float(np.linalg.cond(self._jacobian(place)))
         if self.weights is not None:
-            bound, unit = self.weights
-            s, norms = unit.margins(theta), np.linalg.norm(unit.Z, axis=1)
-            loss = unit.loss.along(unit.whole.arm)
-            steep = unit.whole.multipliers * np.abs(loss.slope(s))
-            bent = unit.whole.multipliers * loss.curvature(s)
-            moved += bound * float(np.max(norms * steep))
-            volume += bound * float(np.max(norms**2 * bent)) / float(np.linalg.eigvalsh(hessian)[0])
+            of_gradient, of_hessian = self.weights.errors(theta)
+            moved += of_gradient
+            of_determinant += of_hessian / float(np.linalg.eigvalsh(hessian)[0])
         # what moves by this in norm moves by no more in the norm of box noise than over its least
         # half width
         moved /= min(self.calibration.box or (1.0,))
-        return _tail(moved, self._length(place), self.calibration.scale, pure=self.pure) + volume
+        length = self._length(place)
+        of_noise = _change_of_log_density(moved, length, self.calibration.scale, pure=self.pure)
+        return of_noise + of_determinant
+
+    def noise(self, place: Place) -> Array:
+        """The noise ``b = T(u)`` (p,) that makes the pair the output."""
+        return -self._gradient(place.theta) - place.multiplier
 
     def at_noise(self, noise: Array) -> Array:
-        """Coordinates u (p,) of the output for the noise ``b`` (p,); raises CertificateError."""
+        """Coordinates u (p,) of the output for the noise b (p,).
+
+        Raises
+        ------
+        CertificateError
+            If the output is not solved for to a relative residual of ``_RESIDUAL``.
+        """
         model = copy.copy(self.model)
         model.linear = self.model.linear + noise
         theta = minimize_by_newton(model, model.start())[0]
         u: Array = theta - self.step * (self._gradient(theta) + noise)
-        terms = (
-            float(np.linalg.norm(self._origin))
-            + float(np.linalg.norm(noise))
-            + self.calibration.unit
-        )
         # relative to the terms that cancel in it and to the scale
-        if not np.linalg.norm(self.noise(self.place(u)) - noise) <= 1e-9 * terms:
+        terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise))
+        terms += self.calibration.unit
+        residual = np.linalg.norm(self.noise(self.place(u)) - noise)
+        if not residual <= _RESIDUAL * terms:
             raise CertificateError(
                 "density audit: the output of a drawn noise could not be solved for"
             )
         return u
 
     def draw(self, rng: np.random.Generator) -> Place:
+        """A random output."""
         return self.place(self.at_noise(simulate_noise(self.calibration, 1, rng)[0]))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """Typical outputs, those of no noise, those far out, and what they lead to."""
         assert isinstance(other, ObjectiveLaw)
-        points = [law.at_noise(np.zeros(self.model.dimension)) for law in (self, other)]
+        p = self.model.dimension
+        points = [self.at_noise(np.zeros(p)), other.at_noise(np.zeros(p))]
         for law in (self, other):
-            points += [
-                law.at_noise(b) for b in simulate_noise(self.calibration, (count + 1) // 2, rng)
-            ]
-        reach = self.calibration.unit * self.step * self.model.dimension
-        points += [
-            reach * 10.0 ** rng.uniform(-1, 3) * direction / np.linalg.norm(direction)
-            for direction in rng.standard_normal((count, self.model.dimension))
-        ]
+            for noise in simulate_noise(self.calibration, (count + 1) // 2, rng):
+                points.append(law.at_noise(noise))
+        typical = self.calibration.unit * self.step * p
+        for direction in rng.standard_normal((count, p)):
+            length = typical * 10.0 ** rng.uniform(-1, 3)
+            points.append(length * direction / np.linalg.norm(direction))
+        for u in list(points):
+            points += self._led_to(u, other)
+        return points
+
+    def _led_to(self, u: Array, other: ObjectiveLaw) -> list[Array]:
+        """Points that one point leads to."""
+        place = self.place(u)
+        # just inside Theta, where the search among regular points has to begin
+        inside = 0.999 * place.theta + self.step * self.model.penalty.l1 * np.sign(u)
+        points = [inside]
         # gamma and box noise are worst where both noises point along the difference of the
         # gradients
-        for u in list(points):
-            place = self.place(u)
-            # just inside Theta, where the search among regular points has to begin
-            points.append(0.999 * place.theta + self.step * self.model.penalty.l1 * np.sign(u))
-            b = self.noise(place)
-            apart = other.noise(place) - b
-            points += [u + self.step * (b - factor * apart) for factor in (0.0, 1.0, 100.0)]
+        noise = self.noise(place)
+        difference = other.noise(place) - noise
+        for factor in (0.0, 1.0, 100.0):
+            points.append(u + self.step * (noise - factor * difference))
         return points
+
+    @cached_property
+    def _origin(self) -> Array:
+        """The gradient (p,) at theta = 0."""
+        return self.model.gradient(np.zeros(self.model.dimension))
+
+    def _gradient(self, theta: Array) -> Array:
+        """``grad Phi(theta)`` (p,)."""
+        is_quadratic = self.model.self_concordance == 0.0
+        if is_quadratic:
+            return np.asarray(self.model.hessian(theta) @ theta + self._origin, dtype=np.float64)
+        return self.model.gradient(theta)
+
+    def _length(self, place: Place) -> float:
+        """The norm of the noise that makes the pair the output."""
+        return float(self.calibration.norms(self.noise(place)))
+
+    def _jacobian(self, place: Place) -> Array:
+        """``-DT(u) = H Pi + (I - Pi) / s`` (p, p), H the Hessian of Phi at theta."""
+        of_multiplier = (np.eye(self.model.dimension) - place.slope) / self.step
+        of_gradient = self.model.hessian(place.theta) @ place.slope
+        return np.asarray(of_gradient + of_multiplier, dtype=np.float64)
 
 
 #: The law of one output: ``pure`` where log ratios are bounded; u (d,) spreads by about its
 #: ``units``. Log densities are known but for a constant that is the same for every dataset.
 Law = ShiftLaw | ObjectiveLaw
 
-#: What every step released, by name: with its multiplier, and as later steps see it.
+#: What every step released, by name, with its multiplier.
 Outputs = Mapping[str, Place]
+#: The same as later steps see it.
 Released = Mapping[str, Array]
 
 #: Starts of a second step that follow each one of the first; fewer where there are more steps.
@@ -288,8 +402,11 @@ class ReleaseLaw:
 
     Its density is the product of those of each step given the steps before.
 
-    ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order
-    is theirs.
+    Parameters
+    ----------
+    conditional
+        By the name of a step, in their order, what maps the outputs of the earlier steps to its
+        law.
     """
 
     conditional: Mapping[str, Callable[[Released], Law]]
@@ -319,20 +436,19 @@ class ReleaseLaw:
 
         def choose(_: str, law: Law) -> Place:
             nonlocal used
+            start = used
             used += len(law.units)
-            return law.place(u[used - len(law.units) : used])
+            return law.place(u[start:used])
 
         return {name: place for name, _, place in self.steps(choose)}
 
     def log_density(self, outputs: Outputs) -> float:
         """Log density of all outputs, less a constant that is the same for every dataset."""
-        return sum(
-            law.log_density(place) for _, law, place in self.steps(lambda name, _: outputs[name])
-        )
+        return sum(law.log_density(place) for _, law, place in self._at(outputs))
 
     def error(self, outputs: Outputs) -> float:
         """Bound on the error of :meth:`log_density`."""
-        return sum(law.error(place) for _, law, place in self.steps(lambda name, _: outputs[name]))
+        return sum(law.error(place) for _, law, place in self._at(outputs))
 
     def draw(self, rng: np.random.Generator) -> Outputs:
         """Random outputs of all steps."""
@@ -345,27 +461,55 @@ class ReleaseLaw:
 
         Fewer of them where the deadline passes meanwhile, at least one.
         """
-        grown: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
-        for depth, (name, law_of) in enumerate(self.conditional.items()):
-            longer = list[tuple[Array, dict[str, Array]]]()
-            known, points = None, list[Array]()
-            most = (
-                max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
-            )
-            for u, released in grown:
+        grown = [_Start(np.zeros(0), {})]
+        for depth, name in enumerate(self.conditional):
+            most = None
+            wanted = count
+            if depth:
+                n_later = max(1, len(self.conditional) - 1)
+                most = max(1, _FOLLOWING // n_later**depth)
+                wanted = 1
+            longer = list[_Start]()
+            previous_law = None
+            points = list[Array]()
+            for start in grown:
                 if longer and until.passed:
                     break
-                law = law_of(released)
-                if law is not known:  # many do not depend on what was released
-                    points = law.starts(
-                        other.conditional[name](released), 1 if depth else count, rng
-                    )
-                known = law
+                law = self.conditional[name](start.released)
+                # many laws do not depend on what was released
+                if law is not previous_law:
+                    other_law = other.conditional[name](start.released)
+                    points = law.starts(other_law, wanted, rng)
+                previous_law = law
                 for index in rng.permutation(len(points))[:most]:
-                    output = law.released(law.place(points[index]))
-                    longer.append((np.append(u, points[index]), {**released, name: output}))
+                    longer.append(start.followed_by(name, law, points[index]))
             grown = longer
-        return [u for u, _ in grown]
+        return [start.u for start in grown]
+
+    def _at(self, outputs: Outputs) -> Iterator[tuple[str, Law, Place]]:
+        """Every step at its own of the outputs."""
+        return self.steps(lambda name, _: outputs[name])
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """A starting point of the first steps.
+
+    Parameters
+    ----------
+    u
+        Coordinates of their outputs.
+    released
+        The outputs as later steps see them.
+    """
+
+    u: Array
+    released: dict[str, Array]
+
+    def followed_by(self, name: str, law: Law, point: Array) -> _Start:
+        """The same with the coordinates of one more step."""
+        output = law.released(law.place(point))
+        return _Start(np.append(self.u, point), {**self.released, name: output})
 
 
 def _unperturbed(_: str, law: Law) -> Place:
