@@ -1,8 +1,7 @@
-"""Exact losses of mechanisms that say what is random in them.
+"""Exact losses of mechanisms that split rows at random and add noise to values.
 
-Rows are split at random, and noise is added to values.
-
-Of one pair of neighbors, or of the worst that a search meets.
+A mechanism says what is random in it. Its loss is that of one pair of neighbors, or of the worst
+that a search meets.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +23,7 @@ from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import block_norm
 from dp2erm_cvx.checks import json_types
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError
@@ -34,9 +34,14 @@ from dp2erm_cvx.steps.sums import IntegerSums
 
 @dataclass(frozen=True)
 class Split:
-    """``n`` rows in ``count`` random groups.
+    """Rows in random groups, whose sizes differ by at most one, whatever the records.
 
-    The sizes of the groups differ by at most one, whatever the records.
+    Parameters
+    ----------
+    n
+        The number of rows.
+    count
+        The number of groups.
     """
 
     n: int
@@ -70,8 +75,11 @@ class Noised:
         blocks of the largest entry, and noise on a block u has a density of
         ``exp(-max_j |u_j| / scale)``.
 
-    Raises DeclarationError for another noise or order, a scale that is no positive number, a
-    sensitivity that is none, entries that are no whole number of blocks.
+    Raises
+    ------
+    DeclarationError
+        For another noise or order, a scale that is no positive number, a negative sensitivity, and
+        entries that are no whole number of blocks.
     """
 
     value: float | Array
@@ -84,9 +92,11 @@ class Noised:
     def __post_init__(self) -> None:
         if self.noise not in (Noise.GAMMA, Noise.GAUSSIAN):
             raise DeclarationError(f"noise = {self.noise!s}: must be gamma or gaussian")
-        if self.order not in ((1, 2) if self.noise is Noise.GAMMA else (2,)):
+        orders = (1, 2) if self.noise is Noise.GAMMA else (2,)
+        if self.order not in orders:
             raise DeclarationError(f"order = {self.order}: must be 2, or 1 for Laplace noise")
-        if self.block < 1 or self.center.size % self.block or (self.block > 1 and self.order == 2):
+        divides = self.block >= 1 and self.center.size % self.block == 0
+        if not divides or (self.block > 1 and self.order == 2):
             raise DeclarationError(
                 f"block = {self.block}: must divide the {self.center.size} entries, at order = 1"
             )
@@ -104,7 +114,9 @@ class Noised:
 
     def norm(self, moved: Array) -> float:
         """Length of a movement (q,) in the norm of the noise."""
-        return float(np.linalg.norm(moved)) if self.order == 2 else block_norm(moved, self.block)
+        if self.order == 2:
+            return float(np.linalg.norm(moved))
+        return block_norm(moved, self.block)
 
     def draw(self, rng: np.random.Generator) -> Any:
         """The value with its noise, in floating point: a simulation, and nothing to publish."""
@@ -116,6 +128,7 @@ class Noised:
         direction = np.asarray(rng.standard_normal(size))
         if self.noise is Noise.GAUSSIAN:
             return self.value + self.scale * direction
+        # gamma noise: a uniform direction and a length of the law Gamma(q, scale)
         length = rng.gamma(direction.size, self.scale)
         return self.value + length / math.sqrt(float(np.sum(direction**2))) * direction
 
@@ -142,7 +155,19 @@ def run_stages(stages: Stages[_T], rng: np.random.Generator) -> _T:
 
 @dataclass(frozen=True)
 class StageLoss:
-    """How far one noised value ``moved``, given earlier releases; ``sensitivity`` is stated."""
+    """How far one noised value moved between neighbors, given earlier releases.
+
+    Parameters
+    ----------
+    noise
+        The kind of the noise.
+    moved
+        The distance of both values in the norm of the noise.
+    scale
+        The scale of the noise.
+    sensitivity
+        What the mechanism states as the most that ``moved`` may be; None: it states nothing.
+    """
 
     noise: Noise
     moved: float
@@ -161,14 +186,28 @@ class StageLoss:
 #: A loss above what is declared by less than this factor is rounding.
 _ROUNDED = 1.0 + 1e-9
 
+#: Numbers of an audit beside its fields, in plain data.
+_NUMBERS = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
+
 
 @dataclass(frozen=True)
 class AdditiveAudit(Shown):
-    """Exact losses of one pair of neighbors beside what is ``declared``; nothing is sampled.
+    """Exact losses of one pair of neighbors beside what is declared; nothing is sampled.
 
-    ``losses`` has every noised value, given those before. Splits and noised values count as known:
-    what the last output says alone may be less. ``leak`` says what has no noise that could hide it.
-    ``seed`` draws the splits and the released values.
+    Splits and noised values count as known: what the last output says alone may be less.
+
+    Parameters
+    ----------
+    declared
+        The guarantee.
+    losses
+        Of every noised value, given those before.
+    leak
+        What differs and has no noise that could hide it; None where nothing does.
+    seed
+        Draws the splits and the released values.
+    private
+        False: the audit reads the datasets.
     """
 
     declared: Declared
@@ -186,18 +225,22 @@ class AdditiveAudit(Shown):
     def found(self) -> float:
         """The epsilon of all stages together, or the largest mu of one.
 
-        It is conditional on what earlier stages released.
-
-        Those are drawn from their own noise: what only a release rarer than delta brings about
-        proves nothing, and is drawn as seldom.
+        It is conditional on what earlier stages released. Those are drawn from their own noise:
+        what only a release rarer than delta brings about proves nothing, and is drawn as seldom.
         """
+        if self.leak:
+            return math.inf
         losses = [stage.loss for stage in self.losses]
-        return math.inf if self.leak else sum(losses) if self.pure else max(losses, default=0.0)
+        if self.pure:
+            return sum(losses)
+        return max(losses, default=0.0)
 
     @property
     def allowed(self) -> float:
         """The declared number, as an epsilon or, beside Gaussian noise, as a mu."""
-        return self.declared.number if self.pure else self.declared.gaussian_mu
+        if self.pure:
+            return self.declared.number
+        return self.declared.gaussian_mu
 
     @property
     def epsilon_found(self) -> float:
@@ -222,23 +265,19 @@ class AdditiveAudit(Shown):
 
         It is 0 where the mechanism states none.
         """
-        return max(
-            (stage.moved / stage.sensitivity for stage in self.losses if stage.sensitivity),
-            default=0.0,
-        )
+        shares = [stage.moved / stage.sensitivity for stage in self.losses if stage.sensitivity]
+        return max(shares, default=0.0)
 
     @property
     def beyond(self) -> bool:
-        """True if a value moved by more than the mechanism itself states.
-
-        Then its proof is refuted.
-        """
+        """True if a value moved by more than the mechanism states: its proof is refuted."""
         return not self.reached <= _ROUNDED
 
     @property
     def stated(self) -> float:
         """The largest loss that a stage has by its own stated sensitivity, an epsilon or a mu."""
-        return max(((stage.sensitivity or 0.0) / stage.scale for stage in self.losses), default=0.0)
+        losses = [(stage.sensitivity or 0.0) / stage.scale for stage in self.losses]
+        return max(losses, default=0.0)
 
     @property
     def uncovered(self) -> bool:
@@ -250,23 +289,22 @@ class AdditiveAudit(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain JSON types; what is infinite or unknown is None."""
-        names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
-        return dict(json_types(asdict(self) | {name: getattr(self, name) for name in names}))
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        return dict(json_types(asdict(self) | numbers))
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"
-        at_delta = (
-            f", epsilon = {self.epsilon_found:.4g} at this delta" if self.declared.delta else ""
-        )
+        text = f"{name} = {self.found:.6g} on this pair"
+        if self.declared.delta:
+            text += f", epsilon = {self.epsilon_found:.4g} at this delta"
         verdict = "VIOLATED" if self.exceeds else "no violation found, which is no proof"
-        verdict += f" ({self.leak})" if self.leak else ""
-        text = (
-            f"{name} = {self.found:.6g} on this pair{at_delta}; declared {self.declared}: {verdict}"
-        )
+        text += f"; declared {self.declared}: {verdict}"
+        if self.leak:
+            text += f" ({self.leak})"
         if self.reached:
-            text += (
-                f"; {self.reached:.1%} of a stated sensitivity reached" + " EXCEEDED" * self.beyond
-            )
+            text += f"; {self.reached:.1%} of a stated sensitivity reached"
+        if self.beyond:
+            text += " EXCEEDED"
         if self.uncovered:
             text += f"; NOT COVERED: by its own sensitivity a stage has {name} = {self.stated:.4g}"
         return f"{text}; {len(self.losses)} noised values; not private"
@@ -296,7 +334,15 @@ def audit_additive(
         Draws the splits, and what a stage releases: a point on the line through both values, beyond
         the first, where pure noise loses most, and any point where they are the same.
 
-    Raises DeclarationError for noise of another kind.
+    Returns
+    -------
+    audit
+        The loss of every noised value.
+
+    Raises
+    ------
+    DeclarationError
+        For noise of another kind.
     """
     return _walk(mechanism, (first, second), declared, seed)[0]
 
@@ -309,32 +355,60 @@ def _walk(
     mechanism: Staged, datasets: tuple[Any, Any], declared: Declared, seed: int
 ) -> tuple[AdditiveAudit, _Groups]:
     """Run both datasets through all stages: the audit, and the groups of rows that were drawn."""
-    sides, rng = [mechanism(dataset) for dataset in datasets], np.random.default_rng(seed)
-    losses, groups, leak, sent = list[StageLoss](), _Groups(), None, cast(Any, None)
+    first_stages, second_stages = (mechanism(dataset) for dataset in datasets)
+    rng = np.random.default_rng(seed)
+    losses = list[StageLoss]()
+    groups = _Groups()
+    leak = None
+    sent: Any = None
     while leak is None:
-        one, other = (_next(side, sent) for side in sides)
+        one = _next(first_stages, sent)
+        other = _next(second_stages, sent)
         if isinstance(one, Split) and one == other:
-            groups.append(sent := one.draw(rng))
+            sent = one.draw(rng)
+            groups.append(sent)
         elif isinstance(one, Noised) and isinstance(other, Noised):
-            if (leak := _different(one, other)) is None:
+            leak = _different(one, other)
+            if leak is None:
                 sent, moved = _released(one, other, rng)
                 losses.append(StageLoss(one.noise, moved, one.scale, one.sensitivity))
-        elif (
-            not any(isinstance(end, Split | Noised) for end in (one, other))
-            and one.key == other.key
-        ):
-            if one.kind == f"raised {DeclarationError.__name__}":  # there is no such noise
-                raise DeclarationError(f"mechanism: {one.key!s}")
+        elif _same_end(one, other):
             break
         else:
             leak = "outputs differ without noise"
     audit = AdditiveAudit(declared, tuple(losses), leak, seed)
-    wanted, kind = (Noise.GAMMA, "pure") if audit.pure else (Noise.GAUSSIAN, "Gaussian")
-    if any(stage.noise is not wanted for stage in losses):
-        raise DeclarationError(
-            f"mechanism: {declared} is declared, which needs {kind} noise at every stage"
-        )
+    _check_noise(audit)
     return audit, groups
+
+
+def _same_end(one: Any, other: Any) -> bool:
+    """True if both datasets ended with the same output.
+
+    Raises
+    ------
+    DeclarationError
+        If both ended because the mechanism yields noise that there is not.
+    """
+    if isinstance(one, Split | Noised) or isinstance(other, Split | Noised):
+        return False
+    if one.key != other.key:
+        return False
+    if one.kind == f"raised {DeclarationError.__name__}":
+        raise DeclarationError(f"mechanism: {one.key!s}")
+    return True
+
+
+def _check_noise(audit: AdditiveAudit) -> None:
+    """Raise DeclarationError where a stage has noise of another kind than what is declared."""
+    wanted = Noise.GAUSSIAN
+    kind = "Gaussian"
+    if audit.pure:
+        wanted = Noise.GAMMA
+        kind = "pure"
+    if any(stage.noise is not wanted for stage in audit.losses):
+        raise DeclarationError(
+            f"mechanism: {audit.declared} is declared, which needs {kind} noise at every stage"
+        )
 
 
 def _next(stages: Stages[Any], sent: Any) -> Any:
@@ -345,7 +419,10 @@ def _next(stages: Stages[Any], sent: Any) -> Any:
     try:
         return stages.send(sent)
     except StopIteration as end:
-        return of_output(list(end.value) if isinstance(end.value, tuple) else end.value)
+        output = end.value
+        if isinstance(output, tuple):
+            output = list(output)
+        return of_output(output)
     except Exception as raised:
         return of_exception(raised)
 
@@ -365,45 +442,69 @@ def _different(one: Noised, other: Noised) -> str | None:
 
 def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any, float]:
     """A value that both sides are sent, and the distance of theirs in the norm of the noise."""
-    apart = np.nan_to_num(one.center - other.center)
-    moved = one.norm(apart)
-    if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
+    difference = np.nan_to_num(one.center - other.center)
+    moved = one.norm(difference)
+    if one.noise is Noise.GAUSSIAN:
+        # as likely as it is: a loss given a rare release is none
         return one.draw(rng), moved
-    away = rng.standard_normal(apart.size)
+    anywhere = rng.standard_normal(difference.size)
     length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
-    at = one.center + length * (apart / moved if moved > 0.0 else away / np.linalg.norm(away))
-    return (float(at[0]) if np.ndim(one.value) == 0 else at), moved
+    # beyond the first on the line through both, where pure noise loses most
+    if moved > 0.0:
+        direction = difference / moved
+    else:
+        direction = anywhere / np.linalg.norm(anywhere)
+    released = one.center + length * direction
+    if np.ndim(one.value) == 0:
+        return float(released[0]), moved
+    return released, moved
 
 
 def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
     """All sums of a plan as a mechanism of known noise.
 
-    Its datasets are (X, a, y) or (X, a, y, person) in raw units.
+    Declared is what the calibrations of the sums promise together. Steps that are fits are taken
+    at what they released: their losses are those of :func:`~dp2erm_cvx.audit.audit_density`.
 
-    Steps that are fits are taken at what they ``released``, by name: their losses are those of
-    :func:`~dp2erm_cvx.audit.audit_density`. Declared is what the calibrations of the sums promise
-    together.
+    Parameters
+    ----------
+    plan
+        The plan.
+    released
+        What its fits released, by the name of the step.
+
+    Returns
+    -------
+    mechanism
+        A mechanism of datasets (X, a, y) or (X, a, y, person) in raw units.
     """
     domain = plan.study.start.domain
 
     def stages(dataset: Sequence[Any]) -> Stages[None]:
+        """Every sum with its noise, given those before."""
         X, a, y, *person = dataset
         records = domain.records(X, a, y, np.ones(len(a)), *person)
-        known = {name: np.asarray(value) for name, value in released.items()}
+        earlier = {name: np.asarray(value) for name, value in released.items()}
         for step in plan.steps:
-            if isinstance(step, IntegerSums) and step.integers is not None:
-                value, noise = (
-                    np.array(step.exact_sums(records, known), dtype=np.float64),
-                    step.integers,
-                )
-                order = 1 if noise.noise.pure else 2
-                drawn = yield Noised(
-                    value, noise.scale, noise.noise, noise.sensitivity, order, noise.block
-                )
-                known[step.name] = np.rint(drawn).astype(np.int64)
-                records = step.mapped(records, known)
+            if not isinstance(step, IntegerSums) or step.integers is None:
+                continue
+            noise = step.integers
+            drawn = yield Noised(
+                value=np.array(step.exact_sums(records, earlier), dtype=np.float64),
+                scale=noise.scale,
+                noise=noise.noise,
+                sensitivity=noise.sensitivity,
+                order=1 if noise.noise.pure else 2,
+                block=noise.block,
+            )
+            earlier[step.name] = np.rint(drawn).astype(np.int64)
+            records = step.mapped(records, earlier)
 
     return stages
+
+
+#: Share of the attempts of a search that begin with a new pair.
+_FRESH = 0.35
 
 
 def search_additive(
@@ -413,43 +514,77 @@ def search_additive(
 
     They are found by its exact loss and the worst splits.
 
-    The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0
-    and 1, y (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain
-    says which of them are neighbors. The evaluations of ``search`` are pairs, in one process and
-    without a checkpoint; default: 3,000. Raises what :func:`audit_additive` raises, and
-    DeclarationError where an arm floor leaves no pair.
+    Parameters
+    ----------
+    mechanism
+        As of :func:`audit_additive`, of datasets ``(X, a, y)`` in the units of the data: X (n, k),
+        a (n,) of 0 and 1, y (n,).
+    universe
+        The datasets that the guarantee is declared for; its domain says which of them are
+        neighbors.
+    declared
+        The guarantee.
+    search
+        Its evaluations are pairs, in one process and without a checkpoint; default: 3,000.
+
+    Returns
+    -------
+    finding
+        The worst pair with its audit.
+
+    Raises
+    ------
+    DeclarationError
+        Where an arm floor leaves no pair. What :func:`audit_additive` raises comes through.
     """
-    search, domain = search or SearchPlan(evaluations=3000), universe.domain
+    search = search or SearchPlan(evaluations=3000)
+    domain = universe.domain
 
     def attempt(state: State, number: int, room: int) -> Gain:
         """A new pair, or a change of one of the best, often with its splits and released values."""
         rng = np.random.default_rng([search.seed, state.spent])
-        seed, known, fresh = int(rng.integers(2**31)), state.elite("loss", rng), rng.random() < 0.35
-        pair: Pairs = next_pair(universe, None if known is None or fresh else known[0], rng)
-        if known is not None and rng.random() < (0.7 if fresh else 0.8):
-            _, audit, groups = known
+        seed = int(rng.integers(2**31))
+        best = state.elite("loss", rng)
+        fresh = rng.random() < _FRESH
+        if best is None or fresh:
+            pair = next_pair(universe, None, rng)
+        else:
+            pair = next_pair(universe, best[0], rng)
+        same_draws = 0.7 if fresh else 0.8
+        if best is not None and rng.random() < same_draws:
+            _, audit, groups = best
             seed = audit.seed
-            if groups and rng.random() < (1.0 if fresh else 0.2):
-                # kinds of records by the groups that a walk drew
-                grouped = pair.by_groups(groups[int(rng.integers(len(groups)))], rng)
-                pair = grouped if grouped.admissible(domain.space) else pair
+            by_groups = 1.0 if fresh else 0.2
+            if groups and rng.random() < by_groups:
+                pair = _grouped(pair, groups, domain, rng)
         audit, groups = _walk(mechanism, pair.raw(domain), declared, seed)
-        height = audit.found, sum(stage.loss for stage in audit.losses)
+        height = (audit.found, sum(stage.loss for stage in audit.losses))
         return Gain(1, [({"loss": height}, (pair, audit, groups))])
 
-    state = explore(
-        attempt, search, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8
-    )
+    state = explore(attempt, search, highest=_largest_loss, keep=8)
     worst, audit, _ = state.pairs("loss")[0]
     counts = {"screened": state.spent}
     return Finding.of("additive", worst, domain, audit, mechanism=mechanism, counts=counts)
 
 
+def _grouped(pair: Pairs, groups: _Groups, domain: Domain, rng: np.random.Generator) -> Pairs:
+    """The pair with its kinds of records in the groups that a walk drew, where that is allowed."""
+    grouped = pair.by_groups(groups[int(rng.integers(len(groups)))], rng)
+    return grouped if grouped.admissible(domain.space) else pair
+
+
+def _largest_loss(state: State) -> float:
+    """The loss of the best pair so far."""
+    height, *_ = state.best["loss"][0]
+    return float(height[0])
+
+
 def _again(pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any) -> Any:
     """At the same splits and released values."""
-    known = pair.facts["audit"]
-    declared, seed = declared or Declared(**known["declared"]), int(known["seed"])
-    return partial(audit_additive, mechanism, *pair.raw(), declared, seed=seed)
+    saved = pair.facts["audit"]
+    declared = declared or Declared(**saved["declared"])
+    first, second = pair.raw()
+    return partial(audit_additive, mechanism, first, second, declared, seed=int(saved["seed"]))
 
 
 REPLAYS["additive"] = _again
