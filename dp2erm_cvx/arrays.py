@@ -15,6 +15,8 @@ UNIT = 2.0**-53
 #: lower bound times the second, and parts of a budget times the second add up to no more than it.
 ROUND_UP = 1.0 + 1e-12
 ROUND_DOWN = 1.0 - 1e-12
+#: The same for an upper bound that comes from sums over many records.
+ROUND_UP_SUMS = 1.0 + 1e-9
 
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12

@@ -1,6 +1,7 @@
-"""How far weights move between neighbors.
+"""How far weights move between neighbors: what is claimed of it, and what certificates prove.
 
-Here stands what is claimed of it, and what two certificates prove of it.
+A claim bounds one quantity for all neighbors. Certified weights of two neighbors put the exact
+quantity into an interval, which a claim is compared with.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, ROUND_UP_SUMS, Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighed, Weighing
 from dp2erm_cvx.checks import json_types, public_number
@@ -22,6 +25,7 @@ from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.neighbors import Reading
+from dp2erm_cvx.neighbors.movements import movement_error
 from dp2erm_cvx.paper import (
     PrintedBound,
     in_paper,
@@ -36,6 +40,8 @@ from dp2erm_cvx.solve import Solver
 #: The paper's statement about a program as it stands, and its minimum with the universal corollary.
 _PRINTED = "paper, printed"
 _USABLE = "paper, usable"
+#: Stands for 0 below a fraction line.
+_SMALLEST = 1e-300
 
 
 class Quantity(enum.StrEnum):
@@ -59,7 +65,24 @@ class Quantity(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """``quantity <= bound`` for all neighbors of the universe; raises DeclarationError below 0."""
+    """A bound on one quantity for all neighbors of a universe.
+
+    Parameters
+    ----------
+    name
+        Whose bound it is, such as "sharp" or "universal".
+    quantity
+        What is bounded.
+    bound
+        The bound, in the unit of the quantity.
+    theorem
+        The statement that it comes from.
+
+    Raises
+    ------
+    DeclarationError
+        For a bound below 0.
+    """
 
     name: str
     quantity: Quantity
@@ -82,9 +105,8 @@ class Claim:
     def of_printed(cls, name: str, bound: PrintedBound, *, norm: bool = False) -> list[Claim]:
         """The finite claims of a bound of the paper, in its measures.
 
-        A claim on the ``norm`` is among them if it is asked for.
-
-        A bound on W1 states no more about V than that V <= W1.
+        A claim on the ``norm`` is among them if it is asked for. A bound on W1 states no more about
+        V than that V <= W1.
         """
         bounds: dict[Quantity, float | None] = {}
         if bound.V != bound.W1:
@@ -98,11 +120,11 @@ class Claim:
     def _finite(
         cls, name: str, bound: StabilityBound, bounds: Mapping[Quantity, float | None]
     ) -> list[Claim]:
-        return [
-            cls(name, quantity, value, bound.theorem)
-            for quantity, value in bounds.items()
-            if value is not None and math.isfinite(value)
-        ]
+        claims = []
+        for quantity, value in bounds.items():
+            if value is not None and math.isfinite(value):
+                claims.append(cls(name, quantity, value, bound.theorem))
+        return claims
 
 
 def claims_of(
@@ -110,48 +132,95 @@ def claims_of(
 ) -> tuple[tuple[Claim, ...], dict[str, str]]:
     """Every finite claim about a first stage, and the reasons of those families that make none.
 
-    The sharp theorem (V and the largest weight), which is called stated where the program is an
-    author's own and nothing here proves what it states; the paper's statement as printed (its norm
-    bound, W1, W2) and as it can be used (its minimum with the universal corollary), and the
-    universal corollary. Public quantities only. Raises DeclarationError for a setting that is not
-    valid in itself.
+    The families are the sharp theorem (V and the largest weight), which is called stated where the
+    program is an author's own and nothing here proves what it states; the paper's statement as
+    printed (its norm bound, W1, W2) and as it can be used (its minimum with the universal
+    corollary); and the universal corollary. Only public quantities are read.
+
+    Parameters
+    ----------
+    program
+        The first stage.
+    universe
+        The datasets whose neighbors the claims are about.
+
+    Returns
+    -------
+    claims
+        The finite claims, each once.
+    refused
+        Why a family makes no claim, by its name.
+
+    Raises
+    ------
+    DeclarationError
+        For a setting that is not valid in itself.
     """
     resolved = program.at(universe)
-    # neither this package's nor derived: its author's
-    own = "stated" if resolved.uses_stated_bound(universe) else "sharp"
-    families: dict[str, Callable[[], list[Claim]]] = {
-        own: lambda: Claim.of(own, resolved.stability(universe)),
-    }
-    if in_paper(resolved):
-        # as it stands, without an exception for a flipped treatment, under which it can be false
-        keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
-        # of records that count alike, whatever a codebook says of them
-        same = dataclasses.replace(universe.space, relation=keep, units=None, weighted=False)
-        where = universe.within(same)
-        families[_PRINTED] = lambda: Claim.of_printed(
-            _PRINTED, printed_bound(resolved, where), norm=True
-        )
-    families[_USABLE] = lambda: Claim.of_printed(_USABLE, usable_bound(resolved, universe))
     claims = list[Claim]()
     refused = dict[str, str]()
-    heaviest = list[float]()
-    for name, compute in families.items():
+    largest_weights = list[float]()
+    for name, compute in _families(resolved, universe).items():
         try:
-            stated = compute()
+            family = compute()
         except CalibrationError as error:
             refused[name] = str(error)
             continue
-        claims += stated
+        claims += family
         if name != _USABLE:
-            heaviest += [claim.bound for claim in stated if claim.quantity is Quantity.LARGEST]
-    largest = max(1.0, *heaviest) if heaviest else math.inf
-    claims += Claim.of_printed("universal", universal_corollary(universe.n_samples, largest))
+            of_largest = [claim.bound for claim in family if claim.quantity is Quantity.LARGEST]
+            largest_weights += of_largest
+    largest_weight = math.inf
+    if largest_weights:
+        largest_weight = max(1.0, *largest_weights)
+    universal = universal_corollary(universe.n_samples, largest_weight)
+    claims += Claim.of_printed("universal", universal)
     return tuple(dict.fromkeys(claims)), refused
+
+
+def _families(
+    resolved: FirstStage, universe: MappedUniverse
+) -> dict[str, Callable[[], list[Claim]]]:
+    """By name, what computes the claims of a family; it raises CalibrationError for none."""
+    # a bound that is neither this package's nor derived is its author's
+    name = "stated" if resolved.uses_stated_bound(universe) else "sharp"
+    families = {name: partial(_claims_of_theorem, name, resolved, universe)}
+    if in_paper(resolved):
+        families[_PRINTED] = partial(_claims_as_printed, _PRINTED, resolved, universe)
+    families[_USABLE] = partial(_claims_as_usable, _USABLE, resolved, universe)
+    return families
+
+
+def _claims_of_theorem(name: str, resolved: FirstStage, universe: MappedUniverse) -> list[Claim]:
+    return Claim.of(name, resolved.stability(universe))
+
+
+def _claims_as_printed(name: str, resolved: FirstStage, universe: MappedUniverse) -> list[Claim]:
+    """The paper's claims as they stand, without an exception for a flipped treatment.
+
+    Under a flip they can be false. They are about records that count alike, whatever a codebook
+    says of them.
+    """
+    keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    space = dataclasses.replace(universe.space, relation=keep, units=None, weighted=False)
+    return Claim.of_printed(name, printed_bound(resolved, universe.within(space)), norm=True)
+
+
+def _claims_as_usable(name: str, resolved: FirstStage, universe: MappedUniverse) -> list[Claim]:
+    return Claim.of_printed(name, usable_bound(resolved, universe))
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval that holds the exact value, at least 0; an end that is no number is unknown."""
+    """An interval that holds the exact value, which is at least 0.
+
+    An end that is no number is unknown.
+
+    Parameters
+    ----------
+    low, high
+        The ends, in the unit of a :class:`Quantity`.
+    """
 
     low: float
     high: float
@@ -170,14 +239,22 @@ class Interval:
         It is at most 1 where both hold one value.
         """
         widths = (self.high - self.low) + (other.high - other.low)
-        if math.isinf(widths):  # an unknown end is anywhere
+        if math.isinf(widths):
+            # an unknown end is anywhere
             return 0.0
-        return abs((self.low + self.high) - (other.low + other.high)) / max(widths, 1e-300)
+        distance = abs((self.low + self.high) - (other.low + other.high))
+        return distance / max(widths, _SMALLEST)
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """m intervals, each as an :class:`Interval` is, by their ends (m,)."""
+    """m intervals, each as an :class:`Interval` is.
+
+    Parameters
+    ----------
+    low, high
+        Their ends (m,).
+    """
 
     low: Array
     high: Array
@@ -191,16 +268,26 @@ class Intervals:
 
 
 class Movement(Reading):
-    """Reads the movement from the weights ``base`` (n,) to those of neighbors.
+    """Reads the movement from the weights of one dataset to those of neighbors.
 
-    The weights ``base`` are off by ``radius`` in l1.
-
-    Gaps of at most ``least`` do not count as a difference: neighbors are off by ``other`` at most.
+    Parameters
+    ----------
+    base
+        Weights (n,) of the dataset.
+    radius
+        Bound of their error in l1.
+    neighbor_radius
+        Bound of the errors in l1 of the weights of all neighbors. Gaps that both errors can explain
+        do not count as a difference.
     """
 
-    def __init__(self, base: Array, radius: float, other: float) -> None:
-        self.beside, self.n, self.radius = (base,), len(base), radius
-        self.least = _error(self.n, radius + other)
+    def __init__(self, base: Array, radius: float, neighbor_radius: float) -> None:
+        self.beside = (base,)
+        self.n = len(base)
+        self.radius = radius
+        #: The largest gap of a weight that is not counted as a difference.
+        self.least = movement_error(self.n, radius + neighbor_radius)
+        #: The largest weight of the dataset.
         self.heaviest = float(np.max(base, initial=0.0))
 
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
@@ -221,62 +308,77 @@ class Movement(Reading):
             The largest product, minimum and weight of both datasets, (m, 3).
         """
         (w,) = beside
-        gap, differ = weights - w, np.zeros(len(weights))
+        gap = weights - w
         np.abs(gap, out=gap)
-        some = ~(np.max(gap, axis=1) <= self.least)  # of most parts all weights stay
-        differ[some] = np.count_nonzero(gap[some] > self.least, axis=1)
-        sums = np.stack([np.sum(gap, axis=1), np.einsum("ij,ij->i", gap, gap), differ], axis=1)
-        heaviest = np.max(weights, axis=1, initial=0.0)
-        # what beats the record of the largest w has a w of at least ...
+        n_differing = np.zeros(len(weights))
+        # of most parts all weights stay
+        differs = ~(np.max(gap, axis=1) <= self.least)
+        n_differing[differs] = np.count_nonzero(gap[differs] > self.least, axis=1)
+        squares = np.einsum("ij,ij->i", gap, gap)
+        sums = np.stack([np.sum(gap, axis=1), squares, n_differing], axis=1)
+        largest_weight = np.max(weights, axis=1, initial=0.0)
+        few = self._candidates(weights, w, largest_weight)
+        largest_product = np.max(weights[:, few] * w[few], axis=1, initial=0.0)
+        largest_common = np.max(np.minimum(weights[:, few], w[few]), axis=1, initial=0.0)
+        return sums, np.stack([largest_product, largest_common, largest_weight], axis=1)
+
+    @staticmethod
+    def _candidates(weights: Array, w: Array, largest_weight: Array) -> NDArray[np.int64]:
+        """Records that may have the largest product or minimum of both weights.
+
+        What beats the record ``top`` of the largest w has a w of at least
+        ``w'_top min(w_top / max w', 1)``.
+        """
         top = int(np.argmax(w))
-        least = np.min(weights[:, top] * np.minimum(w[top] / np.maximum(heaviest, 1e-300), 1.0))
-        few = np.flatnonzero(~(w < least * ROUND_DOWN))
-        both = (weights[:, few] * w[few], np.minimum(weights[:, few], w[few]))
-        return sums, np.stack(
-            [*(np.max(pair, axis=1, initial=0.0) for pair in both), heaviest], axis=1
-        )
+        share = np.minimum(w[top] / np.maximum(largest_weight, _SMALLEST), 1.0)
+        least = np.min(weights[:, top] * share)
+        return np.flatnonzero(~(w < least * ROUND_DOWN))
 
     def intervals(
         self, sums: Array, largest: Array, ends: Array, radius: Array
     ) -> dict[Quantity, Intervals]:
-        """From what was read (m, 3), (m, 3), of weights off by ``radius`` (m,).
+        """Intervals of every quantity, from what was read.
 
-        ``ends`` (m, 2) are the weights of the changed record before and after. The exact weights
-        are within both radii of the computed ones in the 1-norm, hence in any other norm and each
-        weight by itself.
+        The exact weights are within both radii of the computed ones in the 1-norm, hence in any
+        other norm and each weight by itself.
+
+        Parameters
+        ----------
+        sums, largest
+            What :meth:`of` returns of all records, (m, 3) each.
+        ends
+            The weights (m, 2) of the changed record before and after.
+        radius
+            Bounds (m,) of the errors in l1 of the weights of the neighbors.
         """
-        n, own = self.n, self.radius
-        error = _error(n, own + radius)
-        each = np.maximum(own, radius) * (1 + 1e-9)
-        moved, squares, differ = sums.T
-        product, both, heaviest = largest.T
+        n = self.n
+        error = movement_error(n, self.radius + radius)
+        weight_error = np.maximum(self.radius, radius) * ROUND_UP_SUMS
+        l1, squares, n_differing = sums.T
+        largest_product, largest_common, largest_weight = largest.T
         before, after = ends.T
-        with np.errstate(all="ignore"):  # of a neighbor that nothing was proved about
-            norm = np.sqrt(squares)
-            common = np.maximum(moved - np.abs(before - after), 0.0)
-            differ = np.where(error <= self.least, differ, 0.0)
+        # of a neighbor that nothing was proved about
+        with np.errstate(all="ignore"):
+            l2 = np.sqrt(squares)
+            others = np.maximum(l1 - np.abs(before - after), 0.0)
+            n_differing = np.where(error <= self.least, n_differing, 0.0)
             # of the largest product, when both weights move
-            slack = own * heaviest + radius * self.heaviest
-            low_norm = np.maximum(norm - error, 0.0)
-            low_product = np.maximum(product - slack, 0.0)
-            high_product = product + slack + own * radius
+            slack = self.radius * largest_weight + radius * self.heaviest
+            low_product = np.maximum(largest_product - slack, 0.0)
+            high_product = largest_product + slack + self.radius * radius
+            low_l2 = np.maximum(l2 - error, 0.0)
+            # W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))
+            low_w2 = np.sqrt((low_l2**2 + 2 * low_product) * (1 + n_differing))
+            high_w2 = np.sqrt(((l2 + error) ** 2 + 2 * high_product) * (1 + n))
             return {
-                Quantity.V: _around(common + before + after, error),
-                Quantity.L1: _around(moved, error),
-                Quantity.L2: _around(norm, error),
-                Quantity.L0: Intervals(differ, np.full(len(differ), float(n))),
-                Quantity.W1: _around(moved + 2 * both, error + 2 * each),
-                Quantity.W2: Intervals(
-                    np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * ROUND_DOWN,
-                    np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * ROUND_UP,
-                ),
-                Quantity.LARGEST: _around(np.maximum(self.heaviest, heaviest), each),
+                Quantity.V: _around(others + before + after, error),
+                Quantity.L1: _around(l1, error),
+                Quantity.L2: _around(l2, error),
+                Quantity.L0: Intervals(n_differing, np.full(len(n_differing), float(n))),
+                Quantity.W1: _around(l1 + 2 * largest_common, error + 2 * weight_error),
+                Quantity.W2: Intervals(low_w2 * ROUND_DOWN, high_w2 * ROUND_UP),
+                Quantity.LARGEST: _around(np.maximum(self.heaviest, largest_weight), weight_error),
             }
-
-
-def _error(n: int, radius: float | Array) -> Any:
-    # weights have sum n, and what is added up of them has no more than 2 n terms
-    return radius * (1 + 1e-9) + 16 * n * UNIT * 2 * n
 
 
 def _around(value: Array, error: Array) -> Intervals:
@@ -287,10 +389,18 @@ def _around(value: Array, error: Array) -> Intervals:
 class NeighborPair:
     """Two neighbors that differ in one record, and how their weights move.
 
-    The record is ``changed``; ``origin`` says where the neighbors come from.
-
-    ``movements`` are certified, from ``solved``: the weights (n,) of both with their radii in the
-    1-norm.
+    Parameters
+    ----------
+    first, second
+        The records of both.
+    changed
+        Number of the record that differs.
+    origin
+        Where the neighbors come from, in words.
+    movements
+        Certified movements by quantity, from ``solved``.
+    solved
+        The weights (n,) of both datasets with their radii in the 1-norm.
     """
 
     first: Records = field(repr=False)
@@ -316,17 +426,26 @@ class NeighborPair:
         reading = Movement(w, w_radius, v_radius)
         ends = np.array([[w[self.changed], v[self.changed]]])
         moves = reading.intervals(*reading.of(v[None, :], w), ends, np.array([v_radius]))
-        each = {quantity: intervals[0] for quantity, intervals in moves.items()}
-        return dataclasses.replace(self, movements=each, solved=solved)
+        movements = {quantity: intervals[0] for quantity, intervals in moves.items()}
+        return dataclasses.replace(self, movements=movements, solved=solved)
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The largest movement found of what one claim bounds.
 
-    ``movement`` holds the exact movement of the ``worst`` pair of ``neighbors``, whose weights are
-    certified. ``saved`` is that in the file of a pair that is replayed, None where another audit
-    wrote it.
+    Parameters
+    ----------
+    claim
+        The bound.
+    movement
+        Holds the exact movement of the worst pair, whose weights are certified.
+    worst
+        The pair that moves most.
+    neighbors
+        How many neighbors were solved.
+    saved
+        The movement in the file of a pair that is replayed; None where another audit wrote it.
     """
 
     claim: Claim
@@ -353,7 +472,9 @@ class Verdict:
     @property
     def ratio(self) -> float:
         """The lower end of the movement over the bound."""
-        return self.movement.low / self.claim.bound if self.claim.bound > 0 else float("inf")
+        if self.claim.bound > 0:
+            return self.movement.low / self.claim.bound
+        return math.inf
 
     @property
     def sentence(self) -> str:
@@ -371,21 +492,35 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
-        facts = asdict(self.claim) | {"movement": asdict(self.movement), "violated": self.violated}
-        facts |= {
+        return {
+            **asdict(self.claim),
+            "movement": asdict(self.movement),
+            "violated": self.violated,
+            # a bound of 0 has no ratio
             "ratio": json_types(self.ratio),
             "origin": self.worst.origin,
-        }  # a bound of 0 has no ratio
-        return facts | {"numerical_error": self.worst.radius, "verdict": str(self)}
+            "numerical_error": self.worst.radius,
+            "verdict": str(self),
+        }
 
 
 @dataclass(frozen=True)
 class SolverCheck:
-    """How many datasets were solved again by ``solver``, and its largest disagreement.
+    """How far a second solver disagrees with the certified weights.
 
-    ``disagreement`` is ``||w - w~||_1`` over the sum of both radii: at most 1 if both certificates
-    are right. ``radius`` is the largest that its own points were certified to: how much the
-    comparison can tell. ``unsolved`` counts datasets for which it returned no point.
+    Parameters
+    ----------
+    solver
+        The second solver.
+    datasets
+        How many datasets it was given.
+    disagreement
+        The largest ``||w - w~||_1`` over the sum of both radii: at most 1 if both certificates are
+        right.
+    radius
+        The largest radius that its own points were certified to: how much the comparison can tell.
+    unsolved
+        Datasets for which it returned no point.
     """
 
     solver: str
@@ -397,7 +532,9 @@ class SolverCheck:
     def __str__(self) -> str:
         text = f"{self.datasets} datasets solved again by {self.solver}: largest disagreement "
         text += f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}"
-        return f"{text}, {self.unsolved} not solved" if self.unsolved else text
+        if self.unsolved:
+            text += f", {self.unsolved} not solved"
+        return text
 
 
 #: Seconds that a solver has where a search has none left.
@@ -416,14 +553,27 @@ def resolve(
 
     A dataset that pairs share is solved once.
 
-    ``known`` are weights with their radii by the id of the records. After the deadline ``until`` no
-    further pair is solved, where one has been. ``seconds`` limit the solver.
+    Parameters
+    ----------
+    weighing
+        What weighs the records.
+    pairs
+        The pairs; None stands for a pair that there is not.
+    solver
+        The solver of programs.
+    known
+        Weights with their radii by the id of the records, which are not solved for again.
+    until
+        After this deadline no further pair is solved, where one has been.
+    seconds
+        The limit of the solver for each dataset.
     """
     until = until or Deadline()
     solved = dict(known or {})
-    there = [pair for pair in pairs if pair is not None]
     moved = list[NeighborPair]()
-    for pair in there:
+    for pair in pairs:
+        if pair is None:
+            continue
         if moved and until.passed:
             break
         for records in (pair.first, pair.second):
@@ -446,33 +596,49 @@ def check(
 ) -> SolverCheck:
     """Weigh datasets in another way: by the declared CVXPY problem, without any polishing.
 
-    Each of the ``datasets``, with its weights, is solved once. After the deadline ``until`` no
-    further one is solved, where one has been. The solver has ``seconds`` for each, and no more than
-    are left until then.
+    Parameters
+    ----------
+    weighing
+        What weighs the records.
+    datasets
+        Datasets with their certified weights, each of which is solved once.
+    solver
+        The second solver.
+    until
+        After this deadline no further dataset is solved, where one has been.
+    seconds
+        The limit of the solver for each dataset; it has no more than are left until the deadline.
     """
     until = until or Deadline()
-    ends = {id(records): (records, solved) for records, solved in datasets}
-    ratios, radii = [0.0], [0.0]
-    tried = unsolved = 0
-    for records, (weights, radius) in ends.values():
+    distinct = {id(records): (records, solved) for records, solved in datasets}
+    ratios = [0.0]
+    radii = [0.0]
+    tried = 0
+    unsolved = 0
+    for records, (weights, radius) in distinct.values():
         if tried and until.passed:
             break
         tried += 1
-        limit = seconds if seconds is None else min(seconds, until.left + _LEAST_SECONDS)
-        other = weighing.again(records, solver, limit)
-        if other is None:
+        limit = None
+        if seconds is not None:
+            limit = min(seconds, until.left + _LEAST_SECONDS)
+        second = weighing.again(records, solver, limit)
+        if second is None:
             unsolved += 1
             continue
-        apart = float(np.sum(np.abs(other[0] - weights)))
-        radii.append(other[1])
-        ratios.append(_over(apart, radius + other[1]))
+        second_weights, second_radius = second
+        distance = float(np.sum(np.abs(second_weights - weights)))
+        radii.append(second_radius)
+        ratios.append(_disagreement(distance, radius + second_radius))
     # a point that is no number agrees with nothing: it must not be passed over
-    most, widest = float(np.max(ratios)), float(np.max(radii))
-    return SolverCheck(solver, tried, most, widest, unsolved)
+    disagreement = float(np.max(ratios))
+    return SolverCheck(solver, tried, disagreement, float(np.max(radii)), unsolved)
 
 
-def _over(apart: float, radii: float) -> float:
-    """How far weights are apart over what both radii allow; infinite where these allow nothing."""
-    if apart == 0.0:
+def _disagreement(distance: float, radii: float) -> float:
+    """A distance over what both radii allow; infinite where these allow nothing."""
+    if distance == 0.0:
         return 0.0
-    return apart / radii if radii > 0.0 else math.inf
+    if radii > 0.0:
+        return distance / radii
+    return math.inf

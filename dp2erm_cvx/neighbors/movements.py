@@ -1,16 +1,14 @@
-"""How far the weights of one dataset move to those of its neighbors.
-
-What is proved about it comes along.
-"""
+"""How far the weights of one dataset move to those of its neighbors, with proved errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.neighbors.rows import Index, Mask, NeighborSolutions, Reading
 
 
@@ -76,7 +74,13 @@ class NeighborMovements:
 
 
 class OthersMoved(Reading):
-    """Reads the sum of gaps to the weights ``base`` (n,)."""
+    """Reads the sum of gaps to the weights of the dataset.
+
+    Parameters
+    ----------
+    base
+        These weights (n,).
+    """
 
     def __init__(self, base: Array) -> None:
         self.beside = (base,)
@@ -91,12 +95,12 @@ class OthersMoved(Reading):
 def movements_of(
     base: Array, radius: float, index: Index, chunks: Iterable[NeighborSolutions], *, held: bool
 ) -> NeighborMovements:
-    """Movements from the weights ``base`` (n,), off by ``radius`` in l1.
+    """Movements from the weights of a dataset to those of its neighbors.
 
     Parameters
     ----------
     base, radius
-        The weights of the dataset and their proved error.
+        The weights (n,) of the dataset and their proved error in l1.
     index
         Numbers (m,) of the replaced records.
     chunks
@@ -108,8 +112,8 @@ def movements_of(
     m = len(index)
     n = len(base)
     gaps = np.full(m, np.nan)
-    own = np.full((m, 2), np.nan)
-    own[:, 0] = base[index]
+    before = base[index]
+    after = np.full(m, np.nan)
     error = np.full(m, np.inf)
     certified = np.zeros(m, dtype=bool)
     alone = np.zeros(m, dtype=bool)
@@ -117,18 +121,34 @@ def movements_of(
     for chunk in chunks:
         part = slice(chunk.first, chunk.first + len(chunk.radius))
         if weights is not None:
-            (found,) = chunk.values
-            weights[part] = found
-            gaps[part] = np.sum(np.abs(found - base), axis=1)
-            own[part, 1] = found[np.arange(len(found)), index[part]]
+            (of_chunk,) = chunk.values
+            weights[part] = of_chunk
+            gaps[part] = np.sum(np.abs(of_chunk - base), axis=1)
+            after[part] = of_chunk[np.arange(len(of_chunk)), index[part]]
         else:
-            sums, _, new = chunk.values
+            sums, _, of_replaced = chunk.values
             gaps[part] = sums[:, 0]
-            own[part, 1] = new
-        # weights have sum n, and what is added up of both has no more than 2 n terms
-        error[part] = (radius + chunk.radius) * (1.0 + 1e-9) + 32.0 * n * n * UNIT
+            after[part] = of_replaced
+        error[part] = movement_error(n, radius + chunk.radius)
         certified[part] = chunk.certified
         alone[part] = chunk.by_single
-    others = np.maximum(gaps - np.abs(own[:, 0] - own[:, 1]), 0.0)
-    V = others + own[:, 0] + own[:, 1]
-    return NeighborMovements(others, V, own, error, certified, alone, weights)
+    # S = ||w - w'||_1 - |w_j - w'_j| and V = S + w_j + w'_j
+    S = np.maximum(gaps - np.abs(before - after), 0.0)
+    V = S + before + after
+    own = np.stack([before, after], axis=1)
+    return NeighborMovements(S, V, own, error, certified, alone, weights)
+
+
+def movement_error(n: int, radius: float | Array) -> Any:
+    """Bound on the error of a sum over the weights of two datasets of n records.
+
+    Weights have sum n, and what is added up of both has no more than 2 n terms.
+
+    Parameters
+    ----------
+    n
+        The number of records.
+    radius
+        The errors in l1 of both weights together.
+    """
+    return radius * ROUND_UP_SUMS + 32.0 * n * n * UNIT
