@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +34,13 @@ _LARGEST_CHUNK = 2 * 10**7
 #: A fast path aims below the tolerance by this factor, which its last step nearly always gains for
 #: nothing.
 _AIM = 0.1
+#: Error in l1 of weights in closed form, in parts of n: the function of a record is exact by
+#: declaration, but may round differently when other records are asked for along with it.
+_CLOSED_FORM_ERROR = 1e-11
 
 
 class Neighborhood:
-    """The neighbors of one dataset, with what their solves share.
-
-    That is made once, by the first that asks.
+    """The neighbors of one dataset, with what their solves share, which is made once.
 
     Programs that are the weights of a form, separable first stages and functions of one record have
     steps that all neighbors share; any other, and every neighbor that these steps do not certify,
@@ -58,16 +61,20 @@ class Neighborhood:
     def __init__(
         self, program: FirstStage, records: Records, base: tuple[Instance, Array] | None = None
     ) -> None:
-        self.program, self.records, self._base = program, records, base
+        self.program = program
+        self.records = records
+        self._base = base
+        #: Whether common steps have been confirmed.
         self._judged = False
 
     @property
     def shares(self) -> bool:
-        """True if the neighbors have common steps.
+        """True if the neighbors have common steps; without them each is solved by itself.
 
-        Without them each is solved and certified by itself.
-
-        Raises InfeasibleError where the dataset has no weights.
+        Raises
+        ------
+        InfeasibleError
+            Where the dataset has no weights.
         """
         return self._path is not None
 
@@ -101,6 +108,48 @@ class Neighborhood:
         chunks = self.solve(replacements, reading, tolerance=tolerance)
         return movements_of(base, radius, replacements.index, chunks, held=weights)
 
+    def solve(
+        self,
+        replacements: Replacements,
+        reading: Reading | None = None,
+        *,
+        tolerance: float = TOLERANCE,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Iterator[NeighborSolutions]:
+        """Weights of every neighbor with a bound on their l1 error, or a reading of them.
+
+        Some hundred neighbors are solved at a time. A reading takes one more pass, which holds no
+        weights.
+
+        Parameters
+        ----------
+        replacements
+            The neighbors.
+        reading
+            What is asked of their weights; None: the weights themselves.
+        tolerance
+            Certified is an l1 error of at most ``tolerance * n``.
+        stopped
+            Once it says so, neighbors that would each be solved alone are left with an infinite
+            bound, but for the first one.
+
+        Returns
+        -------
+        chunks
+            The neighbors in their order, some at a time.
+
+        Raises
+        ------
+        DeclarationError
+            For an invalid ``tolerance``, and replacements of other records.
+        InfeasibleError
+            Where the dataset itself has no weights.
+        """
+        if replacements.base is not self.records:
+            raise DeclarationError("replacements: made for other records")
+        tolerance = public_number("tolerance", tolerance, above=0)
+        return self._solved(replacements, reading, tolerance, stopped)
+
     @cached_property
     def _base_weights(self) -> tuple[Array, float]:
         """Weights (n,) of the dataset as they are released, and their proved error in l1."""
@@ -116,101 +165,113 @@ class Neighborhood:
             instance = self.program.instance(self.records)
             # any point will do to start from; certificates are about the neighbors alone
             self._base = instance, solve(instance, throw=False).point
-        return fast_path(self._base[0], self.records, self._base[1])
+        instance, point = self._base
+        return fast_path(instance, self.records, point)
 
-    def solve(
-        self,
-        replacements: Replacements,
-        reading: Reading | None = None,
-        *,
-        tolerance: float = TOLERANCE,
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> Iterator[NeighborSolutions]:
-        """Weights of every neighbor with a bound on their l1 error.
-
-        Some hundred neighbors are solved at a time.
-
-        Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error
-        of at most ``tolerance * n``. Once ``stopped`` says so, neighbors that would each be solved
-        alone are left with an infinite bound, but for the first one. Raises DeclarationError for an
-        invalid ``tolerance`` and for replacements of other records; InfeasibleError where the base
-        problem has no solution.
-        """
-        if replacements.base is not self.records:
-            raise DeclarationError("replacements: made for other records")
-        tolerance = public_number("tolerance", tolerance, above=0)
-        return self._each(replacements, reading, tolerance, stopped)
-
-    def _each(
+    def _solved(
         self,
         replacements: Replacements,
         reading: Reading | None,
         tolerance: float,
         stopped: Callable[[], bool],
     ) -> Iterator[NeighborSolutions]:
+        """Chunks of neighbors by common steps, with those solved alone that these left."""
         goal = tolerance * self.records.n_samples
-        alone = 0
-        for first, part, fast in self._parts(replacements, tolerance):
-            values = (fast.weights(slice(None)),) if reading is None else fast.read(reading)
-            by_single = ~(fast.radius <= goal)
+        n_alone = 0
+        for first, part, claims in self._parts(replacements, tolerance):
+            values = _values_of(claims, reading)
+            by_single = ~(claims.radius <= goal)
             for k in map(int, np.flatnonzero(by_single)):
-                if alone and stopped():
-                    fast.radius[k] = np.inf
+                if n_alone and stopped():
+                    claims.radius[k] = np.inf
                     continue
-                alone += 1
-                weights, fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
-                row: tuple[Array, ...] = (weights[None, :],)
-                if reading is not None:
-                    row = *reading.of(*row, *reading.beside), weights[part.index[k], None]
-                for column, (value,) in zip(values, row, strict=True):
+                n_alone += 1
+                weights, claims.radius[k], claims.iterations[k] = self._alone(part, k, tolerance)
+                row = _values_of_one(weights, int(part.index[k]), reading)
+                for column, value in zip(values, row, strict=True):
                     column[k] = value
+            certified = claims.radius <= goal
             yield NeighborSolutions(
-                first, fast.radius, fast.radius <= goal, fast.iterations, by_single, values
+                first, claims.radius, certified, claims.iterations, by_single, values
             )
 
     def _parts(
         self, replacements: Replacements, tolerance: float
     ) -> Iterator[tuple[int, Replacements, Claims]]:
-        """The number of the first of a chunk, the chunk, and its claims.
+        """The number of the first of a chunk, the chunk, and the claims of common steps about it.
 
-        A chunk is so small that its weights stay in a cache.
+        The first claim that is certified has to be confirmed; otherwise there are no common steps.
         """
-        n, first = self.records.n_samples, 0
+        n = self.records.n_samples
+        first = 0
         while first < len(replacements):
-            path, size = self._path, min(max(_CHUNK // n, 128), 1024)
-            if not (
-                isinstance(path, partial) and path.func is minimize_together
-            ):  # which holds weights
-                size = max(min(size, _LARGEST_CHUNK // n), 1)
-            part = replacements.take(first, first + size)
-            fast = Claims.nothing(part) if path is None else path(part, _AIM * tolerance * n)
-            if not self._judged and len(certified := np.flatnonzero(fast.radius <= tolerance * n)):
+            path = self._path
+            part = replacements.take(first, first + self._size_of_chunk())
+            if path is None:
+                claims = Claims.nothing(part)
+            else:
+                claims = path(part, _AIM * tolerance * n)
+            certified = np.flatnonzero(claims.radius <= tolerance * n)
+            if not self._judged and len(certified):
                 self._judged = True
-                if not _confirmed(self.program, part, fast, int(certified[0]), tolerance):
+                if not _confirmed(self.program, part, claims, int(certified[0]), tolerance):
                     self._path = None
                     continue
-            yield first, part, fast
+            yield first, part, claims
             first += len(part)
+
+    def _size_of_chunk(self) -> int:
+        """Neighbors in a chunk, so few that their weights stay in a cache."""
+        n = self.records.n_samples
+        size = min(max(_CHUNK // n, 128), 1024)
+        holds_no_weights = (
+            isinstance(self._path, partial) and self._path.func is minimize_together
+        )
+        if holds_no_weights:
+            return size
+        return max(min(size, _LARGEST_CHUNK // n), 1)
 
     def _alone(self, part: Replacements, k: int, tolerance: float) -> tuple[Array, float, int]:
         """Weights (n,) of neighbor k, their l1 radius, and iterations."""
-        try:
-            solution = solve(
-                self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False
-            )
-        except InfeasibleError:
-            return np.full(part.base.n_samples, np.nan), np.inf, 0
-        if solution.substituted:
-            return np.full(part.base.n_samples, np.nan), np.inf, 0
-        return solution.value, solution.certificate.output_radius, solution.iterations
+        with contextlib.suppress(InfeasibleError):
+            instance = self.program.instance(part.neighbor(k))
+            solution = solve(instance, tolerance=tolerance, throw=False)
+            if not solution.substituted:
+                return solution.value, solution.certificate.output_radius, solution.iterations
+        return np.full(part.base.n_samples, np.nan), np.inf, 0
+
+
+def _values_of(claims: Claims, reading: Reading | None) -> tuple[Array, ...]:
+    """What is asked of the weights of all neighbors of a chunk."""
+    if reading is None:
+        return (claims.weights(slice(None)),)
+    return claims.read(reading)
+
+
+def _values_of_one(weights: Array, replaced: int, reading: Reading | None) -> tuple[Any, ...]:
+    """The same of one neighbor with weights (n,), whose record ``replaced`` is the new one."""
+    if reading is None:
+        return (weights,)
+    sums, largest = reading.of(weights[None, :], *reading.beside)
+    return sums[0], largest[0], weights[replaced]
 
 
 def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
-    """The fast path of a bound first stage with solution ``point`` (d,), or None.
+    """The fast path of the neighbors of a dataset; None without one.
 
     Only exact types have one.
+
+    Parameters
+    ----------
+    instance
+        A first stage on the dataset.
+    records
+        The dataset.
+    point
+        The solution (d,) of the instance.
     """
-    program, model = instance.program, instance.model
+    program = instance.program
+    model = instance.model
     assert isinstance(program, FirstStage)
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
         base = np.concatenate(records.rows(program.unnormalized).each())
@@ -225,7 +286,9 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     if not RowBatch.knows(model):
         return None
     batch = RowBatch(model, point, rows)
-    return partial(minimize_together, batch) if batch.usable else None
+    if not batch.usable:
+        return None
+    return partial(minimize_together, batch)
 
 
 def _closed_form(
@@ -235,17 +298,16 @@ def _closed_form(
 
     In ``base`` (n,), the f of all records, that of one is replaced for each neighbor.
     """
-    m, n = len(part), len(base)
+    m = len(part)
+    n = len(base)
     weights = np.tile(base, (m, 1))
-    new = program.unnormalized(part.records())
-    weights[np.arange(m), part.index] = new
+    weights[np.arange(m), part.index] = program.unnormalized(part.records())
     largest = weights.max(axis=1, keepdims=True)
     weights /= largest
     total = weights.sum(axis=1)
     weights *= (n / total)[:, None]
-    # f is exact by declaration, but may round differently when other records are asked for along
-    # with it
-    radius, points = np.full(m, 1e-11 * n), (2 * n / total)[:, None]
+    radius = np.full(m, _CLOSED_FORM_ERROR * n)
+    points = (2 * n / total)[:, None]
     return Claims.held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
 
 
@@ -253,8 +315,10 @@ def _confirmed(
     program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float
 ) -> bool:
     """True if the judge of single instances agrees on the solution that the fast path certified."""
-    instance, point = program.instance(part.neighbor(k)), fast.points[k]
-    model = instance.composite
-    apart = float(np.sum(np.abs(model.output(point) - fast.weights(slice(k, k + 1))[0])))
+    instance = program.instance(part.neighbor(k))
+    point = fast.points[k]
+    weights = fast.weights(slice(k, k + 1))[0]
+    distance = float(np.sum(np.abs(instance.composite.output(point) - weights)))
     judged = certify(instance, point)
-    return bool(apart <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)
+    agrees = bool(distance <= judged.output_radius + fast.radius[k])
+    return agrees and judged.certifies(10 * tolerance)

@@ -1,6 +1,7 @@
-"""Neighbors of a model that is a sum over rows.
+"""Neighbors of a model that is a sum over rows, solved and certified together.
 
-Here stand gradients and bounds of many points, their steps and certificates.
+Each neighbor has a point of its own, and all share the rows. One pass over the rows gives the
+gradients at all points. Certificates are those of the page on solving, one for each point.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, UNIT, Array, dot_error
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm
 from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.model.composite import Composite
@@ -40,6 +41,8 @@ class Members(Batch):
 
     Parameters
     ----------
+    index
+        Numbers (m,) of the replaced rows.
     old, rows
         The row ``index[k]`` of the shared rows, and the one in its place, (m, d).
     old_arm, arm
@@ -63,36 +66,43 @@ class Members(Batch):
 
 
 class _Metric:
-    """The Hessian of the base model at its solution.
+    """The Hessian H of the base model at its solution: preconditioner and yardstick of neighbors.
 
-    It is the preconditioner, and the yardstick of every neighbor.
+    Parameters
+    ----------
+    model
+        The base model.
+    point
+        Its solution (d,).
     """
 
     def __init__(self, model: Composite, point: Array) -> None:
-        values, self.vectors = np.linalg.eigh(model.hessian(point))
+        values, vectors = np.linalg.eigh(model.hessian(point))
         error = 64 * model.dimension * UNIT * float(values[-1]) + model.hessian_rounding(point)
-        #: Lower bounds on the eigenvalues, (d,).
+        #: Eigenvectors (d, d) in columns, and lower bounds (d,) on the eigenvalues.
+        self.vectors: Array = vectors
         self.values: Array = values - error
+        #: A root of the inverse, ``R R' = H^-1``, and the inverse, (d, d).
         self.inverse_root: Array = self.vectors / np.sqrt(np.maximum(self.values, 1e-300))
         self.inverse: Array = self.inverse_root @ self.inverse_root.T
 
     def lengths(self, rows: Array) -> Array:
         """``(r' H^-1 r)^(1/2)``, not below the exact one, for rows (m, d): (m,)."""
-        return norms(rows @ self.inverse_root) * (1 + 1e-9)
+        return norms(rows @ self.inverse_root) * ROUND_UP_SUMS
 
     def solve(self, right: Array, shift: Array) -> Array:
         """``(H + shift_k I)^-1 right_k`` for right (m, d) and shift (m,)."""
         if not np.any(shift):
             return np.asarray(right @ self.inverse)
-        return np.asarray((right @ self.vectors / (self.values + shift[:, None])) @ self.vectors.T)
+        coordinates = right @ self.vectors / (self.values + shift[:, None])
+        return np.asarray(coordinates @ self.vectors.T)
 
 
 class RowBatch:
     """Neighbors of one model, each with one row replaced.
 
-    The solution of the base model is ``point`` (d,).
-
-    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2.
+    Neighbor k minimizes ``f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2``, on a
+    ball where the model has one.
 
     Parameters
     ----------
@@ -118,13 +128,16 @@ class RowBatch:
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.metric = _Metric(model, point)
+        extent = self.shared.extent(self.metric.inverse_root)
         #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
-        self.reach, self.longest, self.first, self.second = self.shared.extent(
-            self.metric.inverse_root
-        )
-        with np.errstate(all="ignore"):  # what overflows is not usable
-            moment, _ = self.shared.sums(point[None, :], np.array([-1]))
-        self.base_moment = moment[0]
+        self.reach = extent.reach
+        self.longest = extent.longest
+        self.first = extent.norms
+        self.second = extent.squares
+        # what overflows is not usable
+        with np.errstate(all="ignore"):
+            moments, _ = self.shared.sums(point[None, :], _NO_RECORD)
+        self.base_moment = moments[0]
 
     @staticmethod
     def knows(model: MarginModel) -> bool:
@@ -132,15 +145,13 @@ class RowBatch:
 
         Rows with an offset or a factor are not plain, and no l1 norm or box is known.
         """
-        one = isinstance(model.loss, Curve) and isinstance(model.weight, LogWeight)
+        one_for_all = isinstance(model.loss, Curve) and isinstance(model.weight, LogWeight)
         by_arm = isinstance(model.loss, CurvesByArm) and isinstance(model.weight, LogWeightsByArm)
-        if not one and not by_arm:
+        if not one_for_all and not by_arm:
             return False
-        if (
-            model.arm_total is not None
-            or np.any(model.penalty.l1)
-            or not isinstance(model.penalty.set, L2Ball | WholeSpace)
-        ):
+        if model.arm_total is not None or np.any(model.penalty.l1):
+            return False
+        if not isinstance(model.penalty.set, L2Ball | WholeSpace):
             return False
         return all(model.blocks.map(_plain))
 
@@ -152,13 +163,22 @@ class RowBatch:
 
     def members(self, part: Replacements) -> Members:
         """The rows that leave and those that come."""
-        index, leaving = part.index, part.leaving
-        (old, _), (rows, moved) = self.rows(leaving, leaving), self.rows(leaving, part.records())
-        target = np.zeros_like(rows) if moved is None else moved
-        spread = np.maximum(norms(rows), self.longest)
-        reach = np.maximum(self.metric.lengths(rows), self.reach)
-        least = self.least(old, leaving.a)
-        return Members(index, old, rows, leaving.a, part.a, target, spread, least, reach)
+        leaving = part.leaving
+        old, _ = self.rows(leaving, leaving)
+        rows, target = self.rows(leaving, part.records())
+        if target is None:
+            target = np.zeros_like(rows)
+        return Members(
+            index=part.index,
+            old=old,
+            rows=rows,
+            old_arm=leaving.a,
+            arm=part.a,
+            target=target,
+            spread=np.maximum(norms(rows), self.longest),
+            least=self.least(old, leaving.a),
+            reach=np.maximum(self.metric.lengths(rows), self.reach),
+        )
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
@@ -170,22 +190,22 @@ class RowBatch:
     def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
         """Gradients (m, d) and the sums that weights are divided by (m,)."""
         moment, total = self.shared.sums(V, members.index)
-        pull, f = self.terms.own(V, members.rows, members.arm)
-        return self._gradient(V, members, moment + members.rows * pull[:, None]), total + f
+        pull, weight = self.terms.own(V, members.rows, members.arm)
+        moment = moment + members.rows * pull[:, None]
+        return self._gradient(V, members, moment), total + weight
 
     def _gradient(self, V: Array, members: Members, moment: Array) -> Array:
         """Gradients at V from the sums over all rows, the replaced ones among them."""
         return np.asarray(members.target - moment + self.ridge * V)
 
     def _pulls_at_base(self, rows: Array, arm: Index) -> Array:
-        return self.terms.own(np.broadcast_to(self.point, rows.shape), rows, arm)[0]
+        pulls, _ = self.terms.own(np.broadcast_to(self.point, rows.shape), rows, arm)
+        return pulls
 
     def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
-        """Unnormalized weights of replaced rows at V (m, d), (m,).
-
-        The second result is the factor n / total of all, (m,).
-        """
-        return self.terms.own(V, members.rows, members.arm)[1], self.n / total
+        """Unnormalized weights (m,) of replaced rows at V (m, d), and factors n / total (m,)."""
+        _, weights = self.terms.own(V, members.rows, members.arm)
+        return weights, self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
         """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
@@ -203,14 +223,15 @@ class RowBatch:
         linear = self.ridge * norm
         if np.any(members.target):
             linear = linear + norms(members.target)
-        return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
+        return np.asarray(terms * ROUND_UP_SUMS + 8 * UNIT * linear)
 
     def least(self, old: Array, arm: Index) -> Array:
         """Shares (m,) s with ``H_k >= s H`` at the base solution.
 
         They are at most 1, and useless where not positive.
         """
-        curvature = self._curvature(old, arm) * (1 + 1e-9) + 1e-14
+        # H_k >= H - phi''(s) z z' for the row z that leaves, and z z' <= (z' H^-1 z) H
+        curvature = self._curvature(old, arm) * ROUND_UP_SUMS + _CURVATURE_ERROR
         return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
@@ -228,26 +249,35 @@ class RowBatch:
 
     def smoothness(self, members: Members) -> Array:
         """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
-        steep = self.loss.largest_curvature(
-            float(np.max(members.spread)) * self.radius * (1 + 1e-9)
-        )
+        largest_margin = float(np.max(members.spread)) * self.radius * ROUND_UP_SUMS
+        steep = self.loss.largest_curvature(largest_margin)
         return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
 
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
-        """Bound on the l1 error of weights by the tilt lemma.
+        """Bound (m,) on the l1 error of weights by the tilt lemma.
 
-        Points err by ``radius``, scores by ``kappa``.
+        ``||w_hat - w||_1 <= 2n tanh(kappa / 2)`` where no log weight moves by more than kappa. The
+        sum that weights are divided by was added up in another pass, where each weight was
+        computed anew, to the same error.
 
-        What f is divided by was added up in another pass, where each f was computed anew, to the
-        same error.
+        Parameters
+        ----------
+        V
+            Points (m, d).
+        members
+            The neighbors.
+        radius
+            Bounds (m,) on the errors of the points.
+        kappa
+            Bounds (m,) on the errors of all scores.
         """
         size = members.spread * norms(V)
         kappa = np.minimum(kappa, members.spread * radius)
         # margins at the point, and at the exact one; where the latter are not known, the bound is
         # that of any two weights, whatever the slope
-        farthest = (size + kappa) * (1 + 1e-9)
-        known = farthest[np.isfinite(farthest)]
-        steep = self.terms.steepest(float(np.max(known, initial=0.0)))
+        farthest = (size + kappa) * ROUND_UP_SUMS
+        finite = farthest[np.isfinite(farthest)]
+        steep = self.terms.steepest(float(np.max(finite, initial=0.0)))
         kappa = steep * kappa
         error = steep * (dot_error(self.dimension) + UNIT) * size + 16 * UNIT * (1 + steep * size)
         moved = 2 * self.n * np.tanh((kappa + error) / 2)
@@ -261,7 +291,18 @@ def _plain(rows: MarginRows) -> bool:
     return all(column is None for column in beside)
 
 
+#: No record is left out of a sum.
+_NO_RECORD = np.array([-1])
+#: Error of a curvature that is computed at a margin.
+_CURVATURE_ERROR = 1e-14
+#: Sweeps after which a member is left to be solved elsewhere.
 _MAX_SWEEPS = 24
+#: Sweeps in a row that hardly help, after which a member stops.
+_MOST_STALLED = 3
+#: Part of the curvature that an update must leave at least.
+_LEAST_UPDATE = 0.05
+#: Points so near to the ball, in parts of its radius, count as on it.
+_NEAR_BALL = 1 - 1e-9
 
 
 def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
@@ -316,7 +357,7 @@ class _Search:
         #: The points (m, d), their gradients (m, d), and the multipliers (m,) of the ball.
         self.points: Array = np.tile(batch.point, (m, 1))
         self.gradients = batch.first_gradient(members)
-        self.on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
+        self.on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * _NEAR_BALL)
         self.multipliers = _multiplier(self.points, self.gradients, self.on_ball)
         #: The best points (m, d), the bounds (m,) on the l1 errors of their weights, and the sums
         #: (m,) that these weights are divided by.
@@ -336,9 +377,12 @@ class _Search:
         helped, and where its scores would overflow: there it is left to be solved elsewhere.
         """
         live = self.live
-        everybody = len(live) == len(self.best)
-        of: Part = slice(None) if everybody else live
-        members = self.members if everybody else self.members.take(live)
+        of: Part = live
+        members = self.members
+        if len(live) == len(self.best):
+            of = slice(None)
+        else:
+            members = members.take(live)
         with np.errstate(all="ignore"):
             points, self.on_ball[of] = _step(
                 self.batch,
@@ -360,7 +404,7 @@ class _Search:
         helped = radius < 0.5 * self.radius[live]
         self.stalled[live] = np.where(helped, 0, self.stalled[live] + 1)
         self._remember(points, radius, total)
-        goes_on = (radius > goal) & ~at_floor & (self.stalled[live] < 3) & ~far
+        goes_on = (radius > goal) & ~at_floor & (self.stalled[live] < _MOST_STALLED) & ~far
         self.live = live[goes_on]
 
     def _remember(self, points: Array, radius: Array, total: Array) -> None:
@@ -375,40 +419,116 @@ class _Search:
 def judge(
     batch: RowBatch, members: Members, V: Array, gradient: Array, multiplier: Array
 ) -> tuple[Array, Mask]:
-    """Bounds (m,) on the errors of the weights of points V (m, d), and whether rounding rules.
+    """Bounds on the errors of the weights of points, each certified by itself.
 
-    ``gradient + multiplier v`` is an element of the subdifferential. The error of v follows from
-    the declared ridge, or from the base Hessian H: a neighbor's is at least ``least * H`` at the
-    base solution and falls by ``exp(-c t)`` over a length t. Scores err by ``max ||z_i||`` times
-    that, in the metric of H if less.
+    ``r = gradient + multiplier v`` is an element of the subdifferential at v.
+
+    Parameters
+    ----------
+    batch
+        What the neighbors have in common.
+    members
+        The neighbors.
+    V, gradient, multiplier
+        Points (m, d), their gradients (m, d), and the multipliers (m,) of the ball.
+
+    Returns
+    -------
+    radius
+        Bounds (m,) on the l1 errors of the weights, infinite where nothing is proved.
+    at_floor
+        Whether (m,) the residual is no more than rounding.
     """
-    metric = batch.metric
     residual: Array = gradient + multiplier[:, None] * V
     rounding = batch.rounding(V, members)
     step = np.zeros(len(V))
     if np.isfinite(batch.radius):
         # a point of the sphere is one only up to rounding: the bounds are about the exact one next
         # to it
-        step = np.where(norms(V) >= batch.radius * (1 - 1e-9), 16 * UNIT * batch.radius, 0.0)
+        step = np.where(norms(V) >= batch.radius * _NEAR_BALL, 16 * UNIT * batch.radius, 0.0)
         curvature = batch.smoothness(members) + multiplier
         rounding = rounding + curvature * step + 8 * UNIT * multiplier * batch.radius
-    size = norms(residual) + rounding
     with np.errstate(all="ignore"):
-        # self-concordance of the longest row
-        c = batch.loss.concordance * members.spread
-        share = members.least * np.exp(-c * norms(V - batch.point))
-        ratio = c * size / (share * metric.values[0]) * ROUND_UP
-        radius = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)
-        if batch.ridge > 0:
-            radius = np.minimum(radius, size / batch.ridge)
-        along = share * np.exp(-c * radius)
-        energy = (metric.lengths(residual) + rounding / np.sqrt(metric.values[0])) / along
-        kappa = np.where(
-            along > 0, members.reach * energy * (1 + 1e-9) + members.spread * step, np.inf
-        )
-        output = batch.output_radius(V, members, (radius + step) * (1 + 1e-9), kappa)
+        radius, kappa = _errors(batch, members, V, residual, rounding)
+        kappa = kappa + members.spread * step
+        output = batch.output_radius(V, members, (radius + step) * ROUND_UP_SUMS, kappa)
     sound = np.isfinite(output) & (members.spread * norms(V) <= LARGEST_SCORE)
     return np.where(sound, output, np.inf), norms(residual) <= rounding
+
+
+def _errors(
+    batch: RowBatch, members: Members, V: Array, residual: Array, rounding: Array
+) -> tuple[Array, Array]:
+    """Bounds on the errors of points and of their scores, by the declared ridge or by H.
+
+    A neighbor's Hessian is at least ``least H`` at the base solution and falls by ``exp(-c t)``
+    over a length t, c the self-concordance of its longest row.
+
+    Parameters
+    ----------
+    batch, members, V
+        As of :func:`judge`.
+    residual
+        Elements r (m, d) of the subdifferentials.
+    rounding
+        Bounds (m,) on the errors of their norms.
+
+    Returns
+    -------
+    radius
+        Bounds t (m,) on the distances to the exact points: ``||r|| / ridge`` and
+        ``-log(1 - c ||r|| / h) / c`` with h the least eigenvalue at the point.
+    kappa
+        Bounds (m,) on the errors of scores, ``max ||H^-1/2 z_i|| exp(c t) ||H^-1/2 r||``.
+    """
+    metric = batch.metric
+    size = norms(residual) + rounding
+    c = batch.loss.concordance * members.spread
+    share = members.least * np.exp(-c * norms(V - batch.point))
+    ratio = c * size / (share * metric.values[0]) * ROUND_UP
+    radius = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)
+    if batch.ridge > 0:
+        radius = np.minimum(radius, size / batch.ridge)
+    share_on_the_way = share * np.exp(-c * radius)
+    length = metric.lengths(residual) + rounding / np.sqrt(metric.values[0])
+    energy = length / share_on_the_way
+    kappa = np.where(share_on_the_way > 0, members.reach * energy * ROUND_UP_SUMS, np.inf)
+    return radius, kappa
+
+
+def _step(
+    batch: RowBatch, members: Members, V: Array, G: Array, nu: Array, on_ball: Mask
+) -> tuple[Array, Mask]:
+    """The next points, and whether each of them lies on the ball.
+
+    Parameters
+    ----------
+    batch, members
+        As of :func:`judge`.
+    V, G, nu
+        Points (m, d), their gradients (m, d), and the multipliers (m,) of the ball.
+    on_ball
+        Whether the points (m,) lie on the ball.
+    """
+    no_shift = np.zeros(len(V))
+    free_updates = _updated(batch, members, no_shift)
+    free = V - _applied(batch, free_updates, G, no_shift)
+    if np.isinf(batch.radius):
+        return free, on_ball
+    # where the free step leads inside, the ball does not bind; otherwise the multiplier is an
+    # unknown, too
+    inside = np.linalg.norm(free, axis=1) <= batch.radius
+    updates = free_updates
+    if np.any(nu):
+        updates = _updated(batch, members, nu)
+    newton = _applied(batch, updates, G + nu[:, None] * V, nu)
+    normal = _applied(batch, updates, V, nu)
+    # the change of nu with <v, step> = (radius^2 - ||v||^2) / 2, the sphere to first order
+    gap = 0.5 * (batch.radius**2 - dot(V, V))
+    change = -(dot(V, newton) + gap) / np.maximum(dot(V, normal), 1e-300)
+    bound = V - newton - change[:, None] * normal
+    bound *= (batch.radius / np.maximum(np.linalg.norm(bound, axis=1), 1e-300))[:, None]
+    return np.where(inside[:, None], free, bound), ~inside
 
 
 #: Update vectors u (m, d), the inverse Hessian times them, and Sherman and Morrison's factors (m,).
@@ -418,18 +538,16 @@ _Updates = list[tuple[Array, Array, Array]]
 def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
     """Updates from the inverse of a shifted base Hessian to those of the members, nearly.
 
-    The shift (m,) is added times I.
-
-    By Sherman and Morrison's formula for the record that left and the one that came, one after the
-    other.
+    The shift (m,) is added times I. The updates are Sherman and Morrison's for the record that left
+    and the one that came, one after the other.
     """
     updates: _Updates = []
-    for u, c in batch.updates(members):
+    for u, coefficient in batch.updates(members):
         solved = _applied(batch, updates, u, shift)
-        scale = 1 + c * dot(u, solved)
+        scale = 1 + coefficient * dot(u, solved)
         # an update that would leave no curvature is left out
-        sound = scale > 0.05
-        factor = np.where(sound, c / np.where(sound, scale, 1.0), 0.0)
+        sound = scale > _LEAST_UPDATE
+        factor = np.where(sound, coefficient / np.where(sound, scale, 1.0), 0.0)
         updates.append((u, solved, factor))
     return updates
 
@@ -442,27 +560,8 @@ def _applied(batch: RowBatch, updates: _Updates, right: Array, shift: Array) -> 
     return product
 
 
-def _step(
-    batch: RowBatch, members: Members, V: Array, G: Array, nu: Array, on_ball: Mask
-) -> tuple[Array, Mask]:
-    """The next points, and whether each of them lies on the ball."""
-    zero = np.zeros(len(V))
-    free = V - _applied(batch, unshifted := _updated(batch, members, zero), G, zero)
-    if np.isinf(batch.radius):
-        return free, on_ball
-    # inside by the free step: the ball does not bind. Otherwise the multiplier is an unknown too
-    inside = np.linalg.norm(free, axis=1) <= batch.radius
-    updates = _updated(batch, members, nu) if np.any(nu) else unshifted
-    away = _applied(batch, updates, G + nu[:, None] * V, nu)
-    normal = _applied(batch, updates, V, nu)
-    gap = 0.5 * (batch.radius**2 - dot(V, V))
-    change = -(dot(V, away) + gap) / np.maximum(dot(V, normal), 1e-300)
-    bound = V - away - change[:, None] * normal
-    bound *= (batch.radius / np.maximum(np.linalg.norm(bound, axis=1), 1e-300))[:, None]
-    return np.where(inside[:, None], free, bound), ~inside
-
-
 def _multiplier(V: Array, G: Array, on_ball: Mask) -> Array:
+    """The multipliers (m,) of the ball at points on it, 0 elsewhere."""
     square = np.maximum(dot(V, V), 1e-300)
     pressure: Array = np.maximum(-dot(G, V) / square, 0.0)
     return np.where(on_ball, pressure, 0.0)

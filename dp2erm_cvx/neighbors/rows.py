@@ -1,7 +1,4 @@
-"""Neighbors of one dataset, and passes over the rows that they share.
-
-Here stands what is asked of their weights.
-"""
+"""Neighbors of one dataset, what is asked of their weights, and passes over rows they share."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm, by_arm
 from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.data.blocks import Blocks, tree_sum, views
@@ -42,7 +39,8 @@ class Batch:
 
     def take(self, chosen: Part) -> Self:
         """Replacements of those neighbors alone."""
-        return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
+        columns = {part.name: getattr(self, part.name)[chosen] for part in fields(self)}
+        return type(self)(**columns)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -76,23 +74,36 @@ class Replacements:
     a: Index
 
     def __post_init__(self) -> None:
-        m, n, space, X = len(self.index), self.base.n_samples, self.base.space, self.X
-        columns = self.base.n_features + (1 if space.intercept else 0)
-        whole = all(
-            np.issubdtype(v.dtype, np.integer) and v.shape == (m,) for v in (self.index, self.a)
-        )
-        if not (
-            whole
-            and X.shape == (m, columns)
-            and np.all((self.index >= 0) & (self.index < n) & ((self.a == 0) | (self.a == 1)))
-            and np.all(np.linalg.norm(X, axis=1) <= space.covariate_bound * ROUND_UP)
-            and not (space.intercept and np.any(X[:, 0] != space.intercept))
-        ):
+        n = self.base.n_samples
+        space = self.base.space
+        columns = self.base.n_features
+        if space.intercept:
+            columns += 1
+        if not (self._whole_numbers_within(n) and self._rows_within(columns)):
             raise DeclarationError(
                 f"replacements: index must be (m,) from 0 to {n - 1}, a (m,) 0 or 1, X (m, "
                 f"{columns}) rows of norm at most {space.covariate_bound:g} that begin with the "
                 "intercept, if any"
             )
+
+    def _whole_numbers_within(self, n: int) -> bool:
+        """True if numbers and treatments are whole and in their ranges."""
+        m = len(self.index)
+        for values in (self.index, self.a):
+            if not np.issubdtype(values.dtype, np.integer) or values.shape != (m,):
+                return False
+        numbers = (self.index >= 0) & (self.index < n)
+        treatments = (self.a == 0) | (self.a == 1)
+        return bool(np.all(numbers & treatments))
+
+    def _rows_within(self, columns: int) -> bool:
+        """True if covariates have so many columns and lie in their space."""
+        space = self.base.space
+        if self.X.shape != (len(self.index), columns):
+            return False
+        if not np.all(np.linalg.norm(self.X, axis=1) <= space.covariate_bound * ROUND_UP):
+            return False
+        return not (space.intercept and np.any(self.X[:, 0] != space.intercept))
 
     @classmethod
     def by_records(cls, base: Records, index: Index, new: Records) -> Replacements:
@@ -126,9 +137,9 @@ class Replacements:
         universe = MappedUniverse(base.space, base.n_samples, base.n_features)
         floor = base.space.arm_floor or 0
         moved = self.a - self.leaving.a
-        treated = int(sum(base.blocks.map(_n_treated))) + moved
-        kept = (floor <= treated) & (treated <= base.n_samples - floor)
-        return np.asarray(kept & (universe.flips | (moved == 0)))
+        n_treated = int(sum(base.blocks.map(_n_treated))) + moved
+        keeps_floor = (floor <= n_treated) & (n_treated <= base.n_samples - floor)
+        return np.asarray(keeps_floor & (universe.flips | (moved == 0)))
 
     def __len__(self) -> int:
         return len(self.index)
@@ -165,14 +176,12 @@ def _n_treated(records: Records) -> int:
 
 
 class Reading(abc.ABC):
-    """Sums and maxima over the weights of a neighbor.
+    """Sums and maxima over the weights of a neighbor, which parts in any order make up.
 
-    Records in any order make up the whole of them.
-
-    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights.
     A reading has to be picklable.
     """
 
+    #: Arrays (n,), of which :meth:`of` is given the part that belongs to its weights.
     beside: tuple[Array, ...] = ()
 
     @abc.abstractmethod
@@ -191,14 +200,23 @@ class Reading(abc.ABC):
 
 @dataclass(frozen=True, eq=False)
 class NeighborSolutions:
-    """A chunk of m neighbors, the first of them number ``first`` among all.
+    """A chunk of m neighbors with their solutions. It is private where the records are.
 
-    It is private where the records are.
-
-    ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says
-    whether it is within ``tolerance * n``; ``by_single`` marks what was solved alone. ``values``
-    are the weights (m, n), nan where a neighbor has no solution; or of a reading the sums (m, s),
-    the maxima (m, t) and the weights of the replaced records (m,).
+    Parameters
+    ----------
+    first
+        Number of the first of them among all.
+    radius
+        Bounds (m,) on ``||w_hat - w||_1``, infinite where nothing was proved.
+    certified
+        Whether the radius (m,) is within ``tolerance * n``.
+    iterations
+        Iterations (m,) of the solver.
+    by_single
+        Whether a neighbor (m,) was solved by itself.
+    values
+        The weights (m, n), nan where a neighbor has no solution; or of a reading the sums (m, s),
+        the maxima (m, t) and the weights of the replaced records (m,).
     """
 
     first: int
@@ -213,9 +231,18 @@ class NeighborSolutions:
 class Claims:
     """Claims of a fast path about m neighbors.
 
-    They are ``points`` (m, d) of the models, with a ``radius`` (m,) in l1.
-
-    ``weights`` makes those (., n) of a slice, ``read`` what a reading says of all.
+    Parameters
+    ----------
+    points
+        Points (m, d) of the models.
+    radius
+        Bounds (m,) on the l1 errors of their weights.
+    iterations
+        Iterations (m,) of the solver.
+    weights
+        Makes the weights (., n) of a slice of the neighbors.
+    read
+        Makes what a reading says of all: sums, maxima, and the weights of the replaced records.
     """
 
     points: Array
@@ -231,15 +258,21 @@ class Claims:
         """Claims of ``weights`` (m, n) in memory; ``index`` (m,) numbers the replaced records."""
 
         def read(reading: Reading) -> tuple[Array, Array, Array]:
-            return *reading.of(weights, *reading.beside), weights[np.arange(len(index)), index]
+            sums, largest = reading.of(weights, *reading.beside)
+            return sums, largest, weights[np.arange(len(index)), index]
 
-        return cls(points, radius, iterations, lambda of: weights[of], read)
+        def chosen(of: slice) -> Array:
+            return weights[of]
+
+        return cls(points, radius, iterations, chosen, read)
 
     @classmethod
     def nothing(cls, part: Replacements) -> Self:
         """Nothing known about any of them."""
-        m, nan = len(part), np.full((len(part), part.base.n_samples), np.nan)
-        return cls.held(nan, np.full(m, np.inf), np.zeros(m, dtype=np.int64), nan, part.index)
+        m = len(part)
+        unknown = np.full((m, part.base.n_samples), np.nan)
+        iterations = np.zeros(m, dtype=np.int64)
+        return cls.held(unknown, np.full(m, np.inf), iterations, unknown, part.index)
 
 
 #: A function of replacements and of the l1 error to aim at.
@@ -248,9 +281,9 @@ FastPath = Callable[[Replacements, float], Claims]
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
-#: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those
-#: of views.
+#: The most shared rows in a tile, a power of 2: sums over more of them would round worse.
 _TALLEST = 512
+#: The least shared rows in a tile, a power of 2, as those of views.
 _SHORTEST = 128
 #: Larger scores are left to the solver of single instances, which shifts them before the
 #: exponential.
@@ -282,13 +315,14 @@ class Terms:
     weight: LogWeight | LogWeightsByArm
 
     def tilted(self, V: Array, Z: Array, arm: Index | None) -> tuple[Array, Array]:
-        """Both of rows Z (k, d) of these arms (k,), (m, k) each."""
+        """Pulls and weights (m, k) of rows Z (k, d) of these arms (k,)."""
         tilt: Array = -V @ Z.T
-        return self._both(np.exp(tilt, out=tilt), arm)
+        return self._at_tilts(np.exp(tilt, out=tilt), arm)
 
     def own(self, V: Array, rows: Array, arm: Index) -> tuple[Array, Array]:
-        """Both of one row (d,) at every point, of these arms (m,): (m,) each."""
-        return self._both(np.exp(-np.clip(dot(V, rows), -CLIP, CLIP)), arm)
+        """Pulls and weights (m,) of one row (d,) at every point, of these arms (m,)."""
+        margins = np.clip(dot(V, rows), -CLIP, CLIP)
+        return self._at_tilts(np.exp(-margins), arm)
 
     def curvature(self, s: Array, arm: Index) -> Array:
         """Second derivatives (m,) of the loss at margins (m,) of records of these arms."""
@@ -306,8 +340,10 @@ class Terms:
             return self.weight.steepest(reach)
         return self.weight.lipschitz
 
-    def _both(self, tilt: Array, arm: Index | None) -> tuple[Array, Array]:
-        loss, weight = self.loss, self.weight
+    def _at_tilts(self, tilt: Array, arm: Index | None) -> tuple[Array, Array]:
+        """Pulls and weights at ``exp(-s)`` of margins s."""
+        loss = self.loss
+        weight = self.weight
         if isinstance(loss, Curve) and isinstance(weight, LogWeight):
             return _pulls_and_weights(loss, weight, tilt)
         assert isinstance(loss, CurvesByArm)
@@ -323,8 +359,30 @@ class Terms:
 
 def _pulls_and_weights(loss: Curve, weight: LogWeight, tilt: Array) -> tuple[Array, Array]:
     # one exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE
-    whole = 1.0 + tilt
-    return loss.descent(tilt, whole), weight.of(tilt, whole)
+    one_more = 1.0 + tilt
+    return loss.descent(tilt, one_more), weight.of(tilt, one_more)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Sizes of rows z_i, rounded up.
+
+    Parameters
+    ----------
+    reach
+        The largest norm in a metric.
+    longest
+        The largest norm.
+    norms
+        The sum of the norms.
+    squares
+        The sum of the squared norms.
+    """
+
+    reach: float
+    longest: float
+    norms: float
+    squares: float
 
 
 class SharedRows:
@@ -337,36 +395,37 @@ class SharedRows:
         if blocks.here and self.n * dimension <= _HELD:
             self._blocks = views(self.n, partial(_part_of, MarginRows.whole(blocks)))
 
-    def extent(self, inverse_root: Array) -> tuple[float, float, float, float]:
-        """Largest norm in a metric and as it is, the sum of norms and of squares."""
+    def extent(self, inverse_root: Array) -> Extent:
+        """The sizes of all rows, in the metric of an inverse root (d, d) and as they are."""
         parts = np.array(self._blocks.map(partial(_extent, inverse_root=inverse_root)))
-        (reach, longest), sums = (
-            np.max(parts[:, :2], axis=0),
-            np.sum(parts[:, 2:], axis=0) * (1 + 1e-9),
-        )
-        return float(reach), float(longest), float(sums[0]), float(sums[1])
+        reach, longest = np.max(parts[:, :2], axis=0)
+        norms_sum, squares = np.sum(parts[:, 2:], axis=0) * ROUND_UP_SUMS
+        return Extent(float(reach), float(longest), float(norms_sum), float(squares))
 
     def sums(self, V: Array, index: Index) -> tuple[Array, Array]:
         """Sums at V of pulls times the rows (m, d), and of the weights (m,).
 
         The records ``index`` (m,) are left out.
         """
-        moments, sums = zip(*self._map(partial(_swept, tiles=self._tiles(V, index))), strict=True)
+        parts = self._map(partial(_swept, tiles=self._tiles(V, index)))
+        moments, sums = zip(*parts, strict=True)
         return tree_sum(moments), tree_sum(sums)
 
     def read(
         self, V: Array, index: Index, own: Array, scale: Array, reading: Reading
     ) -> tuple[Array, Array]:
         """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
-        ask = partial(_read, tiles=self._tiles(V, index, own, scale))
-        parts = self._map(partial(ask, reading=reading.alone()), *reading.beside)
+        tiles = self._tiles(V, index, own, scale)
+        parts = self._map(partial(_read, tiles=tiles, reading=reading.alone()), *reading.beside)
         sums, largest = zip(*parts, strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
 
     def weights(self, V: Array, index: Index, own: Array, scale: Array) -> Array:
         """These weights (m, n)."""
         parts = self._map(partial(_weights, tiles=self._tiles(V, index, own, scale)))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        if len(parts) == 1:
+            return np.asarray(parts[0])
+        return np.concatenate(parts, axis=1)
 
     def _tiles(self, V: Array, index: Index, *weighed: Array) -> Tiles:
         return partial(_tiles, self.terms, V, index, weighed)
@@ -390,7 +449,8 @@ class SharedRows:
 
 
 def _part_of(rows: MarginRows, part: slice) -> MarginRows:
-    return MarginRows(rows.Z[part], arm=None if rows.arm is None else rows.arm[part])
+    arm = None if rows.arm is None else rows.arm[part]
+    return MarginRows(rows.Z[part], arm=arm)
 
 
 def dot(A: Array, B: Array) -> Array:
@@ -411,11 +471,25 @@ def _tiles(
     rows: MarginRows,
     numbers: range,
 ) -> Iterator[tuple[slice, Array, Array]]:
-    """Parts of k rows, their pulls and unnormalized weights, (m, .) each.
+    """Parts of k rows, their pulls and their weights, (m, k) each.
 
-    The records ``index`` (m,) count nothing, or are given ``weighed[0]``, and all are scaled by the
-    other.
+    Parameters
+    ----------
+    terms
+        What rows contribute.
+    V
+        Points (m, d).
+    index
+        Numbers (m,) of the replaced records, which count nothing.
+    weighed
+        Empty; or the unnormalized weights (m,) that the replaced records are given, and the factors
+        (m,) of all weights.
+    rows
+        The shared rows here.
+    numbers
+        Their numbers among all.
     """
+    # which neighbors have a replaced record here, and its place
     here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
     place = index[here] - numbers.start
     size = min(max(_TILE // max(len(index), 1), _SHORTEST), _TALLEST)
@@ -423,23 +497,25 @@ def _tiles(
     for low in range(0, len(numbers), height):
         part = slice(low, min(low + height, len(numbers)))
         inside = (place >= low) & (place < low + height)
-        held, at = here[inside], place[inside] - low
+        neighbor = here[inside]
+        column = place[inside] - low
         tile = _part_of(rows, part)
-        pull, f = terms.tilted(V, tile.Z, tile.arm)
+        pull, weight = terms.tilted(V, tile.Z, tile.arm)
         if weighed:
             own, scale = weighed
-            f[held, at] = own[held]
-            f *= scale[:, None]
+            weight[neighbor, column] = own[neighbor]
+            weight *= scale[:, None]
         else:
-            pull[held, at] = f[held, at] = 0.0
-        yield part, pull, f
+            pull[neighbor, column] = 0.0
+            weight[neighbor, column] = 0.0
+        yield part, pull, weight
 
 
 def _swept(rows: MarginRows, numbers: range, *, tiles: Tiles) -> tuple[Array, Array]:
     moments = []
     sums = []
-    for part, pull, f in tiles(rows, numbers):
-        sums.append(f.sum(axis=1))
+    for part, pull, weight in tiles(rows, numbers):
+        sums.append(weight.sum(axis=1))
         moments.append(pull @ rows.Z[part])
     return tree_sum(moments), tree_sum(sums)
 
@@ -447,21 +523,22 @@ def _swept(rows: MarginRows, numbers: range, *, tiles: Tiles) -> tuple[Array, Ar
 def _read(
     rows: MarginRows, numbers: range, *beside: Array, tiles: Tiles, reading: Reading
 ) -> tuple[Array, Array]:
-    parts = [
-        reading.of(f, *(column[part] for column in beside)) for part, _, f in tiles(rows, numbers)
-    ]
-    sums, largest = zip(*parts, strict=True)
+    sums = []
+    largest = []
+    for part, _, weight in tiles(rows, numbers):
+        of_part = reading.of(weight, *(column[part] for column in beside))
+        sums.append(of_part[0])
+        largest.append(of_part[1])
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
 def _weights(rows: MarginRows, numbers: range, *, tiles: Tiles) -> Array:
-    return np.concatenate([f for _, _, f in tiles(rows, numbers)], axis=1)
+    return np.concatenate([weight for _, _, weight in tiles(rows, numbers)], axis=1)
 
 
 def _extent(rows: MarginRows, *, inverse_root: Array) -> tuple[float, float, float, float]:
+    """Reach, longest, and the sums of norms and squares of some rows, as in :class:`Extent`."""
     Z = rows.Z
-    length, reach = (
-        np.sqrt(dot(Z, Z)) * ROUND_UP,
-        float(np.max(norms(Z @ inverse_root) * (1 + 1e-9))),
-    )
+    length = np.sqrt(dot(Z, Z)) * ROUND_UP
+    reach = float(np.max(norms(Z @ inverse_root) * ROUND_UP_SUMS))
     return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))

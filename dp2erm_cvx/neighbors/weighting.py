@@ -13,9 +13,7 @@ from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
 
 
 def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
-    """Neighbors that are solved together in the dual.
-
-    None where the form has to be solved one by one.
+    """Neighbors that are solved together in the dual; None where each has to be solved alone.
 
     Parameters
     ----------
@@ -33,14 +31,13 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
 
     def solved(part: Replacements, goal: float) -> Claims:
         """Common steps, and the factor that released weights have."""
-        found = neighbors.together(part.index, part.records(), goal / form.n)
-        treated = np.sum(part.base.a) + part.a - part.base.a[part.index]
-        factor = release_factors(form, np.asarray(treated, dtype=np.float64))
-        weights = factor[:, None] * found.weights
+        solutions = neighbors.together(part.index, part.records(), goal / form.n)
+        n_treated = np.sum(part.base.a) + part.a - part.base.a[part.index]
+        factor = release_factors(form, np.asarray(n_treated, dtype=np.float64))
+        weights = factor[:, None] * solutions.weights
         rounding = 4.0 * UNIT * np.sum(weights, axis=1)
-        radius = np.where(
-            np.isfinite(found.claims), factor * found.claims * ROUND_UP + rounding, np.inf
-        )
-        return Claims.held(weights, radius, found.steps, found.weights, part.index)
+        radius = factor * solutions.claims * ROUND_UP + rounding
+        radius = np.where(np.isfinite(solutions.claims), radius, np.inf)
+        return Claims.held(weights, radius, solutions.steps, solutions.weights, part.index)
 
     return solved
