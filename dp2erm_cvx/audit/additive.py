@@ -449,11 +449,10 @@ def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any
         return one.draw(rng), moved
     anywhere = rng.standard_normal(difference.size)
     length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
-    # beyond the first on the line through both, where pure noise loses most
+    direction = anywhere / np.linalg.norm(anywhere)
     if moved > 0.0:
+        # beyond the first on the line through both, where pure noise loses most
         direction = difference / moved
-    else:
-        direction = anywhere / np.linalg.norm(anywhere)
     released = one.center + length * direction
     if np.ndim(one.value) == 0:
         return float(released[0]), moved

@@ -33,7 +33,10 @@ from dp2erm_cvx.program import Program, registry
 CONFIDENCE = 0.99
 #: The best starts that are improved, per direction and region.
 ASCENTS = 4
-_EVALUATIONS = 120  # per coordinate and ascent
+#: Evaluations per coordinate and ascent.
+_EVALUATIONS = 120
+#: Ascents end where points and ratios of a simplex differ by no more than this.
+_PRECISION = 1e-9
 #: What is said of an audit that a limit in seconds ended.
 _CUT = "(the limit in seconds cut this audit short)"
 #: Draws in each direction that a limit in seconds leaves: a variance needs two.
@@ -214,35 +217,30 @@ def _audited(
     A deadline that passes cuts it short, but not before one output is judged.
     """
     plan, (one, other) = audited_laws(model, (first, second))
-    # What the calibrations promise together is a guarantee of the ideal output: there is no share
-    # for the arithmetic.
-    parts = [step.calibration for step in plan.steps]
-    epsilon = min(sum(part.epsilon for part in parts), plan.guarantee.epsilon)
-    delta = min(sum(getattr(part, "delta", 0.0) for part in parts), plan.guarantee.delta)
-    both = ((one, other), (other, one))
+    epsilon, delta = _promised(plan)
+    ways = ((one, other), (other, one))
     stick = None
     if one.pure:
-        found = _ascended(both, len(plan.steps), effort, until)
+        search = _ascended(ways, len(plan.steps), effort, until)
     else:
-        samples = _drawn(both, effort, until)
-        found = _highest_draws(samples, effort)
+        samples = _drawn(ways, effort, until)
+        search = _highest_draws(samples, effort)
         stick = _hockey_stick(samples, epsilon)
     # either search may find what the other missed
     forward, backward = (
-        max(ends, key=_certain) for ends in zip(found.peaks, found.within, strict=True)
+        max(ends, key=_certain) for ends in zip(search.peaks, search.within, strict=True)
     )
     way = int(backward.certain > forward.certain)
     peak = (forward, backward)[way]
     if not peak.outputs:
         raise CertificateError("density audit: no output has a density that is a number")
-    regular = [end for end in found.within if end.regular]
+    regular = [end for end in search.within if end.regular]
     theta_peak = max(regular, key=_certain, default=_NOWHERE)
     released = {}
+    multipliers = {}
     for name, law, place in one.steps(lambda name, _: peak.outputs[name]):
         released[name] = tuple(map(float, law.released(place)))
-    multipliers = {
-        name: tuple(map(float, place.multiplier)) for name, place in peak.outputs.items()
-    }
+        multipliers[name] = tuple(map(float, place.multiplier))
     return DensityAudit(
         loss=peak.ratio,
         direction=DIRECTIONS[way],
@@ -254,9 +252,21 @@ def _audited(
         delta=delta,
         noise=getattr(plan.steps[-1].calibration, "noise", Noise.GAMMA),
         numerical_error=max(peak.error, theta_peak.error),
-        searched=f"{found.searched} in {len(one.units)} coordinates",
+        searched=f"{search.searched} in {len(one.units)} coordinates",
         hockey_stick=stick,
     )
+
+
+def _promised(plan: Plan[Any]) -> tuple[float, float]:
+    """The epsilon and the delta that the ideal output has.
+
+    What the calibrations promise together is a guarantee of it: there is no share for the
+    arithmetic.
+    """
+    calibrations = [step.calibration for step in plan.steps]
+    epsilon = sum(calibration.epsilon for calibration in calibrations)
+    delta = sum(getattr(calibration, "delta", 0.0) for calibration in calibrations)
+    return min(epsilon, plan.guarantee.epsilon), min(delta, plan.guarantee.delta)
 
 
 #: Both laws of a pair, in either direction.
@@ -264,8 +274,8 @@ _Ways = tuple[tuple[ReleaseLaw, ReleaseLaw], tuple[ReleaseLaw, ReleaseLaw]]
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What a search among outputs of a pair found.
+class _Search:
+    """Outcome of a search among the outputs of a pair.
 
     Parameters
     ----------
@@ -283,34 +293,34 @@ class _Found:
     searched: str
 
 
-def _ascended(both: _Ways, n_steps: int, effort: _Effort, until: Deadline) -> _Found:
+def _ascended(ways: _Ways, n_steps: int, effort: _Effort, until: Deadline) -> _Search:
     """The largest ratios by ascents from many starts.
 
     Every search of a direction has an equal part of the time that is left.
     """
     rng = np.random.default_rng(effort.seed)
-    one, other = both[0]
+    one, other = ways[0]
     starting = until.part(0.1)
     points = one.starts(other, effort.starts, rng, starting)
     points = points + other.starts(one, effort.starts, rng, starting)
     peaks = []
-    for left, pair in zip((4, 3), both, strict=True):
-        last = until.part(1 / left)
+    for n_left, pair in zip((4, 3), ways, strict=True):
+        last = until.part(1 / n_left)
         peaks.append(_largest_ratio(*pair, points, ascents=ASCENTS, until=last))
     within = []
-    for left, peak, pair in zip((2, 1), peaks, both, strict=True):
+    for n_left, peak, pair in zip((2, 1), peaks, ways, strict=True):
         # after an earlier step no point is regular
         if not peak.regular and n_steps == 1:
-            last = until.part(1 / left)
+            last = until.part(1 / n_left)
             peak = _largest_ratio(*pair, points, only_regular=True, ascents=ASCENTS, until=last)
         within.append(peak)
     searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     if any(peak.cut for peak in peaks + within):
         searched = f"at most {searched} {_CUT}"
-    return _Found(peaks, within, searched)
+    return _Search(peaks, within, searched)
 
 
-def _highest_draws(samples: list[list[_Judged]], effort: _Effort) -> _Found:
+def _highest_draws(samples: list[list[_Judged]], effort: _Effort) -> _Search:
     """The largest ratios among random outputs of each dataset."""
     peaks = []
     within = []
@@ -322,18 +332,18 @@ def _highest_draws(samples: list[list[_Judged]], effort: _Effort) -> _Found:
     searched = f"{fewest} outputs of each dataset"
     if fewest < effort.draws:
         searched = f"{searched} {_CUT}"
-    return _Found(peaks, within, searched)
+    return _Search(peaks, within, searched)
 
 
-def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Judged]]:
+def _drawn(ways: _Ways, effort: _Effort, until: Deadline) -> list[list[_Judged]]:
     """Random outputs of each dataset, at least two.
 
     Each is judged while the laws given it are kept.
     """
     rng = np.random.default_rng(effort.seed)
     samples = []
-    for left, pair in zip((2, 1), both, strict=True):
-        last = until.part(1 / left)
+    for n_left, pair in zip((2, 1), ways, strict=True):
+        last = until.part(1 / n_left)
         sample = list[_Judged]()
         while len(sample) < effort.draws and not (len(sample) >= _FEWEST and last.passed):
             sample.append(_judged(*pair, pair[0].draw(rng)))
@@ -421,7 +431,6 @@ def _largest_ratio(
         When the search ends.
     """
     best = _NOWHERE
-    units = one.units
 
     def depth(u: Array) -> float:
         """The ratio at a point with its sign turned; the highest one is kept."""
@@ -448,18 +457,28 @@ def _largest_ratio(
         depths.append(depth(start))
     cut = len(depths) < len(starts)
     highest = [int(index) for index in np.argsort(depths)[:ascents] if np.isfinite(depths[index])]
-    try:
-        for index in highest if len(units) else ():
-            start = starts[index]
-            # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
-            reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
-            simplex = np.vstack([start, start + np.diag(reach)])
-            limits: Any = {"initial_simplex": simplex, "maxfev": _EVALUATIONS * len(start)}
-            limits |= {"xatol": 1e-9, "fatol": 1e-9}
-            minimize(finite_depth, start, method="Nelder-Mead", options=limits)
-    except OutOfTime:
-        cut = True
+    if len(one.units):
+        try:
+            for index in highest:
+                _descend(finite_depth, starts[index], one.units)
+        except OutOfTime:
+            cut = True
     return replace(best, cut=cut)
+
+
+def _descend(depth: Callable[[Array], float], start: Array, units: Array) -> None:
+    """Go down from a start (d,), by a simplex whose edges are about a tenth of the units (d,).
+
+    It is a simplex because the ratio jumps where Pi does and has kinks where a noise vanishes.
+    """
+    edges = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
+    options = {
+        "initial_simplex": np.vstack([start, start + np.diag(edges)]),
+        "maxfev": _EVALUATIONS * len(start),
+        "xatol": _PRECISION,
+        "fatol": _PRECISION,
+    }
+    minimize(depth, start, method="Nelder-Mead", options=options)
 
 
 def _hockey_stick(samples: list[list[_Judged]], epsilon: float) -> HockeyStick:
@@ -669,11 +688,12 @@ class _Hunt:
     def attempt(self, state: State, number: int, room: int) -> Gain:
         """Screen a few pairs, and audit the best of them."""
         rng = np.random.default_rng([self.seed, number])
-        known = None
+        best = None
         if rng.random() >= _FRESH:
             seen = state.elite("loss", rng)
-            known = None if seen is None else seen.pair
-        pairs = [next_pair(self.plan.study.universe, known, rng) for _ in range(_SCREENED)]
+            if seen is not None:
+                best = seen.pair
+        pairs = [next_pair(self.plan.study.universe, best, rng) for _ in range(_SCREENED)]
         raw = [pair.raw(self.model.domain) for pair in pairs]
         heights = _heights(self.plan, raw, rng, self.until.part(_SCREENING))
         counts = {"screened": len(heights), "failed": int(np.isnan(heights).sum())}
@@ -683,8 +703,8 @@ class _Hunt:
         except CertificateError:
             counts["failed"] += 1
             return Gain(1, counts=counts, cut=self.until.passed)
-        found = ({"loss": _height(audit)}, _Seen(pair, audit))
-        return Gain(1, [found], counts, cut=self.until.passed)
+        gained = ({"loss": _height(audit)}, _Seen(pair, audit))
+        return Gain(1, [gained], counts, cut=self.until.passed)
 
     def worst(
         self, best: Sequence[_Seen], effort: _Effort, limit: Deadline
@@ -694,7 +714,7 @@ class _Hunt:
         The best pairs are audited with all ``effort`` until the ``limit``.
         """
         highest = best[0]
-        known = highest.audit or self.audited(highest.pair, self.quick, limit.part(0.25))
+        quick_audit = highest.audit or self.audited(highest.pair, self.quick, limit.part(0.25))
         audits = list[tuple[DensityAudit, _Effort, Pairs]]()
         chosen = best[:_AUDITED]
         for place, seen in enumerate(chosen):
@@ -703,8 +723,8 @@ class _Hunt:
                 audits.append((self.audited(seen.pair, effort, until), effort, seen.pair))
         # With other starts the same pair may have been higher: the very best counts as the search
         # audited it, too. Of random outputs the most are the surest.
-        if known.hockey_stick is None or not audits:
-            audits.append((known, self.quick, highest.pair))
+        if quick_audit.hockey_stick is None or not audits:
+            audits.append((quick_audit, self.quick, highest.pair))
         return max(audits, key=lambda item: _height(item[0]))
 
 
@@ -787,18 +807,25 @@ def _again(pair: Finding, model: PrivateEstimator, **_: Any) -> Callable[[], Den
     """By the saved settings, or the usual ones for the pair of a stability audit."""
     mine, weights = _facts_of(model)
     if pair.kind == "density":
-        theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
+        theirs = dict(pair.facts["model"])
+        settings = dict(pair.facts["settings"])
     else:
-        mine, settings = {"first_stage": weights, "domain": model.domain.to_dict()}, {}
+        mine = {"first_stage": weights, "domain": model.domain.to_dict()}
         theirs = {"first_stage": pair.first_stage, "domain": pair.domain.to_dict()}
+        settings = {}
 
     def again() -> DensityAudit:
-        for name, value in json.loads(json.dumps(mine, default=float)).items():
-            if json.loads(json.dumps(theirs.get(name), default=float)) != value:
+        for name, value in mine.items():
+            if _through_json(theirs.get(name)) != _through_json(value):
                 raise DeclarationError(f"the pair was saved for another model: {name} differs")
         return audit_density(model, *pair.raw(), **settings)
 
     return again
+
+
+def _through_json(value: Any) -> Any:
+    """A value as it is read from a file that it was written to."""
+    return json.loads(json.dumps(value, default=float))
 
 
 REPLAYS["density"] = _again

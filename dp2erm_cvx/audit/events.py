@@ -365,7 +365,7 @@ class _OddsInBins:
 
     @classmethod
     def of_runs(cls, j: int, first: Array, second: Array) -> _OddsInBins:
-        """Bins with equal shares of the learning runs, whose values (m,) of a coordinate these are."""
+        """Bins of equal shares of the learning runs, with these values (m,) of the coordinate."""
         pooled = np.concatenate([first, second])
         edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _BINS + 1), method="lower"))
         n_places = 2 * len(edges) + 1
@@ -434,7 +434,7 @@ class _Features:
 
     @np.errstate(all="ignore")  # outputs may be as large as floats get
     def __call__(self, x: Array) -> Array:
-        """Standardized numbers, their sizes, and norms of three distances, each at most ``_FAR``."""
+        """Standardized numbers, their sizes, and norms of three differences, within ``_FAR``."""
         z = (x - self.middle) / self.scale
         columns = [z, np.abs(z)]
         for vector in (z, z - self.first_center, z - self.second_center):
@@ -554,13 +554,29 @@ class Event:
     contains: Callable[[Observations], NDArray[np.bool_]]
 
 
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The event that the picking runs choose for one direction.
+
+    Parameters
+    ----------
+    event
+        The event.
+    low
+        Its lower bound in the picking runs.
+    """
+
+    event: Event
+    low: float
+
+
 def best_events(
     pick: tuple[Observations, Observations],
     known_scores: Iterable[tuple[str, Score]],
     bound: CountBound,
     *,
     values: bool = True,
-) -> tuple[list[Event], int]:
+) -> tuple[tuple[Chosen, Chosen], int]:
     """The event with the largest lower bound in the picking runs, by direction.
 
     Parameters
@@ -576,31 +592,34 @@ def best_events(
 
     Returns
     -------
-    events
+    chosen
         The best event for P = first over Q = second, then that of the other direction.
     looked_at
         How many events were compared.
     """
-    best = [_NO_EVENT, _NO_EVENT]
-    largest = [0.0, 0.0]
+    forward = _NOTHING
+    backward = _NOTHING
     looked_at = 0
     for offer in _offers(pick, known_scores, values):
         looked_at += len(offer.first_counts)
-        forward = bound(offer.first_counts, offer.second_counts)
-        backward = bound(offer.second_counts, offer.first_counts)
-        for way, lows in enumerate((forward, backward)):
-            top = int(np.argmax(lows))
-            if lows[top] > largest[way]:
-                largest[way] = float(lows[top])
-                best[way] = offer.event(top)
-    return best, looked_at
+        forward = _better(forward, offer, bound(offer.first_counts, offer.second_counts))
+        backward = _better(backward, offer, bound(offer.second_counts, offer.first_counts))
+    return (forward, backward), looked_at
+
+
+def _better(chosen: Chosen, offer: _Offer, lows: Array) -> Chosen:
+    """The best event of an offer by its lower bounds (k,), if it is better than the chosen one."""
+    top = int(np.argmax(lows))
+    if lows[top] > chosen.low:
+        return Chosen(offer.event(top), float(lows[top]))
+    return chosen
 
 
 def _never(observations: Observations) -> NDArray[np.bool_]:
     return np.zeros(len(observations), dtype=bool)
 
 
-_NO_EVENT = Event("no event", _never)
+_NOTHING = Chosen(Event("no event", _never), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -672,9 +691,7 @@ def _said(words: Sequence[str], words_of: Callable[[Observation], frozenset[str]
     return Event(words[i], contains)
 
 
-def _tails(
-    name: str, score: Score, first: Observations, second: Observations
-) -> Iterator[_Offer]:
+def _tails(name: str, score: Score, first: Observations, second: Observations) -> Iterator[_Offer]:
     """Both tails of a score, from every threshold that separates the picking runs."""
     first_values = _sorted_values(score(first))
     second_values = _sorted_values(score(second))

@@ -561,17 +561,17 @@ def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
     return chosen
 
 
-def next_pair(universe: MappedUniverse, known: Pairs | None, rng: np.random.Generator) -> Pairs:
-    """A new pair, or one near a known one by one or two changes, of sizes from 0.001 to 1."""
-    if known is None:
+def next_pair(universe: MappedUniverse, pair: Pairs | None, rng: np.random.Generator) -> Pairs:
+    """A new pair, or one near a given one by one or two changes, of sizes from 0.001 to 1."""
+    if pair is None:
         return draw_pair(universe, rng)
     for _ in range(_TRIES):
-        nearby = known
+        nearby = pair
         for _ in range(int(rng.integers(1, 3))):
             nearby = _changed(universe, nearby, rng)
         if nearby.admissible(universe.space):
             return nearby
-    return known
+    return pair
 
 
 def _drawn(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
@@ -649,25 +649,20 @@ def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) ->
     """The pair after one change of a random kind, of a size from 0.001 to 1."""
     X, a, y, order = pair.kinds()
     space = universe.space
-    kinds, k = X.shape
+    kinds = len(X)
     row = int(rng.integers(kinds)) if rng.random() < 0.5 else int(rng.integers(2))
     size = 10.0 ** rng.uniform(-3, 0)
     move = int(rng.integers(7))
     if move == 0:
-        X[row] += space.features_bound * size * rng.normal(size=k)
+        X[row] += space.features_bound * size * rng.normal(size=X.shape[1])
     elif move == 1:
         X += space.features_bound * size * rng.normal(size=X.shape)
     elif move == 2:
-        target = int(rng.integers(kinds))
-        at_the_end = space.features_bound * _unit(X[[row]])[0]
-        places = (at_the_end, np.zeros(k), -X[target], X[target])
-        X[row] = places[int(rng.integers(len(places)))]
+        X[row] = _other_covariates(X, row, space.features_bound, rng)
     elif move == 3:
         a[row] = 1 - a[row] if space.n_arms == 2 else rng.integers(space.n_arms)
     elif move == 4:
-        bound = space.outcome_bound
-        outcomes = (bound, -bound, -y[row], y[row] + bound * size * rng.normal())
-        y[row] = outcomes[int(rng.integers(len(outcomes)))]
+        y[row] = _other_outcome(float(y[row]), space.outcome_bound, size, rng)
     elif move == 5:
         some = rng.random(len(order)) < rng.choice([0.1, 0.5])
         order[some] = rng.integers(2, kinds)
@@ -680,6 +675,20 @@ def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) ->
     if lists is not None and rng.random() < 0.3:
         lists = [*lists[:row], _list(row, kinds, rng), *lists[row + 1 :]]
     return Pairs.single(space.inside(X), a, y, order, lists)
+
+
+def _other_covariates(X: Array, row: int, bound: float, rng: np.random.Generator) -> Array:
+    """Covariates (k,) at the end of their direction, at 0, of another kind, or opposite to it."""
+    target = int(rng.integers(len(X)))
+    at_the_end = bound * _unit(X[[row]])[0]
+    places = (at_the_end, np.zeros(X.shape[1]), -X[target], X[target])
+    return np.asarray(places[int(rng.integers(len(places)))])
+
+
+def _other_outcome(y: float, bound: float, size: float, rng: np.random.Generator) -> float:
+    """An outcome at either end, with its sign turned, or a little off."""
+    outcomes = (bound, -bound, -y, y + bound * size * rng.normal())
+    return float(outcomes[int(rng.integers(len(outcomes)))])
 
 
 def _unit(rows: Array) -> Array:

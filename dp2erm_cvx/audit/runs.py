@@ -15,6 +15,7 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.events import (
     CountBound,
+    Event,
     Observation,
     Observations,
     best_events,
@@ -26,6 +27,7 @@ from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Fin
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Deadline, Gain, OutOfTime, SearchPlan, State, explore
 from dp2erm_cvx.checks import check_settings, public_fraction, setting, whole_number
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError
@@ -64,7 +66,10 @@ class Attack:
         Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the
         result.
 
-    Raises DeclarationError for anything else.
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
 
     runs: int = setting(2000, whole_number, at_least=40)
@@ -263,37 +268,17 @@ def audit_runs(
     # a quarter of the runs learns scores, the next picks the events, and the others count them
     learned = attack.runs // 4
     picked = attack.runs // 2
-    runs = attack.runs - picked
     risk = (1.0 - attack.confidence) / 4
-    known_scores = scores(one[:learned], other[:learned], attack.events)
+    learned_scores = scores(one[:learned], other[:learned], attack.events)
     picking = (one[learned:picked], other[learned:picked])
     bound = CountBound.of(declared, picked - learned, risk)
-    best, looked_at = best_events(
-        picking, known_scores, bound, values="values" in attack.events
+    chosen, looked_at = best_events(
+        picking, learned_scores, bound, values="values" in attack.events
     )
-    epsilon_bound = CountBound(runs, risk, declared.delta)
-    mu_bound = CountBound(runs, risk, None)
-
-    def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
-        """The event of one direction, counted in the runs of both datasets."""
-        event = best[way]
-        hits = int(np.sum(event.contains(mine)))
-        other_hits = int(np.sum(event.contains(theirs)))
-        return Counted(
-            direction=DIRECTIONS[way],
-            event=event.words,
-            hits=hits,
-            other_hits=other_hits,
-            runs=runs,
-            low=float(mu_bound.low[hits]),
-            high=float(mu_bound.high[other_hits]),
-            epsilon_low=epsilon_bound.one(hits, other_hits),
-            mu_low=mu_bound.one(hits, other_hits),
-        )
-
-    forward = counted(0, one[picked:], other[picked:])
-    backward = counted(1, other[picked:], one[picked:])
-    ceilings = {"epsilon": epsilon_bound.ceiling, "mu": mu_bound.ceiling}
+    bounds = _Bounds.of_runs(attack.runs - picked, risk, declared.delta)
+    forward = bounds.counted(0, chosen[0].event, one[picked:], other[picked:])
+    backward = bounds.counted(1, chosen[1].event, other[picked:], one[picked:])
+    ceilings = {"epsilon": bounds.epsilon.ceiling, "mu": bounds.mu.ceiling}
     return RunsAudit(
         declared=declared,
         epsilon_low=max(forward.epsilon_low, backward.epsilon_low),
@@ -306,6 +291,44 @@ def audit_runs(
         searched=f"{looked_at} events: {_families_in_words(attack)}",
         seed=seed,
     )
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Lower bounds from the runs that count an event.
+
+    Parameters
+    ----------
+    runs
+        So many runs of each dataset.
+    epsilon, mu
+        The bound on either parameter.
+    """
+
+    runs: int
+    epsilon: CountBound
+    mu: CountBound
+
+    @classmethod
+    def of_runs(cls, runs: int, risk: float, delta: float) -> _Bounds:
+        """The bounds of so many runs, on epsilon at this delta, and on mu."""
+        return cls(runs, CountBound(runs, risk, delta), CountBound(runs, risk, None))
+
+    def counted(self, way: int, event: Event, mine: Observations, theirs: Observations) -> Counted:
+        """The event of one direction, counted in the runs of both datasets."""
+        hits = int(np.sum(event.contains(mine)))
+        other_hits = int(np.sum(event.contains(theirs)))
+        return Counted(
+            direction=DIRECTIONS[way],
+            event=event.words,
+            hits=hits,
+            other_hits=other_hits,
+            runs=self.runs,
+            low=float(self.mu.low[hits]),
+            high=float(self.mu.high[other_hits]),
+            epsilon_low=self.epsilon.one(hits, other_hits),
+            mu_low=self.mu.one(hits, other_hits),
+        )
 
 
 def _families_in_words(attack: Attack) -> str:
@@ -329,7 +352,7 @@ def _run_all(
     seed: int,
     until: Deadline,
 ) -> tuple[Observations, Observations]:
-    """``runs`` observations of each dataset; raises OutOfTime.
+    """So many observations of each dataset; raises OutOfTime.
 
     Each run has a generator of its own.
     """
@@ -439,15 +462,17 @@ def search_runs(
         """A new pair, a change of one of the best, or where a path is steepest."""
         rng = np.random.default_rng([search.seed, state.spent])
         chance = rng.random()
-        known = state.elite("distance", rng) if chance < _CHANGED else None
-        pair = next_pair(universe, known, rng)
+        best = None
+        if chance < _CHANGED:
+            best = state.elite("distance", rng)
+        pair = next_pair(universe, best, rng)
         # one pair is looked at in any case
         until = searching if state.best else Deadline()
         evaluations = 0
         try:
             if chance > 1 - _PATHS:
-                apart = partial(distance, runs=_SHORT, rng=rng, until=until)
-                steep, evaluations = pair.steepest(universe, apart, rng)
+                short_distance = partial(distance, runs=_SHORT, rng=rng, until=until)
+                steep, evaluations = pair.steepest(universe, short_distance, rng)
                 if steep is not None:
                     pair = steep
             height = distance(*pair.raw(domain), runs=_SHORT, rng=rng, until=until)
@@ -456,20 +481,36 @@ def search_runs(
         return Gain(evaluations + 1, [({"distance": height}, pair)])
 
     state = explore(attempt, search, until=searching)
-    # the best of those kept, by more runs: the highest of many short attempts is partly luck
-    pairs: list[Pairs] = state.pairs("distance")
+    worst = _worst(state.pairs("distance"), distance, domain, search.seed, limit)
+    audit = audit_runs(mechanism, *worst.raw(domain), declared, attack=attack)
+    facts: dict[str, Any] = {
+        "mechanism": mechanism,
+        "attack": {name: getattr(attack, name) for name in _OF_A_REPLAY},
+        "search_seed": search.seed,
+        "counts": {"screened": state.spent},
+    }
+    return Finding.of("blackbox", worst, domain, audit, **facts)
+
+
+#: Fields of an attack that a saved pair needs for a replay.
+_OF_A_REPLAY = ("runs", "confidence", "events", "takes_rng")
+
+
+def _worst(
+    pairs: list[Pairs], distance: _Distance, domain: Domain, seed: int, until: Deadline
+) -> Pairs:
+    """The pair of those kept that more runs put first, of as many as the deadline allows.
+
+    The highest of many short attempts is partly luck.
+    """
     heights = list[float]()
     with contextlib.suppress(OutOfTime):
         for rank, pair in enumerate(pairs):
-            rng = np.random.default_rng([search.seed, rank, 1])
-            heights.append(distance(*pair.raw(domain), runs=_LONG, rng=rng, until=limit))
-    worst = pairs[0]
-    if heights:
-        worst = pairs[int(np.argmax(heights))]
-    audit = audit_runs(mechanism, *worst.raw(domain), declared, attack=attack)
-    how = {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")}
-    more: dict[str, Any] = {"search_seed": search.seed, "counts": {"screened": state.spent}}
-    return Finding.of("blackbox", worst, domain, audit, mechanism=mechanism, attack=how, **more)
+            rng = np.random.default_rng([seed, rank, 1])
+            heights.append(distance(*pair.raw(domain), runs=_LONG, rng=rng, until=until))
+    if not heights:
+        return pairs[0]
+    return pairs[int(np.argmax(heights))]
 
 
 @dataclass(frozen=True)
@@ -506,12 +547,12 @@ class _Distance:
         seed = int(rng.integers(2**53))
         mine, theirs = _run_all(self.mechanism, (one, other), self.attack, runs, seed, until)
         # learned scores would separate the very runs that they learned from
-        known = list(scores(mine, theirs, ("tails",)))
+        tails = list(scores(mine, theirs, ("tails",)))
         # The risk may be large: pairs are only put into an order by the bound.
         bound = CountBound.of(self.declared, runs, risk=0.25)
-        best, _ = best_events((mine, theirs), known, bound)
-        gaps = [_separation(score(mine), score(theirs)) for _, score in known]
-        return max(height for height, _ in best) + max(gaps, default=0.0)
+        (forward, backward), _ = best_events((mine, theirs), tails, bound)
+        separations = [_separation(score(mine), score(theirs)) for _, score in tails]
+        return max(forward.low, backward.low) + max(separations, default=0.0)
 
 
 def _separation(one: Array, other: Array) -> float:

@@ -91,7 +91,10 @@ class SearchPlan:
     clock
         Tells the seconds; a test brings its own.
 
-    Raises DeclarationError for anything else.
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
 
     evaluations: int | None = setting(None, whole_number, at_least=1)
@@ -586,29 +589,29 @@ class _Climb:
         normal
             The standard normal vectors (mu, d) that they were made of.
         """
-        known = self.defaults
-        shift = known.weights @ moves
+        rates = self.defaults
+        shift = rates.weights @ moves
         self.mean = self.mean + self.step * shift
         # the path of the step
-        turned = self.basis @ (known.weights @ normal)
-        kept = 1 - known.step_rate
-        gain = math.sqrt(known.step_rate * (2 - known.step_rate) * known.mass)
+        turned = self.basis @ (rates.weights @ normal)
+        kept = 1 - rates.step_rate
+        gain = math.sqrt(rates.step_rate * (2 - rates.step_rate) * rates.mass)
         self.step_path = kept * self.step_path + gain * turned
         length = float(np.linalg.norm(self.step_path))
         # The path of the mean stalls while that of the step is unusually long.
         settled = length / math.sqrt(1 - kept ** (2 * self.generation))
-        usual = settled < (1.4 + 2 / (len(shift) + 1)) * known.expected
-        lost = known.path_rate * (2 - known.path_rate)
-        gain = math.sqrt(lost * known.mass)
-        self.path = (1 - known.path_rate) * self.path + usual * gain * shift
+        usual = settled < (1.4 + 2 / (len(shift) + 1)) * rates.expected
+        lost = rates.path_rate * (2 - rates.path_rate)
+        gain = math.sqrt(lost * rates.mass)
+        self.path = (1 - rates.path_rate) * self.path + usual * gain * shift
         # the covariance
-        stalled = (1 - usual) * known.path_rate * (2 - known.path_rate)
+        stalled = (1 - usual) * rates.path_rate * (2 - rates.path_rate)
         along_path = np.outer(self.path, self.path) + stalled * self.covariance
         covariance = (
-            (1 - known.one_rate - known.many_rate) * self.covariance
-            + known.one_rate * along_path
-            + known.many_rate * (moves.T * known.weights) @ moves
+            (1 - rates.one_rate - rates.many_rate) * self.covariance
+            + rates.one_rate * along_path
+            + rates.many_rate * (moves.T * rates.weights) @ moves
         )
         self.covariance = 0.5 * (covariance + covariance.T)
-        growth = known.step_rate / known.damping * (length / known.expected - 1)
+        growth = rates.step_rate / rates.damping * (length / rates.expected - 1)
         self.step *= math.exp(min(1.0, growth))

@@ -1,7 +1,4 @@
-"""Weights that an audit looks at.
-
-They are those of a program, with certificates, or what any function returns.
-"""
+"""Weights that an audit looks at: those of a program, certified, or what any function returns."""
 
 from __future__ import annotations
 
@@ -31,8 +28,10 @@ Weighed = tuple[Array, float]
 #: Settings of a function in files, which no registry builds.
 FUNCTION = {"function": True}
 
-#: Part of n by which the weights of a function may miss the sum n, and by which one may be below 0.
-_SUM_MISSED, _BELOW = 1e-6, 1e-9
+#: Part of n by which the weights of a function may miss the sum n.
+_SUM_MISSED = 1e-6
+#: Part of n by which a weight of a function may be below 0.
+_BELOW = 1e-9
 
 
 class Neighbors(Protocol):
@@ -140,9 +139,8 @@ class ProgramWeights(Weighing):
     ) -> Weighed | None:
         """Certified weights; None where hard constraints cannot be met, and without any point."""
         with contextlib.suppress(InfeasibleError):
-            solution = solve(
-                self.program.instance(records), solver=solver, throw=False, seconds=seconds
-            )
+            instance = self.program.instance(records)
+            solution = solve(instance, solver=solver, throw=False, seconds=seconds)
             if not solution.substituted:
                 return solution.value, solution.certificate.output_radius
         return None
@@ -150,8 +148,10 @@ class ProgramWeights(Weighing):
     def again(self, records: Records, solver: str, seconds: float | None) -> Weighed | None:
         """Weights by the declared CVXPY problem, without any polishing."""
         instance = self.program.instance(records)
-        other = solve(instance, solver=solver, polish=False, throw=False, seconds=seconds)
-        return None if other.substituted else (other.value, other.certificate.output_radius)
+        solution = solve(instance, solver=solver, polish=False, throw=False, seconds=seconds)
+        if solution.substituted:
+            return None
+        return solution.value, solution.certificate.output_radius
 
     def begun(self, records: Records) -> Begun:
         """The solution of the dataset, and what neighbors share."""
@@ -202,7 +202,10 @@ class FunctionWeights(Weighing):
     ) -> Weighed | None:
         """What the function returns, which is exact.
 
-        Raises DataError for anything but n finite weights, none of them negative, of sum n.
+        Raises
+        ------
+        DataError
+            For anything but n finite weights, none of them negative, of sum n.
         """
         X = records.space.raw(np.array(records.covariates))
         returned = self.function(np.array(X), records.a.copy())
@@ -214,18 +217,22 @@ class FunctionWeights(Weighing):
             raise DataError(
                 f"{self.name}: returned {type(returned).__name__}, which are no weights"
             ) from None
-        n = records.n_samples
+        self._check(weights, records.n_samples)
+        return weights, 0.0
+
+    def _check(self, weights: Array, n: int) -> None:
+        """Raise DataError unless these are n finite weights, none of them negative, of sum n."""
         if weights.shape != (n,) or not np.all(np.isfinite(weights)):
             raise DataError(
                 f"{self.name}: must return {n} finite weights, not an array {weights.shape}"
             )
-        if np.min(weights) < -_BELOW * n or abs(float(np.sum(weights)) - n) > _SUM_MISSED * n:
-            total = float(np.sum(weights))
+        least = np.min(weights)
+        total = float(np.sum(weights))
+        if least < -_BELOW * n or abs(total - n) > _SUM_MISSED * n:
             raise DataError(
-                f"{self.name}: least weight {np.min(weights):.3g}, sum of weights {total:.9g}: V "
+                f"{self.name}: least weight {least:.3g}, sum of weights {total:.9g}: V "
                 f"is about weights >= 0 of sum n = {n}: multiply them by n / sum(w)"
             )
-        return weights, 0.0
 
     def again(self, records: Records, solver: str, seconds: float | None) -> Weighed | None:
         """What the function returns when it is called once more."""
@@ -234,7 +241,10 @@ class FunctionWeights(Weighing):
     def begun(self, records: Records) -> Begun:
         """The weights of the dataset.
 
-        Raises DataError where it has none, or another call finds others.
+        Raises
+        ------
+        DataError
+            Where it has none, or another call returns others.
         """
         first = self.weights(records)
         second = self.weights(records)
@@ -286,7 +296,12 @@ class _FunctionNeighbors:
                 continue
             weights = weighed[0]
             sums, largest = reading.of(weights[None, :], *reading.beside)
-            own = weights[replacements.index[k], None]
-            one = np.ones(1, dtype=bool)
-            steps = np.ones(1, dtype=np.int64)
-            yield NeighborSolutions(k, np.zeros(1), one, steps, one, (sums, largest, own))
+            of_replaced = weights[replacements.index[k], None]
+            yield NeighborSolutions(
+                first=k,
+                radius=np.zeros(1),
+                certified=np.ones(1, dtype=bool),
+                iterations=np.ones(1, dtype=np.int64),
+                by_single=np.ones(1, dtype=bool),
+                values=(sums, largest, of_replaced),
+            )

@@ -207,10 +207,7 @@ class Neighborhood:
         while first < len(replacements):
             path = self._path
             part = replacements.take(first, first + self._size_of_chunk())
-            if path is None:
-                claims = Claims.nothing(part)
-            else:
-                claims = path(part, _AIM * tolerance * n)
+            claims = _claimed(path, part, _AIM * tolerance * n)
             certified = np.flatnonzero(claims.radius <= tolerance * n)
             if not self._judged and len(certified):
                 self._judged = True
@@ -224,9 +221,7 @@ class Neighborhood:
         """Neighbors in a chunk, so few that their weights stay in a cache."""
         n = self.records.n_samples
         size = min(max(_CHUNK // n, 128), 1024)
-        holds_no_weights = (
-            isinstance(self._path, partial) and self._path.func is minimize_together
-        )
+        holds_no_weights = isinstance(self._path, partial) and self._path.func is minimize_together
         if holds_no_weights:
             return size
         return max(min(size, _LARGEST_CHUNK // n), 1)
@@ -239,6 +234,13 @@ class Neighborhood:
             if not solution.substituted:
                 return solution.value, solution.certificate.output_radius, solution.iterations
         return np.full(part.base.n_samples, np.nan), np.inf, 0
+
+
+def _claimed(path: FastPath | None, part: Replacements, goal: float) -> Claims:
+    """What common steps claim of the neighbors; nothing without such steps."""
+    if path is None:
+        return Claims.nothing(part)
+    return path(part, goal)
 
 
 def _values_of(claims: Claims, reading: Reading | None) -> tuple[Array, ...]:
