@@ -28,9 +28,12 @@ MOST_REHEARSED = 20_000
 LEAST_WITHIN = 0.2
 #: Weights that dispersions are compared at.
 _AT = (0.25, 0.5, 1.0, 1.5, 2.5)
-#: Records of every arm that are replaced, and what differs by rounding alone, relative to a
-#: constant.
-_REPLACED, _ALIKE = 2, 1e-6
+#: Records of every arm that are replaced, at either end of the weights.
+_REPLACED = 2
+#: Constants that differ by no more than this part of them differ by rounding alone.
+_ALIKE = 1e-6
+#: Bounds of the features by which a record is sent outside, to be brought back to the end.
+_FAR = 1e3
 
 
 def largest_distance(treated: float) -> float:
@@ -43,7 +46,10 @@ def rehearsed_size(program: FirstStage, universe: Universe) -> int:
 
     ``REHEARSED`` where prices are the same per record at both numbers; else n itself.
 
-    Raises DeclarationError where n are too many to solve for at every setting.
+    Raises
+    ------
+    DeclarationError
+        Where n are too many to solve for at every setting.
     """
     n = universe.n_samples
     if n <= REHEARSED:
@@ -69,12 +75,12 @@ def _priced_alike(program: WeightsProgram, universe: Universe, smaller: Universe
 
 
 def _per_record(program: WeightsProgram, universe: Universe) -> list[float] | None:
-    """What a form is per record, whatever its objective is multiplied by.
+    """What a form is per record, whatever its objective is multiplied by; None if not known.
 
-    None where that is not known. A declaration may differ between numbers of records by powers of n
-    on its terms alone. In rows that are scaled by the roots of n, of their price's smoothness and
-    of the response R, the numbers are the diameter, the imbalance that costs nothing, where squares
-    end, and the largest slope; ``R phi''`` at some weights follows.
+    A declaration may differ between numbers of records by powers of n on its terms alone. In rows
+    that are scaled by the roots of n, of their price's smoothness and of the response R, the
+    numbers are the diameter, ``R phi''`` at some weights, then for every imbalance what costs
+    nothing, where squares end, and the largest slope.
     """
     form = program.at(universe).form(universe)
     if not isinstance(form, WeightingForm) or form.kinked or form.hard:
@@ -88,10 +94,10 @@ def _per_record(program: WeightsProgram, universe: Universe) -> list[float] | No
     for one in form.imbalances:
         penalty = one.penalty
         scale = math.sqrt(response * penalty.smoothness / form.n)
-        slope = penalty.gradient_size(len(one.shift)) * math.sqrt(
-            response / (form.n * penalty.smoothness)
-        )
-        numbers += [float(np.max(penalty.tolerance)) * scale, penalty.knee * scale, slope]
+        slope_scale = math.sqrt(response / (form.n * penalty.smoothness))
+        numbers.append(float(np.max(penalty.tolerance)) * scale)
+        numbers.append(penalty.knee * scale)
+        numbers.append(penalty.gradient_size(len(one.shift)) * slope_scale)
     return numbers
 
 
@@ -122,7 +128,10 @@ class PublicBalance:
 
         The records of an arm without weights, which the other arm is matched to, count alike.
 
-        Raises DeclarationError where the arms do not differ.
+        Raises
+        ------
+        DeclarationError
+            Where the arms do not differ.
         """
         n = records.n_samples
         members = (records.a == 0, records.a == 1)
@@ -190,24 +199,22 @@ def largest_movement(program: FirstStage, records: Records, w: Array) -> float:
     pairs = np.repeat(np.array(index, dtype=np.int64), count)
     place = np.tile(np.arange(count), len(index))
     replacements = Replacements(records, pairs, new.X[place], new.a[place])
-    admitted = np.flatnonzero(replacements.admitted)
-    kept = Replacements(records, pairs[admitted], new.X[place[admitted]], new.a[place[admitted]])
-    return Neighborhood(program, records).movements(kept).V_found
+    admitted = replacements[replacements.admitted]
+    return Neighborhood(program, records).movements(admitted).V_found
 
 
 def _ends_of_space(records: Records) -> Records:
     """Records at the ends of the space, in both arms."""
     space = records.space
     x = records.covariates
-    p = x.shape[1]
-    apart = np.mean(x[records.a == 1], axis=0) - np.mean(x[records.a == 0], axis=0)
-    first = np.eye(p)[0]
-    far = 1e3 * space.features_bound
-    directions = np.array([apart, -apart, first, -first])
-    directions *= far / np.linalg.norm(directions, axis=1, keepdims=True)
+    difference = np.mean(x[records.a == 1], axis=0) - np.mean(x[records.a == 0], axis=0)
+    first = np.eye(x.shape[1])[0]
+    directions = np.array([difference, -difference, first, -first])
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    directions *= _FAR * space.features_bound / lengths
     ends = space.inside(directions)
     if space.intercept:
         ends = np.hstack([np.full((len(ends), 1), space.intercept), ends])
-    both = np.vstack([ends, ends])
+    in_both_arms = np.vstack([ends, ends])
     arms = np.repeat([0, 1], len(ends))
-    return Records(both, arms, np.zeros(len(both)), space)
+    return Records(in_both_arms, arms, np.zeros(len(arms)), space)

@@ -28,11 +28,22 @@ _FEWEST_LEFT_OUT = 10
 class SimulatedRun(NamedTuple):
     """One candidate on one dataset; nan where something does not apply.
 
-    ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the
-    truth, and ``noise`` the half width that noise alone would leave. Of a rule ``off`` is the share
-    of wrong decisions, ``lost`` the mean effect that they forgo, and ``noise`` how far noise moves
-    the effect of one record; on public records, whose best decisions nobody knows, ``off`` is its
-    ``value`` with the other sign. ``effective`` is the effective sample size of the weights over n.
+    Attributes
+    ----------
+    off
+        The estimate less the truth. Of a rule the share of wrong decisions; on public records,
+        whose best decisions nobody knows, its ``value`` with the other sign.
+    low, high
+        The ends of the interval less the truth.
+    noise
+        The half width that noise alone would leave; of a rule, how far noise moves the effect of
+        one record.
+    lost
+        The mean effect that the wrong decisions of a rule forgo.
+    value
+        The mean outcome under a rule.
+    effective
+        The effective sample size of the weights over n.
     """
 
     off: float
@@ -47,8 +58,18 @@ class SimulatedRun(NamedTuple):
 class DesignSample(NamedTuple):
     """Records to fit to, and what pipelines are judged by.
 
-    Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) at
-    ``judged_at``.
+    Attributes
+    ----------
+    data
+        The records that are fitted to.
+    truth
+        The effect, net of the cost of treatment.
+    judged_at
+        The m records at which a rule decides.
+    judge
+        Judges the decisions (m,) of a rule.
+    confounded_by
+        How far the plain difference of means is off.
     """
 
     data: Dataset
@@ -94,8 +115,15 @@ class PublicData:
         Share of the public records that is set aside to judge rules on, by their value. None: those
         that a bootstrap sample of all of them leaves out. Effects need none.
 
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
+
+    Notes
+    -----
     Nobody can check the declaration. A person who is in both data sets is not protected by the
-    release. Raises DeclarationError for an invalid argument.
+    release.
     """
 
     dataset: Dataset
@@ -108,29 +136,39 @@ class PublicData:
             raise DeclarationError(f"dataset = {brief(self.dataset)}: {wanted}")
         object.__setattr__(self, "source", one_line("source", self.source))
         if self.holdout is not None:
-            aside = math.floor(
-                public_number("holdout", self.holdout, above=0.0) * self.dataset.n_samples
-            )
-            if not 1 <= aside <= self.dataset.n_samples - 2:
-                wanted = f"at least 1 of the {self.dataset.n_samples} public records and leave 2"
+            n_samples = self.dataset.n_samples
+            share = public_number("holdout", self.holdout, above=0.0)
+            if not 1 <= math.floor(share * n_samples) <= n_samples - 2:
+                wanted = f"at least 1 of the {n_samples} public records and leave 2"
                 raise DeclarationError(f"holdout = {brief(self.holdout)}: must set aside {wanted}")
 
     def __repr__(self) -> str:
         return f"PublicData(source={self.source!r}, n_samples={self.dataset.n_samples})"
 
     def check(self, domain: Domain, n_samples: int, *, left_out: bool) -> None:
-        """Raise where samples of ``n_samples`` cannot be drawn, or none are ``left_out``.
+        """Refuse a request that these records cannot serve.
 
-        DeclarationError for other columns than those of the ``domain`` and for too few records,
-        DataError where an arm is empty.
+        Parameters
+        ----------
+        domain
+            What is declared of the private records.
+        n_samples
+            Records of every sample.
+        left_out
+            Whether rules are judged on records that a sample leaves out.
+
+        Raises
+        ------
+        DeclarationError
+            For other columns than those of the domain, and for too few records.
+        DataError
+            Where an arm is empty.
         """
         N = self.dataset.n_samples
-        if domain.columns not in (None, self.dataset.columns):
-            columns, known = (
-                ", ".join(one or ()) for one in (domain.columns, self.dataset.columns)
-            )
+        if domain.columns is not None and domain.columns != self.dataset.columns:
             raise DeclarationError(
-                f"the domain declares the columns {columns}; the public data have {known}"
+                f"the domain declares the columns {', '.join(domain.columns)}; the public data "
+                f"have {', '.join(self.dataset.columns or ())}"
             )
         if not 0 < int(np.sum(self.dataset.a)) < N:
             raise DataError(
@@ -146,37 +184,45 @@ class PublicData:
 
     def sample(self, request: Asked, rng: np.random.Generator) -> DesignSample:
         """A bootstrap sample of the records; rules are judged on those that it leaves out."""
-        data, domain, N = self.dataset, request.domain, self.dataset.n_samples
+        data = self.dataset
+        domain = request.domain
+        n_public = data.n_samples
         if request.goal == "effect" or self.holdout is None:
-            drawn = rng.integers(N, size=request.n_samples)
-            left_out = np.setdiff1d(np.arange(N), drawn)
+            drawn = rng.integers(n_public, size=request.n_samples)
+            left_out = np.setdiff1d(np.arange(n_public), drawn)
         else:
-            left_out, rest = np.split(rng.permutation(N), [math.floor(self.holdout * N)])
-            drawn = rest[rng.integers(len(rest), size=request.n_samples)]
-        counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
-        truth, off = _without_privacy(data, request.estimand)
+            n_set_aside = math.floor(self.holdout * n_public)
+            left_out, pool = np.split(rng.permutation(n_public), [n_set_aside])
+            drawn = pool[rng.integers(len(pool), size=request.n_samples)]
+        counts = np.ones(len(data.a))
+        if data.sampling is not None:
+            counts = data.sampling
         weights = (counts / treatment_probabilities(data, domain))[left_out]
         judged_at = data.at(left_out)
 
         def judge(treated: NDArray[np.bool_]) -> SimulatedRun:
+            """The value of the decisions (m,) of a rule."""
             net = judged_at.y - domain.treatment_cost * judged_at.a
             value = value_of_rule(treated.astype(np.int64), judged_at.a, net, weights)
             return SimulatedRun(-value, value=value)
 
-        return DesignSample(data.at(drawn), truth - domain.treatment_cost, judged_at, judge, off)
+        effect, confounded_by = _without_privacy(data, request.estimand)
+        truth = effect - domain.treatment_cost
+        return DesignSample(data.at(drawn), truth, judged_at, judge, confounded_by)
 
 
-# of all public records, hence the same for every sample of them
 @lru_cache(maxsize=1)
 def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
-    """The effect by augmented inverse propensity weighting.
+    """The effect by augmented inverse propensity weighting, and the bias of plain means.
 
-    How far the plain difference is off comes with it.
+    It is that of all public records, hence the same for every sample of them.
     """
-    counted = np.ones(len(data.a), dtype=bool) if data.sampling is None else data.sampling > 0
+    counted = np.ones(len(data.a), dtype=bool)
+    if data.sampling is not None:
+        counted = data.sampling > 0
     inside = Dataset(data.X[counted], data.a[counted], data.y[counted], data.columns)
-    truth = augmented(inside, estimand=estimand).value
-    return truth, difference_of_means(inside).value - truth
+    effect = augmented(inside, estimand=estimand).value
+    return effect, difference_of_means(inside).value - effect
 
 
 @lru_cache(maxsize=1)
@@ -186,11 +232,10 @@ def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
     It is not private. It is the same for all candidates: one that balances nothing would look well
     by its own weights.
     """
-    features, counts = domain.features(dataset.X), dataset.sampling
-    model = LogisticRegression(max_iter=1000).fit(features, dataset.a, counts)
-    treated = np.clip(
-        model.predict_proba(features)[:, 1], _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY
-    )
+    features = domain.features(dataset.X)
+    model = LogisticRegression(max_iter=1000).fit(features, dataset.a, dataset.sampling)
+    treated = model.predict_proba(features)[:, 1]
+    treated = np.clip(treated, _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY)
     return np.asarray(np.where(dataset.a == 1, treated, 1.0 - treated))
 
 
@@ -199,8 +244,21 @@ def value_of_rule(
 ) -> float:
     """Self-normalized inverse-propensity estimate of ``E[Y(d(X))]``, in units of the outcome.
 
-    ``weights`` (m,) are inverse probabilities of the treatments times what records count. Raises
-    DataError where nobody was treated as the rule recommends.
+    Parameters
+    ----------
+    chosen
+        What the rule recommends, (m,).
+    a
+        Treatments (m,).
+    net
+        Outcomes (m,), less the cost of treatment.
+    weights
+        Inverse probabilities (m,) of the treatments times what records count.
+
+    Raises
+    ------
+    DataError
+        Where nobody was treated as the rule recommends.
     """
     following = (chosen == a) * weights
     total = float(np.sum(following))

@@ -61,15 +61,14 @@ _LEFT_OUT: Mapping[str, Any] = {
 #: First stages of weights, by their names.
 _WEIGHTS = ("entropy_balancing", "ipw_private")
 
-
 #: Share of the intervals that have to cover the effect, whose level is .95.
 COVERS = 0.9
 #: Standard errors of a half width.
 _Z = 1.96
-#: Datasets that every candidate is run on, and how many half widths a candidate is behind the best
-#: that is run on no more of them. At these, and four looks, one that is as good as the best goes
-#: once in 100 times.
+#: Datasets that every candidate is run on.
 _FIRST = 8
+#: Half widths that a candidate is behind the best if it is run on no more datasets. At these, and
+#: four looks, one that is as good as the best goes once in 100 times.
 _CLEAR = 2.0
 
 
@@ -199,7 +198,7 @@ class DesignRow:
 def design_candidates(
     request: DesignRequest, most: int | None = None, names: Collection[str] | None = None
 ) -> list[DesignRow]:
-    """Those that have a plan, the public rule of use first; no settings twice.
+    """The candidates that have a plan, the public rule of use first; no settings twice.
 
     Parameters
     ----------
@@ -210,9 +209,12 @@ def design_candidates(
     names
         Those beside the public rule of use that are planned; None for all.
 
-    Raises DeclarationError or CalibrationError where not even the public rule has a plan.
+    Raises
+    ------
+    DeclarationError, CalibrationError
+        Where not even the public rule has a plan.
     """
-    known: list[Any] = []
+    seen: list[Any] = []
     candidates: list[DesignRow] = []
     for one in _pipelines(request):
         if candidates and names is not None and one.name not in names:
@@ -223,16 +225,22 @@ def design_candidates(
             if not candidates:
                 raise
             continue
-        study = plan.study
-        parts = [getattr(study, name, None) for name in ("settings", "noise", "weights")]
-        # a study of two stages is compared as a whole
-        same = [study] if isinstance(study, Study) else [type(study), study.universe, *parts]
-        if same not in known:
-            known.append(same)
+        compared = _compared(plan.study)
+        if compared not in seen:
+            seen.append(compared)
             candidates.append(replace(one, plan=plan))
         if len(candidates) == most:
             break
     return candidates
+
+
+def _compared(study: Any) -> list[Any]:
+    """What two candidates have in common where their settings are the same."""
+    # a study of two stages is compared as a whole
+    if isinstance(study, Study):
+        return [study]
+    parts = [getattr(study, name, None) for name in ("settings", "noise", "weights")]
+    return [type(study), study.universe, *parts]
 
 
 def named_models(models: Models, kinds: tuple[type, ...]) -> tuple[dict[str, Any], Domain]:
@@ -245,8 +253,10 @@ def named_models(models: Models, kinds: tuple[type, ...]) -> tuple[dict[str, Any
     kinds
         The classes that they may have.
 
-    Raises DeclarationError where there is none, where one is of another class, and where two
-    declare different domains.
+    Raises
+    ------
+    DeclarationError
+        Where there is none, where one is of another class, and where two declare different domains.
     """
     if isinstance(models, Sequence) and not isinstance(models, str):
         models = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
@@ -272,7 +282,10 @@ def named_models(models: Models, kinds: tuple[type, ...]) -> tuple[dict[str, Any
 def own_candidates(request: DesignRequest, models: Models) -> list[DesignRow]:
     """Estimators of one's own over the domain of the request, by name or as a list.
 
-    Raises DeclarationError for another domain, or an estimator of something else.
+    Raises
+    ------
+    DeclarationError
+        For another domain, or an estimator of something else.
     """
     kinds = (PrivateEffect if request.goal == "effect" else PrivateRule, PrivateTwoStageERM)
     named, domain = named_models(models, kinds)
@@ -393,7 +406,8 @@ def replicate(
     sample = source.sample(request, rng)
     trials: list[Trial] = []
     for place, candidate in enumerate(compared):
-        own_seed = int(rng.integers(2**62))  # the others draw the same, whoever is asked
+        # the others draw the same, whoever is asked
+        own_seed = int(rng.integers(2**62))
         if asked is None or place in asked:
             trials.append(_trial(candidate, sample, request.goal, own_seed))
         else:
@@ -408,16 +422,25 @@ def _trial(candidate: DesignRow, sample: DesignSample, goal: str, seed: int) -> 
     """What a candidate did on a sample with noise of this seed, or why it could not."""
     model = clone(candidate.model).set_params(ledger=None, dataset=None, seed=seed)
     try:
-        model.fit_announced(sample.data, candidate.plan)  # nobody holds simulated records
-        run = _judged(model, sample) if goal == "rule" else _estimated(model, sample.truth)
-        if isinstance(model, PrivateTwoStageERM):  # at 1 they balance nothing
+        # nobody holds simulated records
+        model.fit_announced(sample.data, candidate.plan)
+        run = _outcome(model, sample, goal)
+        if isinstance(model, PrivateTwoStageERM):
             weights = model.private_workings_.weights.value
             run = run._replace(effective=effective_sample_size(weights) / len(weights))
     except DeclarationError:
-        raise  # a wrong setting: nothing of the data
+        # a wrong setting, which says nothing of the data
+        raise
     except Dp2ermError as error:
         return str(error)
     return run
+
+
+def _outcome(model: Any, sample: DesignSample, goal: str) -> SimulatedRun:
+    """How right a fitted rule is, or how far a fitted effect is off."""
+    if goal == "rule":
+        return _judged(model, sample)
+    return _estimated(model, sample.truth)
 
 
 def _judged(model: Any, sample: DesignSample) -> SimulatedRun:
@@ -432,7 +455,8 @@ def _best_constant(sample: DesignSample) -> SimulatedRun:
     """The better one of treating nobody and everybody; nan where neither can be judged."""
     constants = []
     for arm in (False, True):
-        with suppress(DataError):  # few records left out may all be of one arm
+        # few records left out may all be of one arm
+        with suppress(DataError):
             constants.append(sample.judge(np.full(len(sample.judged_at.X), arm)))
     return min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
 
@@ -442,7 +466,9 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
     if isinstance(model, PrivateEffect):
         low, high = (end - truth for end in model.interval_)
         noise = model.release_.interval.noise_half_width
-        return SimulatedRun(model.effect_ - truth, low, high, math.nan if noise is None else noise)
+        if noise is None:
+            noise = math.nan
+        return SimulatedRun(model.effect_ - truth, low, high, noise)
     assert isinstance(model, PrivateTwoStageERM)
     control, treated = model.theta_
     return SimulatedRun(float(treated - control) - truth)
@@ -467,9 +493,11 @@ def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow
         else:
             behind = behind_of(row, best)
             tied = float(np.mean(behind)) <= half_width(behind)
-            # of a row with fewer replicates than the best the mean is that of other datasets
-            placed = float(np.mean(best)) + float(np.mean(behind))
-            places.append(((0.0,) if tied else (1.0, placed), replace(row, tied=tied)))
+            place: tuple[float, ...] = (0.0,)
+            if not tied:
+                # of a row with fewer replicates than the best the mean is that of other datasets
+                place = (1.0, float(np.mean(best)) + float(np.mean(behind)))
+            places.append((place, replace(row, tied=tied)))
     return tuple(row for _, row in sorted(places, key=lambda place: place[0]))
 
 
@@ -521,29 +549,33 @@ def simulated_table(
         The name of what is counted.
     """
     compared = [_planned(request, one) for one in compared]
-    done: list[list[Trial]] = [[] for _ in compared]
+    trials_of: list[list[Trial]] = [[] for _ in compared]
     constants: list[SimulatedRun] = []
     confounded: list[float] = []
     rows = list(compared)
     close = set(range(len(compared)))
     while close:
-        begin = min(len(done[place]) for place in close)
-        asked = {place for place in close if len(done[place]) == begin}
+        # all that have been run on the fewest datasets are run on as many again
+        begin = min(len(trials_of[place]) for place in close)
+        asked = {place for place in close if len(trials_of[place]) == begin}
         numbers = range(begin, min(max(_FIRST, 2 * begin), request.replicates))
         tasks = ((request, compared, number, asked) for number in numbers)
         progress(what, begin, request.replicates)
-        for number, run in zip(numbers, run_tasks(replicate, tasks, workers=workers), strict=True):
-            trials, constant, off = run
+        runs = run_tasks(replicate, tasks, workers=workers)
+        for number, (trials, constant, off) in zip(numbers, runs, strict=True):
             for place in asked:
-                done[place].append(trials[place])
+                trials_of[place].append(trials[place])
             if number == len(constants):
                 constants.append(constant)
                 confounded.append(off)
             progress(what, number + 1, request.replicates)
-        rows = [_row(request, one, of) for one, of in zip(compared, done, strict=True)]
-        close = {
-            place for place in close_ones(request, rows) if len(done[place]) < request.replicates
-        }
+        rows = []
+        for one, trials in zip(compared, trials_of, strict=True):
+            rows.append(_row(request, one, trials))
+        close = set()
+        for place in close_ones(request, rows):
+            if len(trials_of[place]) < request.replicates:
+                close.add(place)
     beside = DesignRow("best constant rule").of_rule(constants)
     return ranked(request, rows), beside, float(np.mean(confounded))
 
@@ -586,14 +618,18 @@ def _planned(request: DesignRequest, row: DesignRow) -> DesignRow:
 
 
 def _row(request: DesignRequest, row: DesignRow, trials: Sequence[Trial]) -> DesignRow:
+    """The row of a candidate by all its trials."""
     failed = [trial for trial in trials if isinstance(trial, str)]
     if failed:
         return replace(row, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
     done = [trial for trial in trials if isinstance(trial, SimulatedRun)]
     if request.goal == "rule":
         return row.of_rule(done)
-    if not isinstance(row.model, PrivateTwoStageERM):  # effects state their noise
+    # effects state their noise
+    if not isinstance(row.model, PrivateTwoStageERM):
         return row.of_effect(done)
     plan = row.plan or row.model.plan(request.n_samples, request.columns)
     noise = planned_range(plan).effect
-    return row.of_effect(done, math.nan if noise is None else noise)
+    if noise is None:
+        return row.of_effect(done)
+    return row.of_effect(done, noise)

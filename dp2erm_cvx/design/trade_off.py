@@ -85,7 +85,10 @@ class FrontierRequest:
         Records that are declared public, in the place of normal ones. The share of the treated is
         theirs.
 
-    Raises DeclarationError for anything else.
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
 
     universe: Universe
@@ -101,10 +104,15 @@ class FrontierRequest:
         for name, values in self.grids.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise DeclarationError(f"grids: {name} = {brief(values)}: must be a list of values")
-        object.__setattr__(self, "grids", Named({name: tuple(v) for name, v in self.grids.items()}))
+        grids = {name: tuple(values) for name, values in self.grids.items()}
+        object.__setattr__(self, "grids", Named(grids))
         if self.public is not None:
             self._check_public(self.public.dataset)
-            return
+        else:
+            self._check_normal()
+
+    def _check_normal(self) -> None:
+        """Raise DeclarationError where no normal records have these arms."""
         n = self.universe.n_samples
         smaller = round(n * min(self.treated, 1.0 - self.treated))
         if smaller < max(self.universe.domain.arm_floor or 0, FEWEST):
@@ -246,21 +254,34 @@ class FrontierResult(Shown):
 
     def blocks(self) -> Iterator[Block]:
         """Report: what was asked, the table, and the proposal."""
-        wanted = self.request
-        universe = wanted.universe
+        universe = self.request.universe
         n = universe.n_samples
         yield heading(f"What V costs in balance: n = {n:,}, {universe.n_features} covariates")
-        if wanted.public is None:
-            where = (
-                f"normal records, {wanted.share:.3g} of them treated, arms {wanted.distance:g} sd "
-                "apart"
-            )
-        else:
-            size = wanted.public.dataset.n_samples
-            where = f"{size:,} records that were declared public ({wanted.public.source}), "
-            where += f"{wanted.share:.3g} of them treated"
-        yield f"Rehearsed on {where}; {law_text(Budget(wanted.epsilon))}. Nothing private was read."
+        law = law_text(Budget(self.request.epsilon))
+        yield f"Rehearsed on {self._records_in_words()}; {law}. Nothing private was read."
         yield ""
+        yield self._table()
+        yield _LEGEND
+        yield from dict.fromkeys(_refused(row, n) for row in self.rows if row.refusal)
+        without_width = []
+        for row in self.rows:
+            if row.no_effect:
+                without_width.append(f"{row.scheme} has no half width: {row.no_effect}.")
+        yield from dict.fromkeys(without_width)
+        yield ""
+        yield self.advice()
+
+    def _records_in_words(self) -> str:
+        """The records that it was rehearsed on."""
+        treated = f"{self.request.share:.3g} of them treated"
+        public = self.request.public
+        if public is None:
+            return f"normal records, {treated}, arms {self.request.distance:g} sd apart"
+        size = public.dataset.n_samples
+        return f"{size:,} records that were declared public ({public.source}), {treated}"
+
+    def _table(self) -> Block:
+        """The rows that have numbers, by scheme."""
         table = grid(
             "", "settings", "V", "left", "effective", "largest", "found", "half width", left=2
         )
@@ -271,19 +292,15 @@ class FrontierResult(Shown):
                 continue
             if row.scheme != previous:
                 table.add_row("", row.scheme, style="bold")
-            mark = "1" if row is best else "=" if row.efficient else ""
-            table.add_row(mark, f"  {self._chosen(row, ' ')}", *_cells(row, n))
+            mark = ""
+            if row is best:
+                mark = "1"
+            elif row.efficient:
+                mark = "="
+            settings = self._chosen(row, " ")
+            table.add_row(mark, f"  {settings}", *_cells(row, self.request.universe.n_samples))
             previous = row.scheme
-        yield table
-        yield _LEGEND
-        yield from dict.fromkeys(_refused(row, n) for row in self.rows if row.refusal)
-        yield from dict.fromkeys(
-            f"{row.scheme} has no half width: {row.no_effect}."
-            for row in self.rows
-            if row.no_effect
-        )
-        yield ""
-        yield self.advice()
+        return table
 
     def advice(self) -> str:
         """What is proposed, in a sentence."""
@@ -298,30 +315,27 @@ class FrontierResult(Shown):
                 "No setting has a bound below 2n, which holds for any weights: none is worth its "
                 "noise."
             )
-        named = self._chosen(best, " = ")
-        at = f" at {named}" if named else ""
+        text = f"Take: {best.scheme}"
+        settings = self._chosen(best, " = ")
+        if settings:
+            text += f" at {settings}"
         if predicted:
-            why = (
-                f"the least predicted half width is {best.half_width:.3g} standard deviations of "
-                f"residuals, by weights that move by at most V = {best.effect_V:.4g} as the effect "
-                "maps covariates"
+            return (
+                f"{text}; the least predicted half width is {best.half_width:.3g} standard "
+                f"deviations of residuals, by weights that move by at most V = {best.effect_V:.4g} "
+                "as the effect maps covariates."
             )
-        else:
-            why = f"V is {best.V:.4g}, and {best.left:.2f} of the distance is left"
-        return f"Take: {best.scheme}{at}; {why}."
+        return f"{text}; V is {best.V:.4g}, and {best.left:.2f} of the distance is left."
 
     def _chosen(self, row: FrontierRow, between: str) -> str:
         """The settings of a row, without a share of the treated that is that of the records."""
-        shown = dict(row.settings)
-        if shown.get(TREATED) == self.request.share:
-            del shown[TREATED]
-        return ", ".join(f"{name}{between}{brief_of(value)}" for name, value in shown.items())
+        settings = dict(row.settings)
+        if settings.get(TREATED) == self.request.share:
+            del settings[TREATED]
+        return ", ".join(f"{name}{between}{brief_of(value)}" for name, value in settings.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values.
-
-        That is what was asked, the rows, and the number of the proposed one.
-        """
+        """Plain values: what was asked, the rows, and the number of the proposed one."""
         wanted = self.request
         universe = wanted.universe
         best = self.proposed
@@ -389,15 +403,17 @@ def frontier(
     names = [program.name for program in programs]
     if len(set(names)) < len(names):
         raise DeclarationError(f"schemes: {', '.join(names)}: name every one once")
-    known = {name for program in programs for name in program.setting_fields()}
+    setting_names = set[str]()
+    for program in programs:
+        setting_names.update(program.setting_fields())
     for name in request.grids:
-        if name not in known:
+        if name not in setting_names:
             raise DeclarationError(
-                f"no scheme has a setting {name!r}; {known_names(name, sorted(known))}"
+                f"no scheme has a setting {name!r}; {known_names(name, sorted(setting_names))}"
             )
-    tasks = [
-        (program, chosen, request) for program in programs for chosen in choices(program, request)
-    ]
+    tasks = []
+    for program in programs:
+        tasks += [(program, chosen, request) for chosen in choices(program, request)]
     rows = []
     for row in run_tasks(_row, tasks, workers=workers):
         rows.append(row)
@@ -427,7 +443,10 @@ def _program(scheme: AnyScheme) -> FirstStage:
 def choices(program: FirstStage, request: FrontierRequest) -> list[dict[str, Any]]:
     """Every choice of the settings of a program: those of the request, or the default grids.
 
-    Raises DeclarationError where there are more than ``MOST_SETTINGS``.
+    Raises
+    ------
+    DeclarationError
+        Where there are more than ``MOST_SETTINGS``.
     """
     names = program.setting_fields()
     grids: dict[str, Sequence[Any]] = {}
@@ -447,7 +466,9 @@ def _default_grids(program: FirstStage, space: Space) -> dict[str, Sequence[Any]
     resolved = program.resolve(space)
     grids: dict[str, Sequence[Any]] = {}
     for name, parts in (("ridge", RIDGES), ("tolerance", PARTS), ("smoothing", PARTS)):
-        value = resolved.value(name) if name in names else None
+        if name not in names:
+            continue
+        value = resolved.value(name)
         if isinstance(value, int | float) and math.isfinite(value) and value > 0.0:
             grids[name] = tuple(float(f"{part * value:.3g}") for part in parts)
     if "cap" in names and math.isfinite(resolved.value("cap")):
@@ -556,13 +577,13 @@ def _with_efficient(rows: Sequence[FrontierRow]) -> Iterator[FrontierRow]:
 
 
 def _beats(other: FrontierRow, row: FrontierRow) -> bool:
-    """Whether another row has no more V and no more left, and less of one.
-
-    They are compared to the digits that are shown.
-    """
-    own = (round(row.V, 1), round(row.left, 3))
-    others = (round(other.V, 1), round(other.left, 3))
-    return others[0] <= own[0] and others[1] <= own[1] and others != own
+    """Whether another row has no more V and no more left, and less of one, in digits shown."""
+    V = round(row.V, 1)
+    left = round(row.left, 3)
+    other_V = round(other.V, 1)
+    other_left = round(other.left, 3)
+    less = other_V < V or other_left < left
+    return other_V <= V and other_left <= left and less
 
 
 def _refused(row: FrontierRow, n: int) -> str:
