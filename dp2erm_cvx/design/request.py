@@ -258,7 +258,10 @@ class DesignRequest:
         Public records to draw samples from, in place of simulated ones. The scenario then sets no
         more than what pipelines declare.
 
-    Raises DeclarationError for an invalid argument.
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
     """
 
     domain: Domain
@@ -278,7 +281,8 @@ class DesignRequest:
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {brief(self.budget)}: must be a Budget")
         refuse(self.domain.codebook, "a design, which simulates records,", "arms", "units")
-        self.domain.middles(universe.n_features)  # as many as there are ranges
+        # refuses another number of covariates than there are ranges
+        self.domain.middles(universe.n_features)
         if universe.n_samples > MOST_RECORDS:
             text = (
                 f"at most {MOST_RECORDS:,} records are simulated; with so many, take the default "
@@ -337,7 +341,9 @@ class DesignRequest:
     def heterogeneity(self) -> float:
         """Declared heterogeneity of effects: at least the default, which the scenario may round."""
         ratio = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
-        return ratio if ratio > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
+        if ratio > 1.05 * Confounding.heterogeneity:
+            return ratio
+        return Confounding.heterogeneity
 
 
 def covariate_names(domain: Domain, n_features: int) -> tuple[str, ...]:
@@ -348,7 +354,10 @@ def covariate_names(domain: Domain, n_features: int) -> tuple[str, ...]:
 def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) -> list[int]:
     """Numbers of the covariates that are guessed to matter.
 
-    Raises DeclarationError on an unknown one.
+    Raises
+    ------
+    DeclarationError
+        On an unknown one.
     """
     if scenario.drivers is None:
         return list(range(n_features))
@@ -400,12 +409,23 @@ def _log_odds_of_share(log_odds: Array, treated: float) -> float:
 
 
 class Population:
-    """One population that a filled ``scenario`` describes.
+    """One population that a filled scenario describes.
 
-    Two lines in the scaled covariates are drawn by ``seed``: one that outcome and log odds of
-    treatment follow alike, one that the effect follows. Both have a standard deviation of 1 in the
-    population, so that the scenario states the sizes. Covariates are those of
+    Two lines in the scaled covariates are drawn: one that outcome and log odds of treatment follow
+    alike, one that the effect follows. Both have a standard deviation of 1 in the population, so
+    that the scenario states the sizes. Covariates are those of
     :func:`~dp2erm_cvx.plan.predict.public_covariates`.
+
+    Parameters
+    ----------
+    domain
+        What is public about the records.
+    n_features
+        Number of covariates.
+    scenario
+        The scenario, with a number for everything.
+    seed
+        Draws the lines.
     """
 
     def __init__(
@@ -424,42 +444,44 @@ class Population:
         self._columns = driver_columns(scenario, domain, n_features)
         rng = np.random.default_rng(seed)
         self.census = public_covariates(domain, n_features, _CENSUS, rng, _SHIFT)
-        own = self._scaled(self.census)
-        self._center = own.mean(axis=0)
-        own = own - self._center
-        self._line, self._other = _lines(own, rng)
-        along = self._along(self.census)[0]
+        drivers = self._drivers(self.census)
+        self._center = drivers.mean(axis=0)
+        #: What outcomes and log odds follow, and what effects follow, (k,).
+        self._outcome_line, self._effect_line = _lines(drivers - self._center, rng)
+        along = self._centered(self.census) @ self._outcome_line
         self._share = _log_odds_of_share(scenario.log_odds * along, scenario.treated)
-        slope, constant = np.polyfit(along, along**2, 1)
-        beside_line = float(np.std(along**2 - slope * along))
-        self._square = slope, constant, max(beside_line, 1e-300)
+        # the square of the first line, less what a line explains of it, in standard deviations
+        self._slope, self._constant = np.polyfit(along, along**2, 1)
+        unexplained = float(np.std(along**2 - self._slope * along))
+        self._square_scale = max(unexplained, 1e-300)
 
-    def _scaled(self, X: Array) -> Array:
+    def _drivers(self, X: Array) -> Array:
         """Those of the scaled covariates (n, k) that matter."""
         first = 1 if self.domain.intercept else 0
         columns = [first + column for column in self._columns]
         return self.domain.features(X)[:, columns]
 
-    def _along(self, X: Array) -> tuple[Array, Array]:
-        """The two lines at raw covariates (n, k)."""
-        own = self._scaled(X) - self._center
-        return own @ self._line, own @ self._other
+    def _centered(self, X: Array) -> Array:
+        """The same (n, k), less their means in the population."""
+        return self._drivers(X) - self._center
 
     def propensity(self, X: Array) -> Array:
         """P(A = 1 | x), (n,)."""
-        return np.asarray(expit(self._share + self.scenario.log_odds * self._along(X)[0]))
+        log_odds = self._share + self.scenario.log_odds * (self._centered(X) @ self._outcome_line)
+        return np.asarray(expit(log_odds))
 
     def means(self, X: Array) -> Array:
         """Mean outcomes without and with treatment, (n, 2), before any cost."""
-        scenario, cost = self.scenario, self.domain.treatment_cost
-        line, other = self._along(X)
-        slope, constant, left = self._square
-        square = (line**2 - slope * line - constant) / left
+        scenario = self.scenario
+        centered = self._centered(X)
+        line = centered @ self._outcome_line
+        square = (line**2 - self._slope * line - self._constant) / self._square_scale
         bent = math.sqrt(1.0 - scenario.curved) * line + math.sqrt(scenario.curved) * square
-        middle = self.domain.outcome_center + _OFF * self.scale * (0.0 if scenario.binary else 1.0)
+        off_center = 0.0 if scenario.binary else _OFF * self.scale
+        middle = self.domain.outcome_center + off_center
         control = middle + self.scale * math.sqrt(scenario.explained) * bent
-        effect = self.effect + self.spread * other
-        control = control - 0.5 * (effect - cost)
+        effect = self.effect + self.spread * (centered @ self._effect_line)
+        control = control - 0.5 * (effect - self.domain.treatment_cost)
         means = np.column_stack([control, control + effect])
         if not scenario.binary:
             return means
@@ -468,10 +490,8 @@ class Population:
 
     def _ends(self) -> tuple[float, float]:
         """Low end of the declared outcomes, and how far the high one lies above it."""
-        return (
-            self.domain.outcome_center - self.domain.outcome_bound,
-            2.0 * self.domain.outcome_bound,
-        )
+        bound = self.domain.outcome_bound
+        return self.domain.outcome_center - bound, 2.0 * bound
 
     def effects(self, X: Array) -> Array:
         """True effects (n,) net of the cost of treatment."""
@@ -480,14 +500,15 @@ class Population:
 
     def truth(self, estimand: str) -> float:
         """The mean net effect in the population that an estimand is about."""
-        e, effects = self.propensity(self.census), self.effects(self.census)
+        e = self.propensity(self.census)
         shares = {"ate": np.ones(len(e)), "att": e, "overlap": np.minimum(e, 1.0 - e)}
-        return float(np.average(effects, weights=shares[estimand]))
+        return float(np.average(self.effects(self.census), weights=shares[estimand]))
 
     @property
     def confounded_by(self) -> float:
         """How far the plain difference of means is off, in units of the outcome."""
-        e, (control, treated) = self.propensity(self.census), self.means(self.census).T
+        e = self.propensity(self.census)
+        control, treated = self.means(self.census).T
         naive = np.average(treated, weights=e) - np.average(control, weights=1.0 - e)
         return float(naive - np.mean(treated - control))
 
@@ -500,29 +521,30 @@ class Population:
         mean = self.means(X)[np.arange(n_samples), a]
         if self.scenario.binary:
             low, room = self._ends()
-            return (
-                X,
-                a,
-                low + room * (rng.random(n_samples) < (mean - low) / room).astype(np.float64),
-            )
+            is_high = rng.random(n_samples) < (mean - low) / room
+            return X, a, low + room * is_high.astype(np.float64)
         noise = math.sqrt(1.0 - self.scenario.explained) * self.scale
         return X, a, mean + noise * rng.standard_normal(n_samples)
 
     def sample(self, request: DesignRequest, rng: np.random.Generator) -> DesignSample:
         """Independent records; decisions are judged by the true effects of others."""
-        n, weights, census = request.n_samples, self.domain.sampling, self.census[:_JUDGED]
-        raw, a, y = self.draw(n, rng)
+        raw, a, y = self.draw(request.n_samples, rng)
         names = covariate_names(self.domain, self.n_features)
-        # equal ones, as large as the public guess: they cost noise, and no sampling error
-        sampling = None if weights is None else np.full(n, weights.mean)
-        effects, nothing = self.effects(census), np.zeros(len(census))
+        data = Dataset.from_arrays(raw, a, y, names)
+        weights = self.domain.sampling
+        if weights is not None:
+            # equal ones, as large as the public guess: they cost noise, and no sampling error
+            data = replace(data, sampling=np.full(request.n_samples, weights.mean))
+        census = self.census[:_JUDGED]
+        effects = self.effects(census)
 
         def judge(treated: NDArray[np.bool_]) -> SimulatedRun:
+            """The share of wrong decisions (m,), and what they forgo."""
             wrong = treated != (effects > 0)
             return SimulatedRun(float(np.mean(wrong)), lost=float(np.mean(wrong * np.abs(effects))))
 
-        data = replace(Dataset.from_arrays(raw, a, y, names), sampling=sampling)
-        judged_at = Dataset.from_arrays(census, nothing, nothing, names)
+        unknown = np.zeros(len(census))
+        judged_at = Dataset.from_arrays(census, unknown, unknown, names)
         return DesignSample(
             data, self.truth(request.estimand), judged_at, judge, self.confounded_by
         )

@@ -90,7 +90,7 @@ class DesignResult(Shown):
         return "rule on public records" if public else self.request.goal
 
     def row(self, name: str) -> DesignRow:
-        """The row of one candidate. Raises DeclarationError where there is none."""
+        """The row of one candidate; raises DeclarationError where there is none."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:
             raise DeclarationError(f"no candidate {known_names(name, list(rows))}")
@@ -156,10 +156,10 @@ class DesignResult(Shown):
         """The pipelines that could be run, the best first, and what stands beside them."""
         table = grid("", "pipeline", *shown.headers, left=2)
         for row in (*self.rows, self.beside):
-            known = not row.reason and bool(row.scores)
+            has_numbers = not row.reason and bool(row.scores)
             if self.request.public is not None:
-                known = known and math.isfinite(row.scores[0])
-            if not known:
+                has_numbers = has_numbers and math.isfinite(row.scores[0])
+            if not has_numbers:
                 continue
             place = ""
             if row.tied:
@@ -242,9 +242,22 @@ def design(
     models
         Unfitted estimators to compare, by name or as a list, each with a budget of its own. None:
         those that the design knows.
+    workers
+        Processes, -1 for all cores.
+    progress
+        Is told what is counted, how many of it are done, and their number.
 
-    Raises DeclarationError for invalid models, and DeclarationError or CalibrationError where the
-    default pipeline has no plan.
+    Returns
+    -------
+    result
+        The candidates in their order, and the verdict.
+
+    Raises
+    ------
+    DeclarationError
+        For invalid models.
+    DeclarationError, CalibrationError
+        Where the default pipeline has no plan.
     """
     compared = design_candidates(request) if models is None else own_candidates(request, models)
     rows, beside, confounded_by = simulated_table(request, compared, workers, progress)
