@@ -472,7 +472,7 @@ def _descend(depth: Callable[[Array], float], start: Array, units: Array) -> Non
     It is a simplex because the ratio jumps where Pi does and has kinks where a noise vanishes.
     """
     edges = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
-    options = {
+    options: Any = {
         "initial_simplex": np.vstack([start, start + np.diag(edges)]),
         "maxfev": _EVALUATIONS * len(start),
         "xatol": _PRECISION,

@@ -525,7 +525,7 @@ class CountBound:
         """On the number that is declared."""
         return cls(runs, risk, declared.delta if declared.mu is None else None)
 
-    def __call__(self, hits: Array, other_hits: Array) -> Array:
+    def __call__(self, hits: NDArray[np.int64], other_hits: NDArray[np.int64]) -> Array:
         """The bounds (m,) for whole counts (m,) of events under P and under Q."""
         # An event that never came under P gives -inf, and one that is perhaps certain under Q
         # gives +inf to subtract at worst; a bound on Q is never 0.
@@ -635,8 +635,8 @@ class _Offer:
     """
 
     event: Callable[[int], Event]
-    first_counts: Array
-    second_counts: Array
+    first_counts: NDArray[np.int64]
+    second_counts: NDArray[np.int64]
 
 
 def _offers(

@@ -184,7 +184,8 @@ def _families(
     """By name, what computes the claims of a family; it raises CalibrationError for none."""
     # a bound that is neither this package's nor derived is its author's
     name = "stated" if resolved.uses_stated_bound(universe) else "sharp"
-    families = {name: partial(_claims_of_theorem, name, resolved, universe)}
+    families: dict[str, Callable[[], list[Claim]]] = {}
+    families[name] = partial(_claims_of_theorem, name, resolved, universe)
     if in_paper(resolved):
         families[_PRINTED] = partial(_claims_as_printed, _PRINTED, resolved, universe)
     families[_USABLE] = partial(_claims_as_usable, _USABLE, resolved, universe)

@@ -463,7 +463,7 @@ class Population:
 
     def _centered(self, X: Array) -> Array:
         """The same (n, k), less their means in the population."""
-        return self._drivers(X) - self._center
+        return np.asarray(self._drivers(X) - self._center)
 
     def propensity(self, X: Array) -> Array:
         """P(A = 1 | x), (n,)."""
