@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data import pieces as pieces_of
 from dp2erm_cvx.data.blocks import Beside, Blocks
+from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.counts import total_counts
 from dp2erm_cvx.data.dataset import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
 from dp2erm_cvx.data.domain import Domain
@@ -39,9 +40,16 @@ R = TypeVar("R")
 
 
 def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
-    """The columns of the rows of a block that count.
+    """The columns of the rows of a block that count, of the persons of one part.
 
-    They are the rows of the persons of this ``part`` of all ``parts``; persons are the last column.
+    Parameters
+    ----------
+    block
+        Holds the columns as attributes.
+    names
+        Names of the columns; the last two are what rows count and their persons.
+    part, parts
+        A person is in the part that its number leaves when divided by ``parts``.
     """
     columns = [getattr(block, name) for name in names]
     *_, counts, person = columns
@@ -53,17 +61,27 @@ def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list
 def _of_persons(
     blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str
 ) -> Iterator[Any]:
-    """Results of ``make`` on columns ``names``, all rows of a person together.
-
-    Each is for as many persons as memory holds.
+    """Records in parts of as many persons as memory holds, all rows of a person in one.
 
     Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to
     the bit.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of records.
+    make
+        Makes one part of its columns.
+    width
+        Numbers that a record takes.
+    names
+        Names of the columns; the last two are what rows count and their persons.
     """
-    parts = max(-(-8 * blocks.n_samples * width // pieces_of.KEEP), 1)
+    nbytes = 8 * blocks.n_samples * width
+    parts = max(-(-nbytes // pieces_of.KEEP), 1)
     for part in range(parts):
         rows = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
-        columns = (np.concatenate(column) for column in zip(*rows, strict=True))
+        columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
         yield make(**dict(zip(names, columns, strict=True)))
 
 
@@ -107,8 +125,15 @@ class BlockedDataset:
     @property
     def persons(self) -> int | None:
         """Public number of persons, where these are units."""
-        book = None if self.coded_by is None else self.coded_by.codebook
-        return None if book is None or book.unit is None else book.unit.number
+        book = self._book
+        if book is None or book.unit is None:
+            return None
+        return book.unit.number
+
+    @property
+    def _book(self) -> Codebook | None:
+        """The codebook that has made the records, if one has."""
+        return None if self.coded_by is None else self.coded_by.codebook
 
     @property
     def n_samples(self) -> int:
@@ -123,15 +148,18 @@ class BlockedDataset:
         """
         if self.persons is None:
             return self.blocks.map(function)
-        book = None if self.coded_by is None else self.coded_by.codebook
-        how: Any = {
-            name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")
-        }
+        assert self._book is not None
         make = partial(
-            DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how
+            DatasetBlock,
+            n_arms=len(self._book.treatment.labels),
+            columns=self.columns,
+            treatment=self.treatment,
+            outcome=self.outcome,
+            persons=self.persons,
         )
         names = ("X", "a", "y", "sampling", "person")
-        return list(map(function, _of_persons(self.blocks, make, len(self.columns) + 4, *names)))
+        width = len(self.columns) + 4
+        return [function(part) for part in _of_persons(self.blocks, make, width, *names)]
 
     @property
     def weighted(self) -> bool:
@@ -165,8 +193,13 @@ class BlockedDataset:
             How a CSV file is written. Each line is one record, and one that is none has empty
             cells.
 
-        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not
-        installed, and for CSV that is packed or in UTF-16, or whose cells go on in the next line.
+        Raises
+        ------
+        DataError
+            Where a file cannot be read.
+        DeclarationError
+            Where pyarrow or dask is not installed, and for CSV that is packed or in UTF-16, or
+            whose cells go on in the next line.
         """
         return cls._of(file_pieces(path, layout), treatment, outcome, covariates)
 
@@ -178,7 +211,17 @@ class BlockedDataset:
 
         Its partitions are counted and then made anew in every pass.
 
-        Arguments are those of :meth:`read`. Raises DeclarationError for what is no Dask data frame.
+        Parameters
+        ----------
+        frame
+            The data frame.
+        treatment, outcome, covariates
+            As of :meth:`read`.
+
+        Raises
+        ------
+        DeclarationError
+            For what is no Dask data frame.
         """
         return cls._of(frame_pieces(frame), treatment, outcome, covariates)
 
@@ -186,7 +229,9 @@ class BlockedDataset:
     def from_dask_arrays(
         cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None
     ) -> BlockedDataset:
-        """Blocks of Dask arrays, whose chunks are made anew in every pass; as :meth:`from_dask`.
+        """Blocks of Dask arrays, whose chunks are made anew in every pass.
+
+        Chunks of unknown length are counted first.
 
         Parameters
         ----------
@@ -198,8 +243,12 @@ class BlockedDataset:
         columns
             Names of the columns of X, by which a codebook finds them; None: x1, ..., xp.
 
-        Chunks of unknown length are counted first. Raises DataError for other shapes or names,
-        DeclarationError for what is no Dask array.
+        Raises
+        ------
+        DataError
+            For other shapes or names.
+        DeclarationError
+            For what is no Dask array.
         """
         pieces = array_pieces(X, a, y, lambda width: all_names(width, columns))
         treatment, outcome = pieces.names[-2:]
@@ -215,13 +264,22 @@ class BlockedDataset:
         return cls(pieces, tables, tables.then(made), chosen, treatment, outcome, _made=made)
 
     def coded(self, public: Public) -> BlockedDataset:
-        """A dataset that is coded by the codebook of a domain.
+        """The records that the codebook of a domain makes of the cells, block by block.
 
-        It does in blocks what :meth:`~dp2erm_cvx.data.dataset.Dataset.coded` does.
+        They are those of :meth:`~dp2erm_cvx.data.dataset.Dataset.coded`. Treatments and outcomes
+        stay the columns that they are here, whatever the codebook calls them.
 
-        Treatments and outcomes stay the columns that they are here, whatever the codebook calls
-        them. Raises DataError for a column that is not there, DeclarationError where the covariates
-        of levels are not declared.
+        Parameters
+        ----------
+        public
+            A declaration with a codebook.
+
+        Raises
+        ------
+        DataError
+            For a column that is not there.
+        DeclarationError
+            Where the covariates of levels are not declared.
         """
         book = public.codebook
         assert book is not None
@@ -229,36 +287,52 @@ class BlockedDataset:
             raise DeclarationError(
                 "levels and missing values need named ranges: those of Codebook.ranges"
             )
-        names = public.columns or tuple(
-            column for column in self.columns if column not in book.no_covariates
-        )
-        arm, outcome, unit = self.treatment, self.outcome, book.unit
-        raw = (arm, outcome, *book.columns(names), *book.beside)
-        written = {name for name in raw if book.reads_texts(name)}
-        for own, called in ((arm, book.treatment.column), (outcome, book.outcome)):
-            if book.reads_texts(called):
-                written.add(own)
-        if unit is not None:
-            written.add(unit.column)
-        tables = self.pieces.tables(raw, written)
+        names = public.columns
+        if not names:
+            names = tuple(column for column in self.columns if column not in book.no_covariates)
+        treatment = self.treatment
+        outcome = self.outcome
+        unit = book.unit
+        columns = (treatment, outcome, *book.columns(names), *book.beside)
+        tables = self.pieces.tables(columns, self._written_columns(book, columns))
         persons: Any = ()
         if unit is not None:
-            numbers = unit.of(tables.map(lambda table: unit.labels(table.cells(unit.column))))
-            persons = (tables.placed(numbers),)
+            labels = tables.map(lambda table: unit.labels(table.cells(unit.column)))
+            persons = (tables.placed(unit.of(labels)),)
 
         def made(table: Table, *person: NDArray[np.int64]) -> Dataset:
             return DatasetBlock.coded(
-                public, table, table.cells(arm), table.cells(outcome), names, *person
+                public, table, table.cells(treatment), table.cells(outcome), names, *person
             )
 
-        blocks = tables.then(made, *persons)
-        how: dict[str, Any] = {"coded_by": public, "_made": made, "_beside": persons}
-        return replace(self, tables=tables, blocks=blocks, columns=names, **how)
+        return replace(
+            self,
+            tables=tables,
+            blocks=tables.then(made, *persons),
+            columns=names,
+            coded_by=public,
+            _made=made,
+            _beside=persons,
+        )
+
+    def _written_columns(self, book: Codebook, columns: Sequence[str]) -> set[str]:
+        """Those of the columns that the codebook reads as they are written in a file."""
+        written = {name for name in columns if book.reads_texts(name)}
+        if book.reads_texts(book.treatment.column):
+            written.add(self.treatment)
+        if book.reads_texts(book.outcome):
+            written.add(self.outcome)
+        if book.unit is not None:
+            written.add(book.unit.column)
+        return written
 
     def total_with_tables(
         self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
     ) -> R:
         """What is made of the cells of every block and of its records, added up in one pass.
+
+        The records are those of all covariates: a dataset that :meth:`restricted` made has no
+        tables.
 
         Parameters
         ----------
@@ -268,84 +342,122 @@ class BlockedDataset:
             Adds results of neighbors, as ``Blocks.total`` does.
         beside
             Arrays (n, ...) and ``range(n)``, of which the function gets the rows of its block.
-
-        The records are those of all covariates: a dataset that :meth:`restricted` made has no
-        tables.
         """
         assert self._made is not None
         both = partial(_with_records, self._made, len(self._beside), function)
         return self.tables.total(both, add, *self._beside, *beside)
 
     def declared(self, public: Public) -> BlockedDataset:
-        """Raw data by what is declared.
+        """Raw data as a dataset that is checked against what is declared.
 
-        They are as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes them.
+        Where no codebook is declared, a pass over all records finds what is no record.
 
-        It raises the same. Where no codebook is declared, what is no record is found by a pass over
-        all.
+        Parameters
+        ----------
+        public
+            What is declared.
+
+        Raises
+        ------
+        DataError, DeclarationError
+            As of :meth:`~dp2erm_cvx.data.dataset.Dataset.declared`.
         """
-        coded = public.codebook is not None
-        data = self.coded(public) if coded and self.coded_by != public else self
+        has_codebook = public.codebook is not None
+        data = self
+        if has_codebook and self.coded_by != public:
+            data = self.coded(public)
         if data.n_samples < 2:
             raise DataError(f"{data.n_samples} record(s): at least 2 are needed")
-        # a pass, before anything is spent; a codebook makes records of whatever cells hold
-        judged = not coded or getattr(public, "arm_floor", None) is not None
-        arms = (lambda: np.sum(data.blocks.map(Dataset.arm_sizes), axis=0)) if judged else tuple
-        refuse_undeclared(public, data, arms)
+        if has_codebook and getattr(public, "arm_floor", None) is None:
+            refuse_undeclared(public, data)
+        else:
+            # a pass, before anything is spent; a codebook makes records of whatever cells hold
+            refuse_undeclared(public, data, data._arm_sizes)
         return data
+
+    def _arm_sizes(self) -> Sequence[int]:
+        """Treated and untreated records, which a pass counts."""
+        sizes: Sequence[int] = np.sum(self.blocks.map(Dataset.arm_sizes), axis=0)
+        return sizes
 
     def check_workers(self) -> None:
         """Compare the workers of a cluster with this process before a charge.
 
-        Each worker opens the files.
+        Each worker opens the files. Without a cluster nothing is done.
 
-        Without a cluster nothing is done. Raises WorkerError, and FileError for a file that a
-        worker cannot reach.
+        Raises
+        ------
+        WorkerError
+            Where a worker differs from this process.
+        FileError
+            For a file that a worker cannot reach.
         """
         cluster = cluster_in_force()
         if cluster is not None:
             cluster.check(self.pieces.opener())
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
-        """A dataset of these covariates alone, by number and in this order.
-
-        Behind them come their ``curves``.
-        """
-        names = tuple(self.columns[index] for index in columns)
+        """A dataset of these covariates alone, by number and in order; then their ``curves``."""
         blocks = self.blocks.then(methodcaller("restricted", list(columns), curves))
-        return replace(
-            self, blocks=blocks, columns=names + (() if curves is None else curves.names(names))
-        )
+        names = tuple(self.columns[index] for index in columns)
+        if curves is not None:
+            names = (*names, *curves.names(names))
+        return replace(self, blocks=blocks, columns=names)
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
-        """The records in ``domain`` that ``make`` makes of every block.
+        """The records that ``make`` makes of every block, kept as far as there is memory.
 
-        They are kept as far as there is memory.
+        Parameters
+        ----------
+        make
+            Maps a block into the space of the domain.
+        domain
+            What is declared.
         """
-        n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        width = (
-            n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
-        )
-        blocks, book = self.blocks, domain.codebook
-        if book is not None and book.unit is not None:
-            counts = blocks.map(
-                lambda block: (domain.factors(block.sampling, len(block.a)), block.person)
-            )
-            repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
-            blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
+        n_columns = len(self.columns)
+        if domain.intercept:
+            n_columns += 1
+        width = n_columns + 2  # treatment and outcome
+        if domain.units is not None:
+            width += 1
+        if self.weighted:
+            width += max(len(domain.groups), 1)
+        blocks = self._with_repeats(domain)
         held = blocks.then(partial(_arrays_of, make)).persisted(8 * blocks.n_samples * width)
         records = held.then(partial(_aligned, domain.space))
         return RecordBlocks(records, domain.space, n_columns, width)
 
+    def _with_repeats(self, domain: Domain) -> DaskBlocks[Dataset]:
+        """Blocks whose rows know how many rows of their person count, where persons are units."""
+        book = domain.codebook
+        if book is None or book.unit is None:
+            return self.blocks
+
+        def factors_and_persons(block: Dataset) -> tuple[Any, Any]:
+            return domain.factors(block.sampling, len(block.a)), block.person
+
+        def with_repeats(block: Dataset, repeats: NDArray[np.int64]) -> Dataset:
+            return replace(block, repeats=repeats)
+
+        parts = self.blocks.map(factors_and_persons)
+        factors = np.concatenate([factor for factor, _ in parts])
+        persons = np.concatenate([person for _, person in parts])
+        return self.blocks.then(with_repeats, book.unit.repeats(factors, persons))
+
 
 def _with_records(
     made: Callable[..., Dataset],
-    own: int,
+    n_own: int,
     function: Callable[..., R],
     table: Table,
     *beside: Beside,
 ) -> R:
-    return function(table, made(table, *beside[:own]), *beside[own:])
+    """``function`` of a table, of the records made of it and of the rows beside it.
+
+    The first ``n_own`` arrays beside the table are those that its records are made with.
+    """
+    block = made(table, *beside[:n_own])
+    return function(table, block, *beside[n_own:])
 
 
 def _arrays_of(make: Callable[[Dataset], Records], block: Dataset) -> tuple[NDArray[Any], ...]:
@@ -359,9 +471,12 @@ def _arrays_mapped(
 
 
 class _ViewsOfBlocks(Blocks[Records]):
-    """Views of the records of blocks.
+    """Views of the records of blocks, so that sums have the order of those in memory.
 
-    They are as those of records in memory, so that sums have one order.
+    Parameters
+    ----------
+    blocks
+        The blocks of records.
     """
 
     here = False
@@ -371,9 +486,8 @@ class _ViewsOfBlocks(Blocks[Records]):
         self._blocks = blocks
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
-        return list(
-            itertools.chain.from_iterable(self._blocks.map(partial(_of_views, function), *beside))
-        )
+        results = self._blocks.map(partial(_of_views, function), *beside)
+        return list(itertools.chain.from_iterable(results))
 
     def total(
         self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
@@ -404,19 +518,24 @@ def _column_of_views(
 
 
 def _aligned(space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
-    """The records of a block, aligned.
+    """The records of a block, aligned in memory.
 
     Products of arrays that came back misaligned from a disk round differently.
     """
-    return Records.of(
-        space, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays]
-    )
+    aligned = []
+    for array in arrays:
+        is_aligned = array.ctypes.data % _ALIGNMENT == 0
+        aligned.append(array if is_aligned else array.copy("K"))
+    return Records.of(space, aligned)
 
 
 def _replaced(index: int, X: Array, a: int, block: Records, numbers: range) -> Records:
     return block.replaced(index, X, a, numbers)
 
 
+#: Bytes that the address of an aligned array is a multiple of: those of a vector register.
+_ALIGNMENT = 16
+#: What the arrays hold that no block hands out for all records.
 _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
 
 
@@ -450,8 +569,14 @@ class RecordBlocks(Records):
         width: int,
         made_bytes: int = 0,
     ) -> None:
-        own = {"n_columns": n_columns, "_width": width, "_made_bytes": made_bytes}
-        self.__dict__.update(_blocks=blocks, space=space, **own)
+        # past the frozen dataclass of records in memory
+        self.__dict__.update(
+            _blocks=blocks,
+            space=space,
+            n_columns=n_columns,
+            _width=width,
+            _made_bytes=made_bytes,
+        )
 
     @property
     def blocks(self) -> Blocks[Records]:
@@ -470,8 +595,10 @@ class RecordBlocks(Records):
         """
         if self.space.units is None:
             return self.blocks.map(function)
-        make, names = partial(Records, space=self.space), ("X", "a", "y", "sampling", "unit")
-        return list(map(function, _of_persons(self.blocks, make, self.n_columns + 4, *names)))
+        make = partial(Records, space=self.space)
+        names = ("X", "a", "y", "sampling", "unit")
+        width = self.n_columns + 4
+        return [function(part) for part in _of_persons(self.blocks, make, width, *names)]
 
     @property
     def n_features(self) -> int:
@@ -484,14 +611,23 @@ class RecordBlocks(Records):
         return self.each(attrgetter("counts"))
 
     def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> RecordBlocks:
-        """As records in memory do; what is made is kept as far as there is memory."""
+        """The mapped records, kept as far as there is memory; as :meth:`Records.mapped` makes them.
+
+        Parameters
+        ----------
+        make, outcomes
+            Make covariates and outcomes of the records of a block.
+        space
+            The space that they lead into.
+        n_columns
+            Number of columns of the new covariates.
+        """
         width = self._width + n_columns - self.n_columns
         made = self._blocks.then(partial(_arrays_mapped, make, outcomes, space, n_columns))
-        size = 8 * made.n_samples * width
-        kept = made.persisted(size, beside=self._made_bytes)
-        return RecordBlocks(
-            kept.then(partial(_aligned, space)), space, n_columns, width, self._made_bytes + size
-        )
+        nbytes = 8 * made.n_samples * width
+        kept = made.persisted(nbytes, beside=self._made_bytes)
+        records = kept.then(partial(_aligned, space))
+        return RecordBlocks(records, space, n_columns, width, self._made_bytes + nbytes)
 
     def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> RecordBlocks:
         """The neighbor in which one record is another one, replaced in every pass."""
@@ -523,6 +659,8 @@ class RecordBlocks(Records):
         )
 
 
-def size_text(number: float) -> str:
+def size_text(nbytes: float) -> str:
     """A number of bytes in words."""
-    return f"{number / 1e6:.3g} MB" if number < 1e9 else f"{number / 1e9:.3g} GB"
+    if nbytes < 1e9:
+        return f"{nbytes / 1e6:.3g} MB"
+    return f"{nbytes / 1e9:.3g} GB"

@@ -60,17 +60,20 @@ class Blocks(abc.ABC, Generic[T]):
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """``function(block, *rows)`` of every block, in their order: one pass over the records.
 
-        ``beside`` are arrays (n, ...), of which the function gets the rows of its block, and
-        ``range(n)`` tells it their numbers. Where blocks are in other processes it has to be
-        picklable, and what it returns should be small.
+        Parameters
+        ----------
+        function
+            Called on every block. Where blocks are in other processes it has to be picklable, and
+            what it returns should be small.
+        beside
+            Arrays (n, ...), of which the function gets the rows of its block; ``range(n)`` tells it
+            their numbers.
         """
 
     def total(
         self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
     ) -> R:
-        """What ``add`` makes of ``function(block, *rows)`` of all blocks.
-
-        It takes one pass over the records.
+        """What is added up of ``function(block, *rows)`` of all blocks: one pass over the records.
 
         Parameters
         ----------
@@ -86,16 +89,14 @@ class Blocks(abc.ABC, Generic[T]):
         return added_up([add(group) for group in groups], add)
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
-        """An array (n, ...) for later passes.
-
-        Its rows are those that ``function(block, *rows)`` makes of a block.
+        """An array (n, ...) for later passes, of the rows that ``function`` makes of every block.
 
         It stays where the blocks are, in memory as a read-only array.
         """
         return constant(np.concatenate(self.map(function, *beside)))
 
     def placed(self, beside: Beside) -> Beside:
-        """The same, sent to where the blocks are once and not in every pass."""
+        """The same values, sent to where the blocks are once and not in every pass."""
         return beside
 
     def each(self) -> list[T]:
@@ -115,7 +116,9 @@ class _Then(Blocks[S]):
     ) -> None:
         self.n_samples = blocks.n_samples
         self.here = blocks.here
-        self._blocks, self._function, self._beside = blocks, function, beside
+        self._blocks = blocks
+        self._function = function
+        self._beside = beside
 
     def _and(self, last: Callable[..., R]) -> Callable[..., R]:
         return partial(_composed, self._function, len(self._beside), last)
@@ -136,9 +139,10 @@ class _Then(Blocks[S]):
 
 
 def _composed(
-    first: Callable[..., Any], own: int, last: Callable[..., R], block: Any, *beside: Any
+    first: Callable[..., Any], n_first: int, last: Callable[..., R], block: Any, *beside: Any
 ) -> R:
-    return last(first(block, *beside[:own]), *beside[own:])
+    """``last`` of what ``first`` makes of a block and of the first ``n_first`` rows beside it."""
+    return last(first(block, *beside[:n_first]), *beside[n_first:])
 
 
 class _Views(Blocks[T]):
@@ -152,7 +156,8 @@ class _Views(Blocks[T]):
         results = []
         for begin in range(0, max(self.n_samples, 1), VIEW):
             rows = slice(begin, begin + VIEW)
-            results.append(function(self._make(rows), *(_rows_of(own, rows) for own in beside)))
+            rows_beside = [_rows_of(values, rows) for values in beside]
+            results.append(function(self._make(rows), *rows_beside))
         return results
 
 
@@ -184,15 +189,12 @@ def beside_it(block: Any, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def in_groups(parts: Sequence[R], size: int) -> list[Sequence[R]]:
-    """Parts that follow each other, ``size`` in a group, in the last one what is left."""
+    """Parts that follow each other, ``size`` in a group and the remaining ones in the last."""
     return [parts[begin : begin + size] for begin in range(0, len(parts), size)]
 
 
 def added_up(parts: Sequence[R], add: Callable[[Sequence[R]], R]) -> R:
-    """What ``add`` makes of all parts.
-
-    It takes ``GROUP`` neighbors at a time, and then what it made of these.
-    """
+    """All parts added up: ``GROUP`` neighbors at a time, then what came of these."""
     while len(parts) > 1:
         parts = [add(group) for group in in_groups(parts, GROUP)]
     return parts[0]
@@ -215,12 +217,11 @@ def itself(block: T) -> T:
 
 
 def tree_sum(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The sum of arrays of one shape, neighbors first.
-
-    Each is added at most ``ceil(log2(len))`` times.
-    """
+    """The sum of arrays of one shape, neighbors first: ``ceil(log2(len))`` additions to each."""
     rows = list(parts)
     while len(rows) > 1:
-        paired = [rows[k] + rows[k + 1] for k in range(0, len(rows) - 1, 2)]
-        rows = paired + rows[len(rows) - len(rows) % 2 :]
+        sums = [rows[k] + rows[k + 1] for k in range(0, len(rows) - 1, 2)]
+        if len(rows) % 2:
+            sums.append(rows[-1])
+        rows = sums
     return rows[0]

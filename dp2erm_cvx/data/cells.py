@@ -1,7 +1,4 @@
-"""Public rules of cells.
-
-They say how cells are read, which records a study is about, and the arms of a treatment.
-"""
+"""Public rules of cells: how they are read, which records count, and the arms of a treatment."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial, reduce
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -67,6 +65,10 @@ _SEPARATORS = {
 _PLAIN_SIGNS = str.maketrans({"\u2019": "'", "\u2212": "-", "\u2013": "-", "\u2010": "-"})
 #: Fields of a rule that say how numbers are written.
 _NUMBER_FORMATS = ("censored", "thousands", "decimal", "percent")
+#: Numbers that cells are compared with are no larger: far beyond any range, and no overflow.
+_LARGEST_NUMBER = 1e100
+#: Declared probabilities add up to 1 but for the roundings of their decimals.
+_SUM_TOLERANCE = 1e-9
 
 
 def _separator(name: str, value: object) -> str:
@@ -103,6 +105,7 @@ def _codes(name: str, declared: object) -> tuple[str, ...]:
 
 
 def _spellings(name: str, declared: object) -> tuple[str, ...]:
+    """Declared spellings of a label."""
     return list_of(name, declared, lambda _, text: label_of(text), '["f", "Frau"]')
 
 
@@ -186,17 +189,17 @@ class CellRule:
                 f"thousands = {brief(self.thousands)}: is the decimal sign as well"
             )
         self._refuse_mixed()
-        self._known()
+        self._label_of_spelling()
 
     def _refuse_mixed(self) -> None:
         """Raise DeclarationError unless cells are read as labels, as dates or as numbers."""
-        numbers = [name for name in ("units", *_NUMBER_FORMATS) if getattr(self, name)]
-        others = [name for name in ("synonyms", "since") if getattr(self, name)]
-        if not (numbers or others or self.missing_codes):
+        of_numbers = [name for name in ("units", *_NUMBER_FORMATS) if getattr(self, name)]
+        of_others = [name for name in ("synonyms", "since") if getattr(self, name)]
+        if not (of_numbers or of_others or self.missing_codes):
             known = ", ".join(field.name for field in fields(self))
             raise DeclarationError(f"nothing declared: say how cells are read, by one of {known}")
-        if len(others) + bool(numbers) > 1:
-            declared = " and ".join([*others, *numbers])
+        if len(of_others) + bool(of_numbers) > 1:
+            declared = " and ".join([*of_others, *of_numbers])
             raise DeclarationError(
                 f"{declared} declared: a column holds labels (synonyms), dates (since), or numbers "
                 f"(units, {', '.join(_NUMBER_FORMATS)})"
@@ -211,25 +214,35 @@ class CellRule:
 
     @property
     def reads_texts(self) -> bool:
-        """True if cells are read as they are written.
-
-        A reader of files would take 1.234 for a decimal.
-        """
+        """True if cells are read as they are written: a file would take 1.234 for a decimal."""
         return self.thousands is not None or self.decimal is not None or self.percent is not None
 
-    def _known(self) -> dict[str, str]:
+    def _label_of_spelling(self) -> dict[str, str]:
         """The label of every spelling. Raises DeclarationError where one stands for two labels."""
-        known: dict[str, str] = {}
+        label_of_spelling: dict[str, str] = {}
         for level, texts in self.synonyms.items():
             for text in (level, *texts):
-                if known.setdefault(folded(text), level) != level:
+                if label_of_spelling.setdefault(folded(text), level) != level:
                     raise DeclarationError(f"synonyms: {brief(text)} stands for two labels")
-        return known
+        return label_of_spelling
 
     def read(self, values: Any, name: str, column: Column) -> Any:
-        """Values (n,) that the cells ``values`` of the column ``name`` count as.
+        """What the cells of a column count as.
 
-        The units that numbers are in are cells of another ``column``.
+        Parameters
+        ----------
+        values
+            The cells (n,).
+        name
+            The name of the column.
+        column
+            Cells of other columns by name, such as those of units.
+
+        Returns
+        -------
+        Array
+            Days (n,) where dates are declared, numbers (n,) where a form of numbers is, and cells
+            (n,) with their labels otherwise.
         """
         if self.since is not None:
             return by_label(values, name, self._days, np.float64)
@@ -238,29 +251,31 @@ class CellRule:
         numbers = numbers_of_texts(values, name, self._number)
         for code in self._code_numbers():
             numbers[numbers == code] = math.nan
-        if (units := self.unit_column) is not None:
-            numbers *= by_label(
-                column(units), units, lambda unit: self.units.get(unit, math.nan), np.float64
-            )
+        if self.unit_column is not None:
+            numbers *= self._factors_of_units(column(self.unit_column), self.unit_column)
         return numbers
 
-    def _relabeled(self, values: Any, name: str) -> NDArray[Any]:
-        """Cells (n,) in which those of other spellings are replaced by their labels.
+    def _factors_of_units(self, units: Any, name: str) -> NDArray[np.float64]:
+        """What numbers (n,) are multiplied by; nan where a unit is not declared."""
+        return by_label(units, name, lambda unit: self.units.get(unit, math.nan), np.float64)
 
-        Codes are replaced by "".
-        """
-        known = self._known()
+    def _relabeled(self, values: Any, name: str) -> NDArray[Any]:
+        """Cells (n,) in which other spellings are replaced by their labels, and codes by ""."""
+        label_of_spelling = self._label_of_spelling()
         array = as_column(values, name)
         texts, place = distinct_labels(values, name)
-        told = ["" if self.is_code(text) else known.get(folded(text), text) for text in texts]
+        new_texts = []
+        for text in texts:
+            label = label_of_spelling.get(folded(text), text)
+            new_texts.append("" if self.is_code(text) else label)
         changed = np.array(
-            [new != old for new, old in zip(told, texts, strict=True)], dtype=np.bool_
+            [new != old for new, old in zip(new_texts, texts, strict=True)], dtype=np.bool_
         )
         rows = np.flatnonzero(changed[place])
         if not len(rows):
             return array
         cells = boxed(array).copy()
-        cells[rows] = [told[number] for number in place[rows].tolist()]
+        cells[rows] = [new_texts[number] for number in place[rows].tolist()]
         return cells
 
     def is_code(self, text: str) -> bool:
@@ -275,19 +290,20 @@ class CellRule:
         return [number for number in numbers.tolist() if not math.isnan(number)]
 
     def _days(self, label: str) -> float:
-        """The days since the declared date of a cell that is one."""
+        """The days since the declared date of a cell that is one; nan for any other."""
         assert self.since is not None
         if self.is_code(label):
             return math.nan
-        form = self.date_format
         time = datetime.datetime
         try:
-            date = time.fromisoformat(label) if form is None else time.strptime(label, form)
+            if self.date_format is None:
+                date = time.fromisoformat(label)
+            else:
+                date = time.strptime(label, self.date_format)
         except ValueError:
             return math.nan
-        return (date.replace(tzinfo=None) - time.fromisoformat(self.since)) / datetime.timedelta(
-            days=1
-        )
+        elapsed = date.replace(tzinfo=None) - time.fromisoformat(self.since)
+        return elapsed / datetime.timedelta(days=1)
 
     def _number(self, text: str) -> float:
         """The number that a text is declared to be; nan for any other."""
@@ -295,9 +311,7 @@ class CellRule:
         if self.reads_texts:
             bare = bare.translate(_PLAIN_SIGNS)
         if self.censored:
-            bare = bare.removesuffix("+")
-            sign = next((char for char in _SIGNS if bare.startswith(char)), "")
-            bare = bare.removeprefix(sign).strip()
+            bare = _without_limit(bare)
         factor = 1.0
         if self.percent is not None and bare.endswith("%"):
             factor = self.percent
@@ -326,27 +340,36 @@ class CellRule:
 
     def _words(self) -> list[str]:
         """The parts of the rule."""
-        codes = ", ".join(map(str, self.missing_codes))
-        missing = (
-            [f"{codes} {'is' if len(self.missing_codes) == 1 else 'are'} missing"] if codes else []
-        )
         if self.synonyms:
-            known = (
-                (level or "missing", ", ".join(own)) for level, own in self.synonyms.items() if own
-            )
-            texts = "".join(f", {level} is also {own}" for level, own in known)
-            return [f"case and blanks do not count{texts}", *missing]
-        parts = [f"days since {self.since}"] if self.since is not None else []
-        parts += ["above or below a limit counts as the limit"] if self.censored else []
+            return [self._spellings_in_words(), *self._codes_in_words()]
+        parts = []
+        if self.since is not None:
+            parts.append(f"days since {self.since}")
+        if self.censored:
+            parts.append("above or below a limit counts as the limit")
         if self.thousands is not None:
             parts.append(f"{_SEPARATORS[self.thousands]} separates thousands")
         if self.reads_texts and self.decimal_sign == ",":
             parts.append("the decimal sign is a comma")
         if self.percent is not None:
             parts.append(f"12% counts as {12 * self.percent:g}")
-        units = (f"{unit or 'missing'} times {factor:g}" for unit, factor in self.units.items())
-        parts += [f"by {self.unit_column}: {', '.join(units)}"] if self.units else []
-        return [*parts, *missing]
+        if self.units:
+            units = [f"{unit or 'missing'} times {size:g}" for unit, size in self.units.items()]
+            parts.append(f"by {self.unit_column}: {', '.join(units)}")
+        return [*parts, *self._codes_in_words()]
+
+    def _spellings_in_words(self) -> str:
+        text = "case and blanks do not count"
+        for level, spellings in self.synonyms.items():
+            if spellings:
+                text += f", {level or 'missing'} is also {', '.join(spellings)}"
+        return text
+
+    def _codes_in_words(self) -> list[str]:
+        if not self.missing_codes:
+            return []
+        verb = "is" if len(self.missing_codes) == 1 else "are"
+        return [f"{', '.join(map(str, self.missing_codes))} {verb} missing"]
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain JSON types."""
@@ -360,12 +383,18 @@ class Eligible:
 
     An example is ``18 <= age < 65 and ward != Hospice``.
 
-    A column stands on the left, or after a number; a name with blanks stands in quotation marks. A
-    number is compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``.
-    Comparisons are joined by ``and`` and ``or``. A missing cell fulfils none of them, but
-    ``== ""``.
+    Parameters
+    ----------
+    text
+        Comparisons, joined by ``and`` and ``or``. A column stands on the left, or after a number; a
+        name with blanks stands in quotation marks. A number is compared with a number, a label by
+        ``==``, ``!=``, or ``in [ICU, Surgery]``. A missing cell fulfils none of them, but
+        ``== ""``.
 
-    Raises DeclarationError where the text is anything else.
+    Raises
+    ------
+    DeclarationError
+        Where the text is anything else.
     """
 
     text: str
@@ -379,15 +408,21 @@ class Eligible:
         """The raw columns that are compared."""
         names: list[str] = []
 
-        def cells(name: str) -> tuple[()]:
+        def no_cells(name: str) -> tuple[()]:
             names.append(name)
             return ()
 
-        self.of(cells)
+        self.of(no_cells)
         return tuple(names)
 
     def of(self, column: Column) -> NDArray[np.bool_]:
-        """Mask (n,) of the records that fulfil it, each by its own cells."""
+        """Mask (n,) of the records that fulfil it, each by its own cells.
+
+        Parameters
+        ----------
+        column
+            Cells of raw columns by name, as they are declared to be read.
+        """
         try:
             tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -395,45 +430,50 @@ class Eligible:
         return self._fulfilled(tree, column)
 
     def _fulfilled(self, node: ast.expr, column: Column) -> NDArray[np.bool_]:
+        """Mask (n,) of the records that fulfil one node of the text."""
         if isinstance(node, ast.BoolOp):
-            parts = [self._fulfilled(part, column) for part in node.values]
-            return reduce(operator.and_ if isinstance(node.op, ast.And) else operator.or_, parts)
+            join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
+            return reduce(join, [self._fulfilled(part, column) for part in node.values])
         if not isinstance(node, ast.Compare):
             raise self._refused("no comparison")
         values = [self._value(side) for side in (node.left, *node.comparators)]
-        name, place = values[0], 0
-        if isinstance(name, float):
-            name, place = values[1], 1
-        if not isinstance(name, str) or len(values) > 2 + place:
+        signs = [type(sign) for sign in node.ops]
+        number = None
+        if isinstance(values[0], float):  # a number stands before the column
+            number = values.pop(0)
+        name, *others = values
+        if not isinstance(name, str) or len(others) > 1:
             raise self._refused("one column, and what it is compared with")
         cells = column(name)
-        signs = [type(sign) for sign in node.ops]
-        parts = [
-            self._compared(cells, name, sign, value)
-            for sign, value in zip(signs[place:], values[place + 1 :], strict=True)
-        ]
-        if place:
-            parts.append(self._compared(cells, name, _TURNED.get(signs[0], signs[0]), values[0]))
-        return reduce(operator.and_, parts)
+        masks = []
+        if others:
+            masks.append(self._compared(cells, name, signs[-1], others[0]))
+        if number is not None:
+            turned = _TURNED.get(signs[0], signs[0])
+            masks.append(self._compared(cells, name, turned, number))
+        return reduce(operator.and_, masks)
 
     def _compared(
         self, cells: Any, name: str, sign: type[ast.cmpop], value: Any
     ) -> NDArray[np.bool_]:
-        if isinstance(value, list) == (sign is ast.In) and value != []:
-            if sign is ast.In:
-                return reduce(
-                    operator.or_, [self._compared(cells, name, ast.Eq, text) for text in value]
-                )
-            compare = _COMPARISONS.get(sign)
-            if compare is not None and isinstance(value, float):
-                numbers = numbers_or_nan(cells, name)
-                return np.asarray(compare(numbers, value) & ~np.isnan(numbers), dtype=np.bool_)
-            if sign in (ast.Eq, ast.NotEq):
-                fulfil = value.__eq__ if sign is ast.Eq else lambda text: text not in ("", value)
-                return by_label(cells, name, fulfil, np.bool_)
+        """Mask (n,) of the cells that are compared with one value, or are in a list of labels."""
+        if isinstance(value, list) != (sign is ast.In) or value == []:
+            raise self._refused(f"{brief(value)} cannot be compared so")
+        if sign is ast.In:
+            masks = [self._compared(cells, name, ast.Eq, entry) for entry in value]
+            return reduce(operator.or_, masks)
+        compare = _COMPARISONS.get(sign)
+        if compare is not None and isinstance(value, float):
+            numbers = numbers_or_nan(cells, name)
+            return np.asarray(compare(numbers, value) & ~np.isnan(numbers), dtype=np.bool_)
+        if sign is ast.Eq:
+            return by_label(cells, name, lambda label: label == value, np.bool_)
+        if sign is ast.NotEq:
+            return by_label(cells, name, lambda label: label not in ("", value), np.bool_)
         raise self._refused(f"{brief(value)} cannot be compared so")
 
     def _value(self, node: ast.expr) -> float | str | list[Any]:
+        """What one side of a comparison says: a name, a number, a label or a list of them."""
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.List):
@@ -442,10 +482,11 @@ class Eligible:
             number = self._value(node.operand)
             if isinstance(number, float):
                 return -number
-        value = node.value if isinstance(node, ast.Constant) else None
+        value: Any = node.value if isinstance(node, ast.Constant) else None
         if isinstance(value, str):
             return label_of(value)
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e100:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and abs(value) <= _LARGEST_NUMBER:
             return float(value)
         raise self._refused("neither a name nor a number")
 
@@ -462,35 +503,42 @@ def folded(text: str) -> str:
     return "".join(text.split()).casefold()
 
 
+def _without_limit(text: str) -> str:
+    """The number of a censored value, such as 89 of ``>89`` and 90 of ``90+``."""
+    bare = text.removesuffix("+")
+    for sign in _SIGNS:
+        if bare.startswith(sign):
+            bare = bare.removeprefix(sign)
+            break
+    return bare.strip()
+
+
 #: Arms that a treatment may have.
 MOST_ARMS = 20
 
 
 def declared_label(name: str, value: object) -> str:
-    """The label that is declared.
-
-    Raises DeclarationError where it is neither a text nor a number.
-    """
+    """A declared label. Raises DeclarationError for what is neither a text nor a number."""
     if not isinstance(value, str | bool | int | float):
         raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
     return one_line(name, label_of(value), empty=True)
 
 
 def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
-    """The labels that a list declares.
-
-    Raises DeclarationError where it is none, or names one twice.
-    """
+    """A declared list of labels. Raises DeclarationError for no list, or one label twice."""
     labels = list_of(name, declared, declared_label, '["N", "S"]')
     if not labels:
         raise DeclarationError(f'{name}: must list levels, such as ["N", "S"]')
-    if (twice := repeated(labels)) is not None:
+    twice = repeated(labels)
+    if twice is not None:
         raise DeclarationError(f"{name}: level {brief(twice)} stands there twice")
     return labels
 
 
 def _arm(name: str, value: object) -> str:
-    if not (label := declared_label(name, value)):
+    """A declared label of an arm."""
+    label = declared_label(name, value)
+    if not label:
         raise DeclarationError(f"{name} is empty: an empty cell counts as missing")
     return label
 
@@ -534,16 +582,18 @@ class Treatment:
             raise DeclarationError(f"treatment: treated and control are both {brief(self.control)}")
 
     def _check_levels(self) -> None:
+        """Raise DeclarationError for arms that cannot be, and store them as labels."""
         levels = declared_levels("treatment: levels", self.levels)
         if not 2 <= len(levels) <= MOST_ARMS or "" in levels:
             raise DeclarationError(
                 f"treatment: levels: must be 2 to {MOST_ARMS} labels, none of them empty"
             )
-        own = self.reference
-        first = levels[0] if own is None else declared_label("treatment: reference", own)
-        if first not in levels:
+        reference = levels[0]
+        if self.reference is not None:
+            reference = declared_label("treatment: reference", self.reference)
+        if reference not in levels:
             raise DeclarationError(
-                f"treatment: reference = {brief(first)}: {known_names(first, levels)}"
+                f"treatment: reference = {brief(reference)}: {known_names(reference, levels)}"
             )
         if self.contrasts not in ("reference", "pairs"):
             text = f"contrasts = {brief(self.contrasts)}: must be reference or pairs"
@@ -552,10 +602,20 @@ class Treatment:
             raise DeclarationError(
                 "treatment: levels take the place of treated and control: leave those out"
             )
-        rates = list_of(
-            "treatment: rates", self.rates, partial(public_number, above=0.0), "[0.3, 0.3, 0.4]"
-        )
-        if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
+        rates = self._checked_rates(levels)
+        if len(levels) == 2:  # which is a treatment as any other
+            other = levels[1] if reference == levels[0] else levels[0]
+            self._store(
+                levels=(), reference=None, contrasts="reference", treated=other, control=reference
+            )
+        else:
+            self._store(levels=levels, reference=reference, rates=rates)
+
+    def _checked_rates(self, levels: Sequence[str]) -> tuple[float, ...]:
+        """The declared probabilities of arms, or none."""
+        positive = partial(public_number, above=0.0)
+        rates = list_of("treatment: rates", self.rates, positive, "[0.3, 0.3, 0.4]")
+        if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > _SUM_TOLERANCE):
             raise DeclarationError(
                 f"treatment: rates: must be {len(levels)} probabilities that add up to 1"
             )
@@ -563,21 +623,17 @@ class Treatment:
             raise DeclarationError(
                 "treatment: rates: of two levels declare the propensity of the effect"
             )
-        fields: dict[str, Any] = {"levels": levels, "reference": first, "rates": rates}
-        if len(levels) == 2:  # which is a treatment as any other
-            other = levels[1] if first == levels[0] else levels[0]
-            fields = {"levels": (), "reference": None, "contrasts": "reference"}
-            fields |= {"treated": other, "control": first}
-        for name, value in fields.items():
+        return rates
+
+    def _store(self, **values: Any) -> None:
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as plain JSON types.
-
-        These are levels, or two arms as in files from before there were any levels.
-        """
-        several = ("levels", "reference", "contrasts", "rates")
-        names = ("column", *(several if self.levels else ("treated", "control")))
+        """The declaration as plain JSON types, by its levels or by its two arms."""
+        names = ["column", "treated", "control"]
+        if self.levels:
+            names = ["column", "levels", "reference", "contrasts", "rates"]
         return {name: json_types(getattr(self, name)) for name in names}
 
     @property
@@ -588,18 +644,15 @@ class Treatment:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Numbers of the arms whose means are subtracted from each other, the treated first."""
-        first = self.labels.index(str(self.reference)) if self.levels else 0
-        rest = [number for number in range(len(self.labels)) if number != first]
-        pairs = [(number, first) for number in rest]
+        reference = self.labels.index(str(self.reference)) if self.levels else 0
+        others = [number for number in range(len(self.labels)) if number != reference]
+        pairs = [(number, reference) for number in others]
         if self.contrasts == "pairs":
-            pairs += [
-                (later, earlier)
-                for place, earlier in enumerate(rest)
-                for later in rest[place + 1 :]
-            ]
+            for earlier, later in combinations(others, 2):
+                pairs.append((later, earlier))
         return tuple(pairs)
 
     def arms(self, cells: Any) -> NDArray[np.int64]:
         """The number of the arm of every cell (n,), or -1 where it is no label."""
-        known = {label: number for number, label in enumerate(self.labels)}
-        return by_label(cells, "treatment", lambda text: known.get(text, -1), np.int64)
+        number_of = {label: number for number, label in enumerate(self.labels)}
+        return by_label(cells, "treatment", lambda text: number_of.get(text, -1), np.int64)

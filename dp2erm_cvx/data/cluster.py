@@ -1,6 +1,6 @@
-"""Runs on a Dask cluster.
+"""Runs on a Dask cluster, whose workers have one version and return errors as values.
 
-Workers have one version, and errors are values. Here stands, too, what ends a wait for workers.
+A wait for workers ends here as well.
 
 Messages of a :class:`~dp2erm_cvx.errors.WorkerError` depend on the cluster alone, and on no record.
 """
@@ -120,20 +120,20 @@ class Sent:
         cloudpickle: Any = importlib.import_module("cloudpickle")
         file = io.BytesIO()
         pickler = cloudpickle.Pickler(file)
-        reduced = pickler.reducer_override
-        named: set[str] = set()
+        reducer = pickler.reducer_override
+        modules: set[str] = set()
 
-        def noting(one: Any) -> Any:
-            how = reduced(one)
-            if how is NotImplemented:  # what it is made of is sent by its name
-                named.add(str(getattr(one, "__module__", "")))
-            return how
+        def noting_reducer(part: Any) -> Any:
+            reduced = reducer(part)
+            if reduced is NotImplemented:  # what it is made of is sent by its name
+                modules.add(str(getattr(part, "__module__", "")))
+            return reduced
 
-        pickler.reducer_override = noting
+        pickler.reducer_override = noting_reducer
         pickler.dump(function)
         wanted = dict(versions())
-        named -= cloudpickle.list_registry_pickle_by_value()
-        for name in sorted(named & sys.modules.keys()):  # compilers make up others
+        modules -= cloudpickle.list_registry_pickle_by_value()
+        for name in sorted(modules & sys.modules.keys()):  # compilers make up others
             digest = _digest_of_module(name)
             if digest:
                 wanted[name] = digest
@@ -146,12 +146,12 @@ class Sent:
         """
         refuse_other_versions(self.versions)
         try:
-            made: Callable[..., Any] = pickle.loads(self.code)
+            function: Callable[..., Any] = pickle.loads(self.code)
         except ImportError as error:
             raise WorkerError(f"has no module {error.name}: {_ADVICE}") from None
         except AttributeError as error:  # of a module that is another one
             raise WorkerError(f"has another version of a module: {error}: {_ADVICE}") from None
-        return made
+        return function
 
 
 class Work:
@@ -166,7 +166,8 @@ class Work:
     """
 
     def __init__(self, function: Callable[..., Any] | None, sent: Sent | None = None) -> None:
-        self._function, self._sent = function, sent
+        self._function = function
+        self._sent = sent
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._sent is None:
@@ -187,9 +188,16 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A call of ``work`` on what other tasks make, then on rows ``beside`` it; it raises nothing.
+    """A call that raises nothing.
 
-    What is raised is a :class:`Refusal`, and so is the result of all tasks that depend on it.
+    What would be raised is a :class:`Refusal`, and so is the result of all tasks that depend on it.
+
+    Parameters
+    ----------
+    work
+        Called on what other tasks make, then on what stands beside it.
+    beside
+        Rows of arrays.
     """
 
     work: Work
@@ -201,9 +209,9 @@ class Task:
 
     def __call__(self, *inputs: Any) -> Any:
         """The result of the work on these inputs, or a refusal."""
-        for one in inputs:
-            if isinstance(one, Refusal):
-                return one
+        for result in inputs:
+            if isinstance(result, Refusal):
+                return result
         try:
             with one_thread():
                 return self.work(*inputs, *self.beside)
@@ -212,12 +220,12 @@ class Task:
 
 
 def results_of(results: Sequence[T | Refusal]) -> list[T]:
-    """The results of a pass; raises what the first refusal of them says."""
+    """The results of a pass. Raises what the first refusal among them says."""
     made: list[T] = []
-    for one in results:
-        if isinstance(one, Refusal):
-            raise one.raised()
-        made.append(one)
+    for result in results:
+        if isinstance(result, Refusal):
+            raise result.raised()
+        made.append(result)
     return made
 
 
@@ -245,7 +253,8 @@ def versions() -> Mapping[str, str]:
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+            name = path.relative_to(folder).as_posix().encode()
+            digest.update(name + b"\0" + path.read_bytes())
     return {
         "dp2erm_cvx": f"{__version__} ({digest.hexdigest()[:12]})",
         "numpy": np.__version__,
@@ -277,14 +286,14 @@ def refuse_other_versions(wanted: Mapping[str, str]) -> None:
     wanted
         What the client has.
     """
-    known = versions()
+    versions_here = versions()
     for name, version in wanted.items():
         try:
-            own = known.get(name) or _digest_of_module(name)
+            version_here = versions_here.get(name) or _digest_of_module(name)
         except ImportError:
             raise WorkerError(f"has no module {name}: {_ADVICE}") from None
-        if own != version:
-            raise WorkerError(f"has {name} {own}, and the client has {version}: {_ADVICE}")
+        if version_here != version:
+            raise WorkerError(f"has {name} {version_here}, and the client has {version}: {_ADVICE}")
 
 
 def vetted(wanted: Mapping[str, str], reads: Work | None = None) -> Refusal | None:
@@ -298,12 +307,12 @@ def vetted(wanted: Mapping[str, str], reads: Work | None = None) -> Refusal | No
         Opens files that it will have to read.
     """
 
-    def judged() -> None:
+    def check() -> None:
         refuse_other_versions(wanted)
         if reads is not None:
             reads()
 
-    result = Task(Work(judged))()
+    result = Task(Work(check))()
     return result if isinstance(result, Refusal) else None
 
 
@@ -329,28 +338,40 @@ class Cluster:
         reads
             Opens the files, and raises where one is not there; None where they were opened before.
 
-        Raises WorkerError, and DataError for what a worker cannot open.
+        Raises
+        ------
+        WorkerError
+            Where a worker differs from this process, or none comes.
+        DataError
+            For what a worker cannot open.
         """
         with self.told():
-            wait = Wait(self)
-            workers = self.workers()
-            while not workers:
-                wait.go_on(workers)
-                time.sleep(1.0)
-                workers = self.workers()
-            known = _VETTED.setdefault(self.client.id, set())
-            new = [worker for worker in workers if reads is not None or worker not in known]
+            workers = self._first_workers()
+            checked = _VETTED.setdefault(self.client.id, set())
+            new = [worker for worker in workers if reads is not None or worker not in checked]
             if not new:
                 return
             work = None if reads is None else Work(reads)
-            found = self.client.run(vetted, dict(versions()), work, workers=new, on_error="return")
-        for worker, refusal in found.items():
+            refusals = self.client.run(
+                vetted, dict(versions()), work, workers=new, on_error="return"
+            )
+        for worker, refusal in refusals.items():
             if isinstance(refusal, Refusal):
                 raise replace(refusal, worker=worker).raised()
             if refusal is None:
-                known.add(worker)
+                checked.add(worker)
             elif not isinstance(refusal, OSError | TimeoutError):  # it has not died meanwhile
                 raise WorkerError(f"worker {worker} has no dp2erm_cvx of this version: {_ADVICE}")
+
+    def _first_workers(self) -> list[str]:
+        """Addresses of the workers, as soon as there are any."""
+        wait = Wait(self)
+        workers = self.workers()
+        while not workers:
+            wait.go_on(workers)
+            time.sleep(1.0)
+            workers = self.workers()
+        return workers
 
     def workers(self) -> list[str] | None:
         """Addresses of the workers; None where the scheduler does not answer."""
@@ -369,7 +390,7 @@ class Cluster:
         )
 
     def gathered(
-        self, tasks: Sequence[Any], seen: Sequence[Any], done: Callable[[int], None]
+        self, tasks: Sequence[Any], counted: Sequence[Any], done: Callable[[int], None]
     ) -> Sequence[Any]:
         """Results of Dask tasks, for which workers may come and go.
 
@@ -377,16 +398,21 @@ class Cluster:
         ----------
         tasks
             Whose results are wanted.
-        seen
-            These or tasks before them, which are counted.
+        counted
+            These or tasks before them, by which progress is told.
         done
             Is told from time to time how many of these are done.
 
-        Raises WorkerError.
+        Raises
+        ------
+        WorkerError
+            Where the cluster fails.
         """
         with self.told():
-            futures = self.client.compute([*tasks, *seen])
-            coroutine = self.client.gather(futures[: len(tasks)], asynchronous=True)
+            futures = self.client.compute([*tasks, *counted])
+            wanted = futures[: len(tasks)]
+            counted_futures = futures[len(tasks) :]
+            coroutine = self.client.gather(wanted, asynchronous=True)
             pending = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
             wait = Wait(self)
             try:
@@ -396,7 +422,7 @@ class Cluster:
                     except TimeoutError:
                         if pending.done():  # it is an error of the pass
                             raise
-                    done(sum(future.done() for future in futures[len(tasks) :]))
+                    done(sum(future.done() for future in counted_futures))
                     wait.go_on(self.workers())
             finally:
                 pending.cancel()
@@ -422,9 +448,8 @@ class Cluster:
             raise WorkerError(_no_workers("gave up, as its settings say")) from None
         except (client.CancelledError, client.ClosedClientError, comm.CommClosedError):
             raise WorkerError(self.gone) from None
-        except (
-            OSError
-        ) as error:  # those of our own tasks are values; this one is of Dask, which spills
+        except OSError as error:
+            # those of our own tasks are values; this one is of Dask, which spills
             reason = error.strerror or type(error).__name__
             raise WorkerError(
                 f"a worker could not write what it keeps ({reason}): is its disk full?"
@@ -458,7 +483,8 @@ class Wait:
             As :meth:`Cluster.workers` tells them.
         """
         if workers:
-            self.began, self.is_told = None, False
+            self.began = None
+            self.is_told = False
             return
         now = time.monotonic()
         if self.began is None:

@@ -55,6 +55,21 @@ OTHER = "other"
 #: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in
 #: the norm.
 SWITCH = (-1.0, 1.0)
+#: What a number that is not positive counts as before its logarithm is taken: it is below any
+#: range.
+_LEAST_POSITIVE = 1e-300
+#: Entries that a file names only where they are declared.
+_OPTIONAL = (
+    "sampling_weights",
+    "unit",
+    "where",
+    "group",
+    "cells",
+    "eligible",
+    "log",
+    "bins",
+    "crossed",
+)
 
 
 @dataclass(frozen=True)
@@ -147,25 +162,13 @@ class Codebook:
         check_settings(self)
         self._refuse_confused()
         self._refuse_crossed()
-        for title, column in (*(("where", name) for name in self.where), ("by", self.group)):
-            if title == "by" and column is None:
-                continue
-            sets = self.level_sets
-            if not isinstance(column, str) or column not in sets:
-                hint = known_names(column, sets) if sets else "no levels are declared"
-                raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
-            level, known = self.where.get(column), sets[column]
-            if title == "by" and level is not None:
-                raise DeclarationError(
-                    f"by: {brief(column)} is fixed by where: leave one of them out"
-                )
-            if title == "by" and len(known) < 2:
-                raise DeclarationError(
-                    f"by: {brief(column)} has one level: at least two make groups"
-                )
-            if level is not None and level not in known:
-                text = ", ".join(map(brief, known))
+        for column, level in self.where.items():
+            levels = self._levels_named("where", column)
+            if level not in levels:
+                text = ", ".join(map(brief, levels))
                 raise DeclarationError(f"where: {column} = {brief(level)}: must be one of {text}")
+        if self.group is not None:
+            self._refuse_group(self.group)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -180,7 +183,9 @@ class Codebook:
         """Levels of every raw column that has any: the declared ones, then those of bins."""
         sets = {name: tuple(map(str, levels)) for name, levels in self.levels.items()}
         for name, cuts in self.bins.items():
-            sets[name] = (*bin_levels(cuts), *([""] if name in self.missing else []))
+            sets[name] = bin_levels(cuts)
+            if name in self.missing:
+                sets[name] += ("",)
         return sets
 
     @property
@@ -200,16 +205,14 @@ class Codebook:
         Crossed columns have none of their own.
         """
         sets = self.level_sets
-        own = {name: levels for name, levels in sets.items() if name not in self.crossed_columns}
+        crossed = self.crossed_columns
+        covariates = {name: levels for name, levels in sets.items() if name not in crossed}
         for name, (first, second) in self.crosses.items():
-            own[name] = crossed_levels(sets[first], sets[second])
-        return own
+            covariates[name] = crossed_levels(sets[first], sets[second])
+        return covariates
 
     def is_complete(self, column: str) -> bool:
-        """True if every record has one of the levels of a column, or of a cross.
-
-        That is so whatever its cells hold.
-        """
+        """True if every record has a level of the column or cross, whatever its cells hold."""
         if column in self.crosses:
             return all(map(self.is_complete, self.crosses[column]))
         return column in self.bins or OTHER in self.level_sets[column]
@@ -227,16 +230,16 @@ class Codebook:
         """
         if name in self.crosses:
             first, second = self.crosses[name]
-            sizes = len(self.level_sets[first]), len(self.level_sets[second])
+            sizes = (len(self.level_sets[first]), len(self.level_sets[second]))
             return crossed_places(self.places(column, first), self.places(column, second), sizes)
         levels = self.level_sets[name]
         if name in self.bins:
             cuts = self.bins[name]
             missing = levels.index("") if "" in levels else middle_bin(cuts)
             return bin_places(cuts, numbers_or_nan(column(name), name), missing)
-        known = {level: place for place, level in enumerate(levels)}
-        other = known.get(OTHER, len(known))
-        return by_label(column(name), name, lambda text: known.get(text, other), np.int64)
+        place_of = {level: place for place, level in enumerate(levels)}
+        other = place_of.get(OTHER, len(place_of))
+        return by_label(column(name), name, lambda text: place_of.get(text, other), np.int64)
 
     def members(self, column: Column, name: str) -> NDArray[np.bool_]:
         """Indicator (n, K) of the level of every record in a raw column: at most one of them."""
@@ -244,19 +247,28 @@ class Codebook:
         return np.asarray(places[:, None] == np.arange(len(self.level_sets[name])))
 
     def read(self, table: Table) -> Column:
-        """Cells of raw columns as they are declared to be read.
+        """Cells of raw columns by name, as they are declared to be read.
 
         This is the one place where ``cells`` are applied.
         """
         return lambda name: self.read_as(name, self.raw_cells(table, name), table)
 
     def read_as(self, name: str | None, values: Any, table: Table) -> Any:
-        """The cells ``values`` (n,) as those of the raw column ``name``.
+        """Cells (n,) as the rule of a raw column reads them.
 
-        The units that numbers are in are cells of ``table``.
+        Parameters
+        ----------
+        name
+            The raw column, if it has a name.
+        values
+            Its cells (n,).
+        table
+            Holds the cells of the units that numbers are in.
         """
         rule = self.cells.get(name or "")
-        return values if rule is None or name is None else rule.read(values, name, table.cells)
+        if rule is None or name is None:
+            return values
+        return rule.read(values, name, table.cells)
 
     def raw_cells(self, table: Table, name: str) -> Any:
         """The cells of a column that its rule reads: as they are written, where it reads texts."""
@@ -270,8 +282,12 @@ class Codebook:
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns that decide what a record counts, or in which units its numbers are."""
-        compared = [name for text in self.eligible for name in Eligible(text).columns]
-        return *filter(None, (*self.no_covariates[2:], self.group)), *self.where, *compared
+        _, _, *columns = self.no_covariates
+        names = [name for name in (*columns, self.group) if name]
+        names += self.where
+        for text in self.eligible:
+            names += Eligible(text).columns
+        return tuple(names)
 
     @property
     def protected(self) -> str:
@@ -295,42 +311,54 @@ class Codebook:
         return self.may_exclude or (rule is not None and rule.unit_column is not None)
 
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of records (n,), by group (n, K).
+        """What records count, given what they count where they are eligible.
 
-        They are 0 of records that are not eligible, or outside of ``where``.
+        Parameters
+        ----------
+        column
+            Cells of raw columns by name, as they are declared to be read.
+        counts
+            (n,): sampling weights, or 1.
+
+        Returns
+        -------
+        Array
+            (n,), or (n, K) in K groups: 0 for records that are not eligible or outside of
+            ``where``.
         """
         for text in self.eligible:
             counts = np.where(Eligible(text).of(column), counts, 0.0)
         for name, level in self.where.items():
-            inside = self.members(column, name)[:, self.level_sets[name].index(str(level))]
-            counts = np.where(inside, counts, 0.0)
-        if (group := self.group) is None:
+            place = self.level_sets[name].index(str(level))
+            counts = np.where(self.members(column, name)[:, place], counts, 0.0)
+        if self.group is None:
             return counts
-        return counts[:, None] * self.members(column, group)
+        return counts[:, None] * self.members(column, self.group)
 
     def _refuse_confused(self) -> None:
+        """Raise DeclarationError where a column is declared in two ways."""
         treatment, outcome, weights, unit, *_ = self.no_covariates
-        columns = treatment, outcome, weights, *self.levels, *self.bins, *self.missing, *self.cells
-        coded = *self.levels, *self.bins
-        twice = {
-            "sampling_weights": weights if weights in (treatment, outcome, *coded) else None,
-            "bins": next(
-                (name for name in self.bins if name in (*self.levels, treatment, outcome)), None
-            ),
-            "unit": unit if unit in columns or self.beside.count(str(unit)) > 1 else None,
-        }
-        apart = *self.no_covariates, *coded
-        twice["log"] = next(
-            (name for name in self.log if name in apart or self.log.count(name) > 1), None
-        )
-        for title, column in twice.items():
-            if column is not None:
-                raise DeclarationError(f"{title}: {brief(column)} is declared otherwise as well")
-        for name, known in self.levels.items():
-            if {"", "missing"} <= {*known}:
+        with_levels = (*self.levels, *self.bins)
+        if weights is not None and weights in (treatment, outcome, *with_levels):
+            raise _declared_otherwise("sampling_weights", weights)
+        for name in self.bins:
+            if name in (*self.levels, treatment, outcome):
+                raise _declared_otherwise("bins", name)
+        columns = (treatment, outcome, weights, *with_levels, *self.missing, *self.cells)
+        if unit is not None and (unit in columns or self.beside.count(unit) > 1):
+            raise _declared_otherwise("unit", unit)
+        for name in self.log:
+            if name in (*self.no_covariates, *with_levels) or self.log.count(name) > 1:
+                raise _declared_otherwise("log", name)
+        for name, levels in self.levels.items():
+            if "" in levels and "missing" in levels:
                 raise DeclarationError(
                     f"two covariates are called '{name}=missing': leave one level out"
                 )
+        self._refuse_missing(treatment, weights)
+
+    def _refuse_missing(self, treatment: str | None, weights: str | None) -> None:
+        """Raise DeclarationError where a constant for missing cells makes no sense."""
         if weights in self.missing:
             raise DeclarationError(
                 f"missing: {brief(weights)}: declare it as missing of [sampling_weights]"
@@ -351,7 +379,8 @@ class Codebook:
         A column has no levels, there are too many levels, or the cross stands there twice.
         """
         sets = self.level_sets
-        for place, (first, second) in enumerate(self.crossed):
+        earlier: list[set[str]] = []
+        for first, second in self.crossed:
             title = f"bins: cross of {brief(first)} and {brief(second)}"
             for column in (first, second):
                 if column not in sets:
@@ -359,39 +388,69 @@ class Codebook:
                     raise DeclarationError(
                         f"{title}: {brief(column)} has neither bins nor levels; {hint}"
                     )
-            number = len(sets[first]) * len(sets[second])
-            if number > MOST_CROSSED:
-                raise DeclarationError(f"{title}: {number} levels: at most {MOST_CROSSED}")
-            if {first, second} in [{*pair} for pair in self.crossed[:place]]:
+            n_levels = len(sets[first]) * len(sets[second])
+            if n_levels > MOST_CROSSED:
+                raise DeclarationError(f"{title}: {n_levels} levels: at most {MOST_CROSSED}")
+            if {first, second} in earlier:
                 raise DeclarationError(f"{title}: stands there twice")
+            earlier.append({first, second})
+
+    def _levels_named(self, title: str, column: Any) -> tuple[str, ...]:
+        """The levels of a column. Raises DeclarationError where it has none."""
+        sets = self.level_sets
+        if not isinstance(column, str) or column not in sets:
+            hint = known_names(column, sets) if sets else "no levels are declared"
+            raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
+        return sets[column]
+
+    def _refuse_group(self, column: str) -> None:
+        """Raise DeclarationError where a column makes no groups."""
+        levels = self._levels_named("by", column)
+        if column in self.where:
+            raise DeclarationError(f"by: {brief(column)} is fixed by where: leave one of them out")
+        if len(levels) < 2:
+            raise DeclarationError(f"by: {brief(column)} has one level: at least two make groups")
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
-        """The columns that are no covariates, where they are named.
+        """The columns that are no covariates, None where one is not named.
 
-        They hold treatment, outcome, sampling weights, persons and units.
+        They hold the treatment, the outcome, sampling weights, persons, and units of numbers.
         """
-        weights, unit = (
-            None if own is None else own.column for own in (self.sampling_weights, self.unit)
-        )
-        units = (rule.unit_column for rule in self.cells.values())
-        return self.treatment.column, self.outcome, weights, unit, *units
+        weights = None if self.sampling_weights is None else self.sampling_weights.column
+        persons = None if self.unit is None else self.unit.column
+        units = [rule.unit_column for rule in self.cells.values()]
+        return (self.treatment.column, self.outcome, weights, persons, *units)
 
     def covariates_of(self, column: str) -> dict[str, str | None]:
         """The covariates that a raw column or a cross becomes.
 
-        Of one that is 0 or 1 with the level that it is of, or "missing"; of a number with None. A
-        column that is crossed becomes the covariates of its crosses.
+        Parameters
+        ----------
+        column
+            Its name. A column that is crossed becomes the covariates of its crosses.
+
+        Returns
+        -------
+        dict
+            For each covariate that is 0 or 1 the level that it is of, or "missing"; for a number
+            None.
         """
-        levels = self.covariate_levels
-        within = [name for name, pair in self.crosses.items() if column in pair]
-        coded = within or [column] * (column in levels)
-        if coded:
-            return {
-                f"{name}={level or 'missing'}": level for name in coded for level in levels[name]
-            }
-        number: dict[str, str | None] = {f"log({column})" if column in self.log else column: None}
-        return number | ({f"{column}=missing": "missing"} if column in self.missing else {})
+        levels_by_column = self.covariate_levels
+        with_levels = [name for name, pair in self.crosses.items() if column in pair]
+        if not with_levels and column in levels_by_column:
+            with_levels = [column]
+        covariates: dict[str, str | None] = {}
+        for name in with_levels:
+            for level in levels_by_column[name]:
+                covariates[f"{name}={level or 'missing'}"] = level
+        if with_levels:
+            return covariates
+        number = f"log({column})" if column in self.log else column
+        covariates[number] = None
+        if column in self.missing:
+            covariates[f"{column}=missing"] = "missing"
+        return covariates
 
     def scaled(self, column: str, number: float) -> float:
         """A declared number of a column as one of its covariate. Raises DeclarationError."""
@@ -409,10 +468,10 @@ class Codebook:
             return chosen
         covariates: list[Any] = []
         for name in chosen:
-            own = list(self.covariates_of(name)) if type(name) is str else [name]
-            if len(own) > 1:  # two columns that are crossed become the same
-                own = [one for one in own if one not in covariates]
-            covariates += own
+            made = list(self.covariates_of(name)) if type(name) is str else [name]
+            if len(made) > 1:  # two columns that are crossed become the same
+                made = [covariate for covariate in made if covariate not in covariates]
+            covariates += made
         return covariates
 
     def numbers(self, column: str, cells: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -420,72 +479,114 @@ class Codebook:
 
         What is not positive is below any range.
         """
-        return np.log(np.maximum(cells, 1e-300)) if column in self.log else cells
+        if column not in self.log:
+            return cells
+        return np.log(np.maximum(cells, _LEAST_POSITIVE))
 
     def ranges(self, declared: Mapping[str, Value]) -> dict[str, Value | tuple[float, float]]:
-        """Ranges of all covariates.
+        """Ranges of all covariates, by their names.
 
-        They are those ``declared`` of columns of numbers, and (-1, 1) of what is 0 or 1.
+        Parameters
+        ----------
+        declared
+            Ranges of columns of numbers, by the names of the raw columns.
 
-        Raises DeclarationError where a column has no range, or two meanings.
+        Returns
+        -------
+        dict
+            Those, on the logarithmic scale for columns that are declared so, and (-1, 1) for every
+            covariate that is 0 or 1.
+
+        Raises
+        ------
+        DeclarationError
+            Where a column has no range, or two meanings.
         """
         ranges: dict[str, Value | tuple[float, float]] = {}
         for name in [*declared, *self.levels, *self.crosses]:
-            if name in self.no_covariates:
-                kind = "the column of sampling weights, of persons or of units"
-                if name in (self.treatment.column, self.outcome):
-                    kind = "the treatment or the outcome"
-                raise DeclarationError(f"{brief(name)} is {kind}, and no covariate")
+            self._refuse_no_covariate(name)
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{brief(name)} has a range and levels: declare one of them")
-            own: Any = declared.get(name)
-            if name in self.log and not isinstance(own, tuple | list):
-                raise DeclarationError(f"log: {brief(name)}: declare its range (low, high)")
-            own = tuple(self.scaled(name, end) for end in own) if name in self.log else own
+            column_range: Any = self._scaled_range(name, declared.get(name))
             if name in self.bins:
-                refuse_cuts_outside(name, self.bins[name], own)
+                refuse_cuts_outside(name, self.bins[name], column_range)
             if name in self.crossed_columns:
                 continue
-            for one, part in self.covariates_of(name).items():
-                if one in ranges:
+            for covariate, level in self.covariates_of(name).items():
+                if covariate in ranges:
                     raise DeclarationError(
-                        f"two covariates are called {brief(one)}: rename a column"
+                        f"two covariates are called {brief(covariate)}: rename a column"
                     )
-                ranges[one] = own if part is None else SWITCH
+                ranges[covariate] = column_range if level is None else SWITCH
         for name in (*self.missing, *self.log, *self.bins):
             if name not in declared and name != self.outcome:
-                title = "log" if name in self.log else "bins" if name in self.bins else "missing"
                 raise DeclarationError(
-                    f"{title}: {brief(name)} has no range: declare one, or leave it out"
+                    f"{self._title_of(name)}: {brief(name)} has no range: declare one, or leave it "
+                    "out"
                 )
         return ranges
 
-    def norm(self, ranges: Mapping[str, Any]) -> float:
-        """Bound on the norm of scaled covariates with these ``ranges``.
+    def _refuse_no_covariate(self, name: str) -> None:
+        """Raise DeclarationError where a raw column is declared for something else."""
+        if name not in self.no_covariates:
+            return
+        kind = "the column of sampling weights, of persons or of units"
+        if name in (self.treatment.column, self.outcome):
+            kind = "the treatment or the outcome"
+        raise DeclarationError(f"{brief(name)} is {kind}, and no covariate")
 
-        Of the levels of one column one is 1. The indicator of a missing number is 1 where the
-        number is the scaled constant, which counts as 1 where the range is not declared.
+    def _scaled_range(self, column: str, declared: Any) -> Any:
+        """The declared range of a raw column as that of its covariate."""
+        if column not in self.log:
+            return declared
+        if not isinstance(declared, tuple | list):
+            raise DeclarationError(f"log: {brief(column)}: declare its range (low, high)")
+        return tuple(self.scaled(column, end) for end in declared)
+
+    def _title_of(self, column: str) -> str:
+        """The entry of the codebook that makes a column of numbers something else."""
+        if column in self.log:
+            return "log"
+        return "bins" if column in self.bins else "missing"
+
+    def norm(self, ranges: Mapping[str, Any]) -> float:
+        """Bound on the Euclidean norm of scaled covariates.
+
+        Every raw column adds 1 to its square: the largest square of a scaled number, or the one
+        level that is 1. A column whose missing cells have an indicator adds, where that is 1, the
+        square of its scaled constant besides.
+
+        Parameters
+        ----------
+        ranges
+            Range of every covariate by name. Where that of a number is no pair its constant counts
+            as 1.
         """
-        total = 0.0
+        square = 0.0
         for column in dict.fromkeys(self.origin(name)[0] for name in ranges):
-            total += 1.0
+            square += 1.0
             number = next(iter(self.covariates_of(column)))
             if number in ranges and column in self.marked and f"{column}=missing" in ranges:
-                size = 1.0
-                if isinstance(ranges[number], tuple | list):
-                    constant, (low, high) = (
-                        self.scaled(column, self.missing[column]),
-                        ranges[number],
-                    )
-                    size = abs(float((constant / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)))
-                total += min(size, 1.0) ** 2
-        return math.sqrt(total)
+                square += self._scaled_constant(column, ranges[number]) ** 2
+        return math.sqrt(square)
+
+    def _scaled_constant(self, column: str, declared: Any) -> float:
+        """Size of what stands for a missing number once it is scaled, clipped to 1."""
+        if not isinstance(declared, tuple | list):
+            return 1.0
+        low, high = declared
+        constant = self.scaled(column, self.missing[column])
+        # halves first: the length of a range may overflow
+        scaled = (constant / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        return min(abs(float(scaled)), 1.0)
 
     def columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """The raw columns that these covariates are made of."""
-        made_of = [self.origin(name)[0] for name in names]
-        raw = [column for name in made_of for column in self.crosses.get(name, (name,))]
-        return tuple(dict.fromkeys(raw))
+        columns: list[str] = []
+        for name in names:
+            column, _ = self.origin(name)
+            columns += self.crosses.get(column, (column,))
+        return tuple(dict.fromkeys(columns))
 
     @property
     def marked(self) -> tuple[str, ...]:
@@ -493,45 +594,64 @@ class Codebook:
         return tuple(name for name in self.missing if name not in self.bins)
 
     def origin(self, name: str) -> tuple[str, str | None]:
-        """The raw column or cross of a covariate, and what it stands for.
+        """The raw column or cross of a covariate, and the level that it stands for.
 
-        That is a level, or "missing".
+        That is "missing" for the indicator of missing numbers, None for a number.
         """
         for column in (*self.covariate_levels, *self.marked, *self.log):
-            if name in (known := self.covariates_of(column)):
-                return column, known[name]
+            levels = self.covariates_of(column)
+            if name in levels:
+                return column, levels[name]
         return name, None
 
     def covariates(
         self, column: Column, names: Sequence[str], middles: Sequence[float]
     ) -> NDArray[np.float64]:
-        """Covariates (n, k) of these ``names`` from the cells of raw columns, each cell by itself.
+        """Covariates (n, k) from the cells of raw columns, each cell by itself.
 
-        ``middles`` stand for missing numbers for which nothing is declared.
+        Parameters
+        ----------
+        column
+            Cells of raw columns by name, as they are declared to be read.
+        names
+            Names of the k covariates.
+        middles
+            What stands for missing numbers for which nothing is declared, one for each covariate.
         """
         columns: list[NDArray[Any]] = []
         read: dict[str, Any] = {}
         for name, middle in zip(names, middles, strict=True):
-            raw, part = self.origin(name)
-            coded = raw in self.covariate_levels
+            raw, level = self.origin(name)
+            has_levels = raw in self.covariate_levels
             if raw not in read:  # covariates of one column stand beside each other
-                read = {
-                    raw: self.places(column, raw) if coded else numbers_or_nan(column(raw), raw)
-                }
+                read.clear()
+                if has_levels:
+                    read[raw] = self.places(column, raw)
+                else:
+                    read[raw] = numbers_or_nan(column(raw), raw)
             cells = read[raw]
-            if coded:
-                columns.append(cells == self.covariate_levels[raw].index(str(part)))
-                continue
-            absent = np.isnan(cells)
-            if part:
-                columns.append(absent)
-                continue
-            cells = self.numbers(raw, cells)
-            constant = self.scaled(raw, self.missing[raw]) if raw in self.missing else middle
-            columns.append(np.where(absent, constant, cells) if absent.any() else cells)
+            if has_levels:
+                columns.append(cells == self.covariate_levels[raw].index(str(level)))
+            elif level is not None:
+                columns.append(np.isnan(cells))
+            else:
+                columns.append(self._filled_numbers(raw, cells, middle))
         if not columns:
             return np.empty((0, 0))
         return np.column_stack(columns).astype(np.float64, copy=False)
+
+    def _filled_numbers(
+        self, column: str, cells: NDArray[np.float64], middle: float
+    ) -> NDArray[np.float64]:
+        """Numbers (n,) of a covariate; a missing one is the declared constant, or the middle."""
+        is_missing = np.isnan(cells)
+        numbers = self.numbers(column, cells)
+        if not is_missing.any():
+            return numbers
+        constant = middle
+        if column in self.missing:
+            constant = self.scaled(column, self.missing[column])
+        return np.where(is_missing, constant, numbers)
 
     def with_mean_levels(self, X: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
         """Covariates to predict at, in which a column of none of its levels counts as their mean.
@@ -557,92 +677,93 @@ class Codebook:
         Array
             (n, k): X itself where every record has its levels.
         """
-        places = {name: place for place, name in enumerate(names)}
+        place_of = {name: place for place, name in enumerate(names)}
         filled = X
         for column, levels in self.covariate_levels.items():
-            own = [places[name] for name in self.covariates_of(column) if name in places]
-            if self.is_complete(column) or not 2 <= len(own) == len(levels):
+            places = [place_of[name] for name in self.covariates_of(column) if name in place_of]
+            if self.is_complete(column) or not 2 <= len(places) == len(levels):
                 continue
-            none = np.flatnonzero(~np.any(X[:, own] != 0.0, axis=1))
-            if len(none):
-                filled = filled.copy() if filled is X else filled
-                for place in own:
-                    filled[none, place] = 1.0 / len(own)
+            without_level = np.flatnonzero(~np.any(X[:, places] != 0.0, axis=1))
+            if not len(without_level):
+                continue
+            if filled is X:
+                filled = X.copy()
+            for place in places:
+                filled[without_level, place] = 1.0 / len(places)
         return filled
 
     def in_words(self, *, fixed: bool = False) -> str:
         """The public rule in words.
 
-        With ``fixed``, records without treatment count as one fixed record.
+        Parameters
+        ----------
+        fixed
+            True where records without treatment count as one fixed record.
         """
-        arms, column = self.treatment, self.treatment.column or "treatment"
-        two = f"{column} {arms.treated} is treated, {arms.control} a control"
-        constant = self.outcome in self.missing
-        lost = (
-            "counts as an untreated one with the middle of every range"
-            if fixed
-            else "does not count"
-        )
-        parts = [
-            f"{column} has the arms {', '.join(arms.labels)}" if arms.levels else two,
-            *(
-                f"{name} has levels {', '.join(str(level) or 'missing' for level in known)}"
-                for name, known in self.levels.items()
-            ),
-            *(self._bins_in_words(name) for name in self.bins),
-            *(f"{first} and {second} are crossed" for first, second in self.crossed),
-            *(rule.describe(name) for name, rule in self.cells.items()),
-            *(f"{name} is {self.missing[name]:g} where missing" for name in self.marked),
-            *(f"{name} counts by its natural logarithm" for name in self.log),
-            "a number that is missing counts as the middle of its range",
-            *(
-                ["an outcome that is missing counts as the middle of its range"]
-                * (fixed and not constant)
-            ),
-            *(part.in_words() for part in (self.sampling_weights, self.unit) if part is not None),
-            *(f"a record that does not fulfil {text} {lost}" for text in self.eligible),
-            *(
-                f"a record with another {name} than {level} {lost}"
-                for name, level in self.where.items()
-            ),
-            *([f"a record whose {self.group} is none of its levels {lost}"] if self.group else []),
-            f"a record without treatment {'' if fixed or constant else 'or outcome '}{lost}",
-        ]
+        parts = [self._arms_in_words()]
+        for name, levels in self.levels.items():
+            known = ", ".join(str(level) or "missing" for level in levels)
+            parts.append(f"{name} has levels {known}")
+        parts += [self._bins_in_words(name) for name in self.bins]
+        parts += [f"{first} and {second} are crossed" for first, second in self.crossed]
+        parts += [rule.describe(name) for name, rule in self.cells.items()]
+        parts += [f"{name} is {self.missing[name]:g} where missing" for name in self.marked]
+        parts += [f"{name} counts by its natural logarithm" for name in self.log]
+        parts.append("a number that is missing counts as the middle of its range")
+        has_constant = self.outcome in self.missing
+        if fixed and not has_constant:
+            parts.append("an outcome that is missing counts as the middle of its range")
+        if self.sampling_weights is not None:
+            parts.append(self.sampling_weights.in_words())
+        if self.unit is not None:
+            parts.append(self.unit.in_words())
+        parts += self._losses_in_words(fixed, has_constant)
         return "; ".join(parts)
+
+    def _arms_in_words(self) -> str:
+        treatment = self.treatment
+        column = treatment.column or "treatment"
+        if treatment.levels:
+            return f"{column} has the arms {', '.join(treatment.labels)}"
+        return f"{column} {treatment.treated} is treated, {treatment.control} a control"
+
+    def _losses_in_words(self, fixed: bool, has_constant: bool) -> list[str]:
+        """Which records do not count, or count as one fixed record."""
+        lost = "does not count"
+        if fixed:
+            lost = "counts as an untreated one with the middle of every range"
+        parts = [f"a record that does not fulfil {text} {lost}" for text in self.eligible]
+        for name, level in self.where.items():
+            parts.append(f"a record with another {name} than {level} {lost}")
+        if self.group:
+            parts.append(f"a record whose {self.group} is none of its levels {lost}")
+        lacking = "treatment" if fixed or has_constant else "treatment or outcome"
+        parts.append(f"a record without {lacking} {lost}")
+        return parts
+
+    def _bins_in_words(self, name: str) -> str:
+        cuts = ", ".join(map(number_in_words, self.bins[name]))
+        missing = "counts as the middle between the outer cuts"
+        if name in self.missing:
+            missing = "is a level"
+        return f"{name} is cut at {cuts} into levels, and a missing one {missing}"
 
     def cut_columns(self) -> list[str]:
         """What cuts and crosses make of columns, with the number of levels of each, for readers."""
         sets = self.level_sets
         lines = [f"{name}: {len(sets[name])} levels by its bins" for name in self.bins]
         for name, (first, second) in self.crosses.items():
-            number = len(sets[first]) * len(sets[second])
-            lines.append(f"{name}: {number} levels, {len(sets[first])} by {len(sets[second])}")
+            n_first = len(sets[first])
+            n_second = len(sets[second])
+            lines.append(f"{name}: {n_first * n_second} levels, {n_first} by {n_second}")
         return lines
-
-    def _bins_in_words(self, name: str) -> str:
-        cuts = ", ".join(map(number_in_words, self.bins[name]))
-        missing = (
-            "is a level" if name in self.missing else "counts as the middle between the outer cuts"
-        )
-        return f"{name} is cut at {cuts} into levels, and a missing one {missing}"
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
-        # files of before there were any of the others stay as they are
-        optional = (
-            "sampling_weights",
-            "unit",
-            "where",
-            "group",
-            "cells",
-            "eligible",
-            "log",
-            "bins",
-            "crossed",
-        )
         names = ["treatment", "outcome", "levels", "missing", "units"]
-        names += [name for name in optional if getattr(self, name)]
-        names += ["eligible_share"] if self.eligible else []
+        names += [name for name in _OPTIONAL if getattr(self, name)]
+        if self.eligible:
+            names.append("eligible_share")
         return {name: json_types(getattr(self, name)) for name in names}
 
     @classmethod
@@ -651,10 +772,24 @@ class Codebook:
         return declared_by_name(cls, "codebook", declared)
 
 
-def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
-    """The codebook, made of plain values if need be.
+def _declared_otherwise(title: str, column: str) -> DeclarationError:
+    return DeclarationError(f"{title}: {brief(column)} is declared otherwise as well")
 
-    Raises DeclarationError where it is none of these ranges.
+
+def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
+    """The codebook that goes with some ranges, if one is declared.
+
+    Parameters
+    ----------
+    codebook
+        A :class:`Codebook`, plain values of one, or None.
+    ranges
+        Declared ranges; only a mapping by name is compared.
+
+    Raises
+    ------
+    DeclarationError
+        Where the codebook is invalid, or makes other covariates than the ranges are of.
     """
     if codebook is None:
         return None
@@ -662,22 +797,23 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
     if not isinstance(ranges, Mapping):
         return codebook
     for column in (*codebook.level_sets, *codebook.missing, *codebook.log):
-        own = codebook.covariates_of(column)
-        if column in ranges and column not in own:
+        levels = codebook.covariates_of(column)
+        if column in ranges and column not in levels:
             kind = "levels" if column in codebook.level_sets else "a logarithm"
             raise DeclarationError(
                 f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges"
             )
-        for name, part in own.items():
-            if part is not None and name in ranges and ranges[name] != SWITCH:
+        for name, level in levels.items():
+            if level is not None and name in ranges and ranges[name] != SWITCH:
                 raise DeclarationError(f"ranges[{name}] = {brief(ranges[name])}: must be {SWITCH}")
     return codebook
 
 
 def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
-    """Bound on the norm of scaled covariates inside their ranges: the root of their number.
+    """Bound on the Euclidean norm of scaled covariates inside their ranges.
 
-    Covariates that a codebook makes of one column count once, see :meth:`Codebook.norm`.
+    It is the root of the number of covariates; those that a codebook makes of one column count
+    once, see :meth:`Codebook.norm`.
     """
     if codebook is None or not isinstance(ranges, Mapping):
         return math.sqrt(len(ranges))

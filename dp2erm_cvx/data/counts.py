@@ -1,7 +1,4 @@
-"""What records count.
-
-They count by the sampling weight of a survey, or as one of several records of a person.
-"""
+"""What records count: by the sampling weights of a survey, or as one of several of a person."""
 
 from __future__ import annotations
 
@@ -20,6 +17,11 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 
 #: Blanks and NUL, which stand around an identifier for nothing.
 _AROUND = "\0" + "".join(filter(str.isspace, map(chr, range(2**14))))
+#: Decimal digits that a whole number has at most: int() would take for ever for a Decimal of
+#: millions.
+_MOST_DIGITS = 100
+#: The first whole number of more digits.
+_LEAST_TOO_LONG: int = 10**_MOST_DIGITS
 #: What every release by sampling weights rests on: the guarantee is about records, weights
 #: included.
 OWN_RECORD = (
@@ -29,7 +31,9 @@ OWN_RECORD = (
 
 def total_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """What every record counts in all groups together, (n,), by ``counts`` (n,) or (n, K)."""
-    return counts if counts.ndim == 1 else np.asarray(np.sum(counts, axis=1))
+    if counts.ndim == 1:
+        return counts
+    return np.asarray(np.sum(counts, axis=1))
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ class SamplingWeights:
     def __post_init__(self) -> None:
         check_settings(self)
         for name in ("missing", "mean"):
-            if (value := getattr(self, name)) > self.largest:
+            value = getattr(self, name)
+            if value > self.largest:
                 text = f"{name} = {value:g}: must be at most largest = {self.largest:g}"
                 raise DeclarationError(f"sampling_weights: {text}")
         if not self.mass > 0.0:  # which noise is predicted to grow by
@@ -78,7 +83,7 @@ class SamplingWeights:
         return self.mean / self.largest
 
     def of(self, cells: Any) -> NDArray[np.float64]:
-        """The weights (n,) of the cells of the column, in [0, S], each by itself."""
+        """The weights (n,) in [0, S] of the cells of the column, each by itself."""
         return self._inside(numbers_or_nan(cells, self.column))
 
     def factors(self, weights: ArrayLike) -> NDArray[np.float64]:
@@ -90,11 +95,15 @@ class SamplingWeights:
         return np.asarray(self._inside(np.asarray(weights, dtype=np.float64)) / self.largest)
 
     def _inside(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.clip(np.where(np.isnan(weights), self.missing, weights), 0.0, self.largest)
+        """Weights (n,) clipped to [0, S], with the declared one where one is missing."""
+        present = np.where(np.isnan(weights), self.missing, weights)
+        return np.clip(present, 0.0, self.largest)
 
     def in_words(self) -> str:
         """The public rule in words."""
-        lost = "does not count" if not self.missing else f"counts as {self.missing:g}"
+        lost = "does not count"
+        if self.missing:
+            lost = f"counts as {self.missing:g}"
         return (
             f"{self.column} is a sampling weight from 0 to {self.largest:g}, and one that is "
             f"missing {lost}"
@@ -140,17 +149,14 @@ class Unit:
 
     @property
     def mass(self) -> float:
-        """A public guess of what persons count, of at most 1.
+        """A public guess of what persons count on average, of at most 1.
 
-        It is as if every number up to m were as likely.
+        Every number of records up to m is guessed to be as likely.
         """
         return 0.5 + 0.5 / self.count
 
     def labels(self, cells: Any) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-        """The distinct labels of cells, sorted.
-
-        The second result is the place (n,) among them of the label of every cell.
-        """
+        """The distinct labels of cells (n,), sorted, and the place (n,) of that of every cell."""
         texts, place = distinct_labels(cells, self.column, _identifier)
         names, index = np.unique(np.array(texts, dtype=object), return_inverse=True)
         return names, index.reshape(-1)[place]
@@ -158,29 +164,49 @@ class Unit:
     def of(
         self, parts: Sequence[tuple[NDArray[np.object_], NDArray[np.int64]]]
     ) -> NDArray[np.int64]:
-        """The person (n,) of every row, by the labels of parts of a table.
+        """The person (n,) of every row.
 
-        Persons are numbered from 0 to N - 1, and nobody is -1.
+        Parameters
+        ----------
+        parts
+            Of every part of a table what :meth:`labels` makes of its cells.
 
-        Raises DataError, for the data holder alone, where it has more persons than are declared.
+        Returns
+        -------
+        Array
+            Numbers from 0 to N - 1, and -1 for nobody.
+
+        Raises
+        ------
+        DataError
+            For the data holder alone, where there are more persons than are declared.
         """
-        names = np.unique(np.concatenate([own for own, _ in parts]))
-        first = 1 if len(names) and not names[0] else 0  # the empty label sorts first
-        if (many := len(names) - first) > self.number:
-            text = (
-                f"column {self.column!r} has {many} persons, and number = {self.number} is declared"
+        names = np.unique(np.concatenate([part_names for part_names, _ in parts]))
+        # the empty label, which is nobody's, sorts first
+        has_nobody = len(names) > 0 and not names[0]
+        first = 1 if has_nobody else 0
+        n_persons = len(names) - first
+        if n_persons > self.number:
+            raise DataError(
+                f"column {self.column!r} has {n_persons} persons, and number = {self.number} is "
+                "declared: these data are outside the declared universe"
             )
-            raise DataError(f"{text}: these data are outside the declared universe")
-        return np.concatenate([np.searchsorted(names, own)[place] - first for own, place in parts])
+        persons = [np.searchsorted(names, part_names)[place] - first for part_names, place in parts]
+        return np.concatenate(persons)
 
     def repeats(self, counts: NDArray[np.float64], person: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many rows of the person of every row count, (n,).
+        """How many rows of the person of every row count, (n,); 0 for a row that does not.
 
-        A row counts where ``counts``, (n,) or (n, K), are above 0.
+        Parameters
+        ----------
+        counts
+            (n,) or (n, K): a row counts where these are above 0.
+        person
+            The person (n,) of every row, negative for nobody.
         """
-        inside = (person >= 0) & (total_counts(counts) > 0.0)
-        rows_of_person = np.bincount(person[inside], minlength=1)
-        return np.where(inside, rows_of_person[np.where(inside, person, 0)], 0)
+        is_counted = (person >= 0) & (total_counts(counts) > 0.0)
+        rows_of_person = np.bincount(person[is_counted], minlength=1)
+        return np.where(is_counted, rows_of_person[np.where(is_counted, person, 0)], 0)
 
     def shared(
         self,
@@ -188,27 +214,46 @@ class Unit:
         person: ArrayLike | None,
         repeats: ArrayLike | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """``counts`` (n,) or (n, K) over max(k, m) for the rows of a person with k that count.
+        """What rows count where the rows of a person share what it counts (Theorem 24).
 
-        The ``person`` (n,) is that of every row.
+        Each of the k rows of a person that count does so by 1/max(k, m). Shares are rounded down,
+        so that they add up to at most 1.
 
-        With the persons again, the first for nobody, whose rows count 0. Shares are rounded down,
-        to add up to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,) are the
-        k. Raises DeclarationError unless every row has a person below N.
+        Parameters
+        ----------
+        counts
+            (n,) or (n, K): what rows count by themselves.
+        person
+            The person (n,) of every row, negative for nobody.
+        repeats
+            The k (n,), where other rows of these persons are elsewhere.
+
+        Returns
+        -------
+        counts, person
+            The shared counts, and the persons again: the first for nobody, whose rows count 0.
+
+        Raises
+        ------
+        DeclarationError
+            Unless every row has a person below N.
         """
         unit = np.array(-1 if person is None else person, dtype=np.int64)
         if unit.shape != counts.shape[:1] or np.any(unit >= self.number):
             raise DeclarationError(
                 f"person: must say which of {self.number} persons every record is of"
             )
-        own = self.repeats(counts, unit) if repeats is None else np.asarray(repeats)
-        k = np.maximum(own, float(self.count))
-        share = np.where(own > 0, np.where(k > 1.0, np.nextafter(1.0 / k, 0.0), 1.0), 0.0)
+        n_rows = self.repeats(counts, unit) if repeats is None else np.asarray(repeats)
+        divisor = np.maximum(n_rows, float(self.count))
+        share = np.where(divisor > 1.0, np.nextafter(1.0 / divisor, 0.0), 1.0)
+        share = np.where(n_rows > 0, share, 0.0)
         return (counts.T * share).T, np.maximum(unit, 0)
 
     def in_words(self) -> str:
         """The public rule in words."""
-        together = "as much as one" if self.count == 1 else f"at most as much as {self.count}"
+        together = "as much as one"
+        if self.count > 1:
+            together = f"at most as much as {self.count}"
         return (
             f"a person is whoever has the same {self.column}, as it is written but for spaces "
             "around it, so that 0012 is not 12; a person's records that count do so alike, "
@@ -230,43 +275,67 @@ def _identifier(cell: Any) -> str:
         return _identifier(cell.real) if cell.imag == 0 else ""
     if isinstance(cell, uuid.UUID):
         return str(cell)
-    whole: Any
+    return str(int(cell)) if _is_exactly_whole(cell) else ""
+
+
+def _is_exactly_whole(cell: Any) -> bool:
+    """True if a cell is a whole number that its type has not rounded."""
     if isinstance(cell, float | np.floating):
-        most: float = (
-            2.0**53 if isinstance(cell, float) else 2.0 ** min(np.finfo(cell).nmant + 1, 53)
-        )
-        whole = -most < cell < most and cell % 1 == 0
-    elif isinstance(cell, decimal.Decimal):  # beyond 100 digits int() would take for ever
-        whole = cell.is_finite() and abs(cell.adjusted()) < 100 and cell.as_integer_ratio()[1] == 1
-    else:  # numpy counts a duration among integers
-        whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool | np.timedelta64)
-        whole = whole and -(10**100) < int(cell) < 10**100
-    return str(int(cell)) if whole else ""
+        bits = 53 if isinstance(cell, float) else min(np.finfo(cell).nmant + 1, 53)
+        largest: float = 2.0**bits
+        return bool(-largest < cell < largest and cell % 1 == 0)
+    if isinstance(cell, decimal.Decimal):
+        is_short = cell.is_finite() and abs(cell.adjusted()) < _MOST_DIGITS
+        return is_short and cell.as_integer_ratio()[1] == 1
+    # numpy counts a duration among integers
+    if isinstance(cell, bool | np.timedelta64) or not isinstance(cell, int | np.integer):
+        return False
+    return abs(int(cell)) < _LEAST_TOO_LONG
+
+
+def _has_sampling_weights(book: Any) -> bool:
+    return book.sampling_weights is not None
+
+
+def _counts_persons_several_times(book: Any) -> bool:
+    return book.unit is not None and book.unit.count > 1
+
+
+def _has_several_arms(book: Any) -> bool:
+    return bool(book.treatment.levels)
+
+
+def _has_persons(book: Any) -> bool:
+    return book.unit is not None
+
+
+def _has_groups(book: Any) -> bool:
+    return book.group is not None
 
 
 #: What a codebook may declare that not everything can take, and how it is refused.
 _UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampling": (
-        lambda book: book.sampling_weights is not None,
+        _has_sampling_weights,
         "sampling_weights: not for {what}; leave them out of the domain to estimate for the "
         "sample itself, or use PrivateEffect or PrivateRule ([[effect]] or [[rule]] of a study)",
     ),
     "counts": (
-        lambda book: book.unit is not None and book.unit.count > 1,
+        _counts_persons_several_times,
         "unit: count = {book.unit.count}: not for {what}; with count = 1 every person counts once",
     ),
     "arms": (
-        lambda book: bool(book.treatment.levels),
+        _has_several_arms,
         "treatment: levels: {what} knows two arms: declare treated and control, or use "
         "PrivateEffect ([[effect]] of a study)",
     ),
     "units": (
-        lambda book: book.unit is not None,
+        _has_persons,
         "unit: {what} protects single records, not persons with several; use PrivateEffect or "
         "PrivateRule ([[effect]] or [[rule]] of a study), or make one record of every person",
     ),
     "groups": (
-        lambda book: book.group is not None,
+        _has_groups,
         "by: {what} has no groups: use PrivateEffect ([[effect]] of a study)",
     ),
 }
@@ -277,15 +346,29 @@ KINDS = tuple(_UNKNOWN)
 
 def declares(codebook: Any, *kinds: str) -> bool:
     """Whether a codebook, if any, declares any of these kinds: those of :func:`refuse`."""
-    return codebook is not None and any(_UNKNOWN[kind][0](codebook) for kind in kinds)
+    if codebook is None:
+        return False
+    return any(is_declared(codebook) for is_declared, _ in _rows_of(kinds))
 
 
 def refuse(codebook: Any, what: str, *kinds: str) -> None:
-    """Raise DeclarationError where a codebook, if any, declares what ``what`` cannot take.
+    """Raise DeclarationError where a codebook declares what something cannot take.
 
-    These are of the ``kinds`` sampling, counts (persons that count more than once), arms, units,
-    groups.
+    Parameters
+    ----------
+    codebook
+        The codebook, if there is one.
+    what
+        What cannot take it, for the message.
+    kinds
+        Of sampling, counts (persons that count more than once), arms, units, groups.
     """
-    for declares, text in (_UNKNOWN[kind] for kind in kinds):
-        if codebook is not None and declares(codebook):
+    if codebook is None:
+        return
+    for is_declared, text in _rows_of(kinds):
+        if is_declared(codebook):
             raise DeclarationError(text.format(what=what, book=codebook))
+
+
+def _rows_of(kinds: Sequence[str]) -> list[tuple[Callable[[Any], bool], str]]:
+    return [_UNKNOWN[kind] for kind in kinds]

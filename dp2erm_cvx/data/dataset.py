@@ -87,45 +87,31 @@ class Dataset:
     repeats: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        table = _cells(self.X, "X", 2)
-        n_samples, width = table.shape
-        a, y = (_cells(getattr(self, name), name, rows=n_samples) for name in "ay")
-        names = *columns, treatment, outcome = (
-            *map(str, (*self.columns, self.treatment, self.outcome)),
-        )
-        if len(columns) != width:
-            raise DataError(f"columns: {len(columns)} names for the {width} columns of X")
-        if width == 0:
-            raise DataError("X has no columns: at least one covariate is needed")
-        if (twice := repeated(names)) is not None:
-            raise DataError(f"column name {brief(twice)} is used twice: names must differ")
-        if n_samples < self.least:
-            raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
-        put, arms = (
-            object.__setattr__,
-            _treatments(to_numbers(a, treatment), treatment, self.n_arms),
-        )
+        X = _cells(self.X, "X", 2)
+        n_records, n_covariates = X.shape
+        a = _cells(self.a, "a", rows=n_records)
+        y = _cells(self.y, "y", rows=n_records)
+        columns = tuple(str(name) for name in self.columns)
+        treatment = str(self.treatment)
+        outcome = str(self.outcome)
+        _refuse_wrong_names(columns, treatment, outcome, n_covariates)
+        if n_records < self.least:
+            raise DataError(f"{n_records} record(s): at least {self.least} are needed")
+        arms = _treatments(to_numbers(a, treatment), treatment, self.n_arms)
         arrays: dict[str, Any] = {
-            "X": _to_table(table, columns),
+            "X": _to_table(X, columns),
             "a": arms,
             "y": to_numbers(y, outcome),
         }
-        if self.sampling is not None:  # (n,) or (n, K)
-            counts = _cells(
-                self.sampling, "sampling", 2 if np.ndim(self.sampling) == 2 else 1, n_samples
-            )
-            arrays["sampling"] = to_numbers(counts.ravel(), "sampling").reshape(counts.shape)
+        if self.sampling is not None:
+            arrays["sampling"] = _record_counts(self.sampling, n_records)
         if self.person is not None:
-            arrays["person"] = _persons(self.person, self.persons, n_samples)
-        for field, value in arrays.items():
-            value.setflags(write=False)
-            put(self, field, value)
-        for field, value in (
-            ("columns", tuple(columns)),
-            ("treatment", treatment),
-            ("outcome", outcome),
-        ):
-            put(self, field, value)
+            arrays["person"] = _persons(self.person, self.persons, n_records)
+        for array in arrays.values():
+            array.setflags(write=False)
+        names = {"columns": columns, "treatment": treatment, "outcome": outcome}
+        for field, value in (arrays | names).items():
+            object.__setattr__(self, field, value)
 
     def __repr__(self) -> str:
         # no values: a repr ends up in logs
@@ -134,7 +120,9 @@ class Dataset:
     @property
     def n_samples(self) -> int:
         """n: the number of records, or of persons where they are units."""
-        return len(self.a) if self.person is None or self.persons is None else self.persons
+        if self.person is None or self.persons is None:
+            return len(self.a)
+        return self.persons
 
     @property
     def weighted(self) -> bool:
@@ -156,9 +144,11 @@ class Dataset:
         """A dataset of these covariates alone, by number and in order; then their ``curves``."""
         if curves is None and list(columns) == list(range(len(self.columns))):
             return self
-        X, names = self.X[:, columns], tuple(self.columns[k] for k in columns)
+        X = self.X[:, columns]
+        names = tuple(self.columns[k] for k in columns)
         if curves is not None:
-            X, names = np.column_stack([X, curves.terms(X)]), (*names, *curves.names(names))
+            X = np.column_stack([X, curves.terms(X)])
+            names = (*names, *curves.names(names))
         return replace(self, X=X, columns=names)
 
     @classmethod
@@ -172,15 +162,29 @@ class Dataset:
     ) -> Dataset:
         """Build a dataset from (n, p), (n,) and (n,) arrays.
 
-        Without ``columns``, the names are those of ``X`` if it is a data frame, and x1, ..., xp if
-        not.
+        Parameters
+        ----------
+        X, a, y
+            Covariates, treatments and outcomes, as of :class:`Dataset`.
+        columns
+            Names of the covariates; default: those of ``X`` where it is a data frame, else x1, ...,
+            xp.
+        n_arms
+            Number of arms of the treatment.
+
+        Raises
+        ------
+        DataError
+            As of :class:`Dataset`.
         """
         table = as_array(X, "X")
         if columns is None:
             columns = column_names(X)
-        *named, treatment, outcome = all_names(table.shape[1] if table.ndim == 2 else 0, columns)
-        vectors = as_array(a, "a"), as_array(y, "y")
-        return cls(table, *vectors, tuple(named), treatment, outcome, n_arms=n_arms)
+        n_covariates = table.shape[1] if table.ndim == 2 else 0
+        *covariates, treatment, outcome = all_names(n_covariates, columns)
+        arms = as_array(a, "a")
+        outcomes = as_array(y, "y")
+        return cls(table, arms, outcomes, tuple(covariates), treatment, outcome, n_arms=n_arms)
 
     @classmethod
     def coded(
@@ -193,6 +197,10 @@ class Dataset:
         person: NDArray[np.int64] | None = None,
     ) -> Dataset:
         """Records by the codebook of a domain: whatever a cell holds, none is refused.
+
+        Every record depends on its own cells alone (Theorem 10). A record without treatment becomes
+        one fixed record: the first arm, and every covariate and the outcome in the middle of its
+        range. Where persons are units, rows of nobody fill a table up to ``least``.
 
         Parameters
         ----------
@@ -209,9 +217,6 @@ class Dataset:
         person
             The person (n,) of every row, where persons are units and these rows are not all.
 
-        Every record depends on its own cells alone (Theorem 10). Where persons are units, rows of
-        nobody fill a table up to ``least``.
-
         Raises
         ------
         DataError
@@ -224,12 +229,7 @@ class Dataset:
         table, names = _raw(X, columns or public.columns, book)
         middles = public.middles(len(names))
         column = book.read(table)
-        treatment_cells = _cells(a, "a", read=as_column)
-        outcome_cells = _cells(y, "y", read=as_column)
-        treatments = book.read_as(book.treatment.column, treatment_cells, table)
-        arms = book.treatment.arms(treatments)
-        read_outcomes = book.read_as(book.outcome, outcome_cells, table)
-        outcomes = numbers_or_nan(read_outcomes, book.outcome or "y")
+        arms, outcomes = _arms_and_outcomes(book, table, a, y)
         covariates = book.covariates(column, names, middles)
         counts = np.ones(len(arms))
         if book.sampling_weights is not None:
@@ -238,31 +238,38 @@ class Dataset:
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
         counts = book.counts(column, counts)
+
         # a lost record has no arm or does not count at all: it becomes one fixed record
         lost = arms < 0
         if book.may_exclude:
             lost = lost | (total_counts(counts) == 0.0)
-        absent = np.isnan(outcomes)
+        outcome_is_missing = np.isnan(outcomes)
         outcome_middle = book.missing.get(book.outcome or "", public.outcome_middle)
         covariates[lost] = middles
         arms = np.where(lost, 0, arms)
-        outcomes = np.where(lost | absent, outcome_middle, outcomes)
+        outcomes = np.where(lost | outcome_is_missing, outcome_middle, outcomes)
         # a record without an outcome counts only where a value is declared for that
-        uncounted = lost if book.outcome in book.missing else lost | absent
+        uncounted = lost
+        if book.outcome not in book.missing:
+            uncounted = lost | outcome_is_missing
         counts = np.where(uncounted, 0.0, counts.T).T
+
         persons = None
-        if book.unit is not None:
+        if book.unit is None:
+            person = None
+        else:
             persons = book.unit.number
             if person is None:
                 cells = table.cells(book.unit.column, written=True)
                 person = book.unit.of([book.unit.labels(cells)])
             # rows of nobody, whose arm is the first and whose outcome the middle
-            more = max(cls.least - len(arms), 0)
-            covariates = np.vstack([covariates.reshape(-1, len(names)), *[middles] * more])
-            arms = _padded(arms, more, 0)
-            outcomes = _padded(outcomes, more, outcome_middle)
-            counts = _padded(counts, more, 0.0)
-            person = _padded(person, more, -1)
+            rows_of_nobody = max(cls.least - len(arms), 0)
+            covariates = covariates.reshape(-1, len(names))
+            covariates = np.vstack([covariates, *[middles] * rows_of_nobody])
+            arms = _padded(arms, rows_of_nobody, 0)
+            outcomes = _padded(outcomes, rows_of_nobody, outcome_middle)
+            counts = _padded(counts, rows_of_nobody, 0.0)
+            person = _padded(person, rows_of_nobody, -1)
         return cls(
             covariates,
             arms,
@@ -271,55 +278,64 @@ class Dataset:
             book.treatment.column or "a",
             book.outcome or "y",
             counts,
-            person if book.unit is not None else None,
+            person,
             persons,
             n_arms=len(book.treatment.labels),
         )
 
     @classmethod
     def declared(cls, public: Public, X: Any, a: Any = None, y: Any = None) -> Dataset:
-        """Checked raw data (n, k), (n,), (n,).
+        """Raw data as a dataset that is checked against what is declared.
 
-        They have the declared names of their columns, if there are any.
+        Parameters
+        ----------
+        public
+            What is declared. Its codebook, if there is one, makes records of whatever the cells
+            hold; its names are those of the columns, if there are any.
+        X, a, y
+            Raw data (n, k), (n,) and (n,), or a :class:`Dataset` alone, which such a codebook has
+            made.
 
-        Where a codebook is declared, it makes records of whatever their cells hold; a dataset alone
-        has been made by it. Raises DataError for what is no data of the declared universe,
-        DeclarationError where the columns are others.
+        Raises
+        ------
+        DataError
+            For what is no data of the declared universe.
+        DeclarationError
+            Where the columns are others.
         """
         book = public.codebook
         if isinstance(a, str) and isinstance(y, str):
-            covariates = "X" if book is not None else f"X.drop(columns=[{a!r}, {y!r}])"
+            covariates = f"X.drop(columns=[{a!r}, {y!r}])"
+            if book is not None:
+                covariates = "X"
             raise DataError(
                 f"a and y are names: give their cells, by fit({covariates}, X[{a!r}], X[{y!r}])"
             )
-        made, n_arms = isinstance(X, Dataset), 2 if book is None else len(book.treatment.labels)
-        if book is not None and not made:
-            dataset = cls.coded(public, X, a, y)
-        elif not made:
-            named = column_names(X)
-            columns = public.columns if named is None else tuple(named)
-            dataset = cls.from_arrays(X, a, y, columns, n_arms)
-        else:
+        n_arms = 2
+        if book is not None:
+            n_arms = len(book.treatment.labels)
+        if isinstance(X, Dataset):
             dataset = replace(X, repeats=None)  # these are all rows of everybody
-        if (
-            book is not None
-            and book.groups
-            and (dataset.sampling is None or dataset.sampling.ndim == 1)
-        ):
-            raise DataError("groups are declared, and these records come without any")
-        if book is not None and dataset.n_arms != n_arms:
-            raise DataError("arms are declared, and these records come without any")
+        elif book is not None:
+            dataset = cls.coded(public, X, a, y)
+        else:
+            names = column_names(X)
+            columns = public.columns if names is None else tuple(names)
+            dataset = cls.from_arrays(X, a, y, columns, n_arms)
+        if book is not None:
+            _refuse_uncoded(book, dataset)
         refuse_undeclared(public, dataset, dataset.arm_sizes)
         return dataset
 
     def at(self, rows: NDArray[np.int64]) -> DatasetBlock:
         """The records of these rows."""
-        how: dict[str, Any] = {
-            name: getattr(self, name) for name in ("sampling", "person", "repeats")
-        }
-        how = {name: None if one is None else one[rows] for name, one in how.items()}
-        how |= {name: getattr(self, name) for name in ("treatment", "outcome", "persons", "n_arms")}
-        return DatasetBlock(self.X[rows], self.a[rows], self.y[rows], self.columns, **how)
+        beside: dict[str, Any] = {}
+        for name in ("sampling", "person", "repeats"):
+            values = getattr(self, name)
+            beside[name] = None if values is None else values[rows]
+        for name in ("treatment", "outcome", "persons", "n_arms"):
+            beside[name] = getattr(self, name)
+        return DatasetBlock(self.X[rows], self.a[rows], self.y[rows], self.columns, **beside)
 
     def arm_sizes(self) -> tuple[int, int]:
         """Treated and untreated records."""
@@ -335,12 +351,28 @@ class Dataset:
     ) -> tuple[str, ...]:
         """Names of the covariates: those asked for, or all other columns.
 
-        Raises DataError where there is none.
+        Parameters
+        ----------
+        source
+            What messages call the table.
+        names
+            Names of all its columns.
+        treatment, outcome
+            Names of these two columns.
+        covariates
+            Names asked for; None: every other column.
+
+        Raises
+        ------
+        DataError
+            Where there is no covariate, or a text stands in place of a list.
         """
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
-        rest = [name for name in names if name not in (treatment, outcome)]
-        if not (chosen := tuple(rest if covariates is None else covariates)):
+        if covariates is None:
+            covariates = [name for name in names if name not in (treatment, outcome)]
+        chosen = tuple(covariates)
+        if not chosen:
             raise DataError(
                 f"{source}: no column besides the treatment and the outcome is a covariate"
             )
@@ -356,43 +388,79 @@ class Dataset:
         covariates: Sequence[str] | None = None,
         layout: CsvLayout = PLAIN,
     ) -> Dataset:
-        """Read a file, see :func:`~dp2erm_cvx.data.files.read_table`, or a data frame, or a table.
+        """Read a file, a data frame or a table.
 
-        Without ``covariates``, every other column is one.
+        Parameters
+        ----------
+        source
+            A path, as :func:`~dp2erm_cvx.data.files.read_table` reads it, or a data frame.
+        treatment, outcome
+            Names of these two columns.
+        covariates
+            Names of the covariates; default: every other column.
+        layout
+            How a CSV file is written.
+
+        Raises
+        ------
+        DataError
+            Where a column is not there, or a cell is no finite number.
         """
-        file = isinstance(source, str | Path)
-        table = read_table(str(source), layout) if file else read_frame(source)
-        chosen = cls.chosen(table.source, table.names, treatment, outcome, covariates)
+        if isinstance(source, str | Path):
+            table = read_table(str(source), layout)
+        else:
+            table = read_frame(source)
+        names = cls.chosen(table.source, table.names, treatment, outcome, covariates)
         a: Any = table.numbers(treatment)
         y = table.numbers(outcome)
-        X = np.empty((len(a), len(chosen)))
-        for k, name in enumerate(chosen):
+        X = np.empty((len(a), len(names)))
+        for k, name in enumerate(names):
             X[:, k] = table.numbers(name)
-        return cls(X, a, y, chosen, treatment, outcome)
+        return cls(X, a, y, names, treatment, outcome)
 
 
-def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int]] = tuple) -> None:
-    """Raise DeclarationError where a dataset has other columns than are declared.
+def refuse_undeclared(
+    public: Public, data: Any, arm_sizes: Callable[[], Sequence[int]] = tuple
+) -> None:
+    """Refuse a dataset, in memory or in blocks, that is none of the declared ones.
 
-    The dataset is in memory or in blocks.
+    Parameters
+    ----------
+    public
+        What is declared.
+    data
+        A :class:`Dataset`, or one in blocks.
+    arm_sizes
+        Counts the records of every arm, where a declared smallest number is compared with them.
 
-    DataError where it has other persons, no sampling weights though they are declared, or too small
-    an arm.
+    Raises
+    ------
+    DeclarationError
+        Where the dataset has other columns.
+    DataError
+        Where it has other persons, no sampling weights though they are declared, or too small an
+        arm.
     """
     book = public.codebook
-    if data.persons != (None if book is None or book.unit is None else book.unit.number):
+    declared_persons = None
+    if book is not None and book.unit is not None:
+        declared_persons = book.unit.number
+    if data.persons != declared_persons:
         raise DataError("unit: the persons of the dataset are not those of the domain")
     if book is not None and book.sampling_weights is not None and not data.weighted:
         raise DataError("the domain declares sampling weights: the dataset has none")
     if public.columns is not None and data.columns != public.columns:
-        declared, held = (", ".join(columns) for columns in (public.columns, data.columns))
-        raise DeclarationError(f"the domain declares the columns {declared}; the data have {held}")
-    floor, sizes = getattr(public, "arm_floor", None), arms()
-    if floor is not None and min(sizes, default=floor) < floor:
+        raise DeclarationError(
+            f"the domain declares the columns {', '.join(public.columns)}; "
+            f"the data have {', '.join(data.columns)}"
+        )
+    arm_floor = getattr(public, "arm_floor", None)
+    sizes = arm_sizes()
+    if arm_floor is not None and min(sizes, default=arm_floor) < arm_floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a
         # dataset
         raise DataError(
-            f"an arm has fewer than the declared arm_floor = {floor} records: these data are "
+            f"an arm has fewer than the declared arm_floor = {arm_floor} records: these data are "
             "outside the declared universe"
         )
 
@@ -406,42 +474,73 @@ class DatasetBlock(Dataset):
 def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Names of covariates, and of the treatment and the outcome.
 
-    Without ``columns`` the covariates are x1, ..., x``width``.
+    Parameters
+    ----------
+    width
+        Number of covariates.
+    columns
+        Their names; None: x1, ..., x``width``.
+
+    Returns
+    -------
+    tuple of str
+        Names of the covariates, then of the treatment and of the outcome: a and y, with as many
+        underscores behind as set them apart from covariates.
     """
-    names = (
-        [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
-    )
-    # a covariate may be called a or y
-    optional = (
-        next(name for k in range(len(names) + 1) if (name := c + k * "_") not in names)
-        for c in "ay"
-    )
-    return (*names, *optional)
+    if columns is None:
+        columns = _numbered_names(width)
+    covariates = [str(name) for name in columns]
+    return (*covariates, _unused_name("a", covariates), _unused_name("y", covariates))
+
+
+def _numbered_names(width: int) -> list[str]:
+    return [f"x{k + 1}" for k in range(width)]
+
+
+def _unused_name(name: str, taken: Sequence[str]) -> str:
+    """The name, with underscores behind it until no covariate is called so."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def rows_to_predict(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
-    """Rows that are predicted, as :func:`covariate_table` reads them.
+    """Covariates (m, k) at which predictions are made, as :func:`covariate_table` reads them.
 
-    Where a column has none of its levels they count by their mean.
+    A record that has none of the levels of a column counts as their mean.
     """
     rows = covariate_table(public, X, columns)
-    return rows if public.codebook is None else public.codebook.with_mean_levels(rows, columns)
+    if public.codebook is None:
+        return rows
+    return public.codebook.with_mean_levels(rows, columns)
 
 
 def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
-    """Raw covariates (m, k) of these columns in their order, by name where X is a frame.
+    """Raw covariates (m, k) of these columns, in their order.
 
-    Those that a codebook makes of cells are made as in :meth:`Dataset.coded`. Raises DataError on a
-    missing column, a wrong shape, nan, inf or text.
+    Parameters
+    ----------
+    public
+        What is declared. Its codebook, if there is one, makes covariates of cells as in
+        :meth:`Dataset.coded`.
+    X
+        A data frame, whose columns are found by name, an array (m, k), or a :class:`Dataset`.
+    columns
+        Names of the k covariates.
+
+    Raises
+    ------
+    DataError
+        For a column that is not there, a wrong shape, nan, inf or text.
     """
-    if isinstance(X, Dataset):  # made by the codebook, if there is one
-        values, own = X.X, X.columns
-        X = Table("X", own, lambda name: values[:, own.index(name)])
+    if isinstance(X, Dataset):  # the codebook, if there is one, has made it
+        places = {name: place for place, name in enumerate(X.columns)}
+        values = X.X
+        X = Table("X", X.columns, lambda name: values[:, places[name]])
     elif public.codebook is not None:
         table, names = _raw(X, columns, public.codebook)
-        return public.codebook.covariates(
-            public.codebook.read(table), names, public.middles(len(names))
-        )
+        column = public.codebook.read(table)
+        return public.codebook.covariates(column, names, public.middles(len(names)))
     if column_names(X) is not None:
         table = read_frame(X)
         return np.column_stack([table.numbers(name) for name in columns])
@@ -452,34 +551,56 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
 
 
 def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
-    """The cells that records are made of.
-
-    Those of the treatment and of the outcome are beside ``X``.
+    """The table of raw cells that a codebook makes records of.
 
     Parameters
     ----------
     public
-        What is declared; without a codebook cells are numbers.
+        What is declared.
     X, a, y
-        As of :meth:`Dataset.declared`.
+        As of :meth:`Dataset.declared`. The cells of the treatment and of the outcome stand beside
+        ``X``, and take the place of columns of their names.
 
-    None where there are no cells but the records.
+    Returns
+    -------
+    Table or None
+        None where there are no cells but the numbers of the records: without a codebook, and of a
+        :class:`Dataset`.
     """
     book = public.codebook
     if book is None or isinstance(X, Dataset) or a is None or y is None:
         return None
     table, _ = _raw(X, public.columns, book)
-    own = {str(book.treatment.column or "a"): a, str(book.outcome or "y"): y}
-    names = (*(name for name in table.names if name not in own), *own)
+    beside = {str(book.treatment.column or "a"): a, str(book.outcome or "y"): y}
+    names = [name for name in table.names if name not in beside]
 
     def column(name: str) -> Any:
-        return as_column(own[name], name) if name in own else table.column(name)
+        if name in beside:
+            return as_column(beside[name], name)
+        return table.column(name)
 
-    return Table(table.source, names, column, table.place)
+    return Table(table.source, (*names, *beside), column, table.place)
 
 
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:
-    """Raw columns by name, and the covariates that they become."""
+    """Raw columns by name, and the names of the covariates that they become.
+
+    Parameters
+    ----------
+    X
+        A data frame, or an array with the raw columns in their order.
+    names
+        Names of the covariates, where they are declared.
+    book
+        Makes covariates of raw columns.
+
+    Raises
+    ------
+    DeclarationError
+        Where the codebook names covariates after levels, and no names are declared.
+    DataError
+        Where an array has another number of columns.
+    """
     if column_names(X) is not None:
         table = read_frame(X)
         if names is None and book.renames:
@@ -488,19 +609,62 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
             )
         return table, names or [name for name in table.names if name not in book.no_covariates]
     array = as_cells(X, "X")
-    width = array.shape[1] if array.ndim == 2 else -1
-    raw = [f"x{k + 1}" for k in range(width)] if names is None else list(book.columns(names))
-    if width != len(raw) or not raw:
+    n_columns = array.shape[1] if array.ndim == 2 else -1
+    raw = _numbered_names(n_columns) if names is None else list(book.columns(names))
+    if n_columns != len(raw) or not raw:
         raise DataError(
             f"X has shape {array.shape}: must have the columns {', '.join(raw) or 'of covariates'}"
         )
-    places = {name: k for k, name in enumerate(raw)}
+    places = {name: place for place, name in enumerate(raw)}
     return Table("X", tuple(raw), lambda name: array[:, places[name]]), names or raw
 
 
-def _padded(values: NDArray[Any], more: int, value: float) -> NDArray[Any]:
-    """An array (n,) or (n, K) with ``more`` rows of one value behind its own."""
-    behind = ((0, more), (0, 0))
+def _refuse_wrong_names(
+    columns: Sequence[str], treatment: str, outcome: str, n_covariates: int
+) -> None:
+    """Raise DataError unless there is one name for every covariate, and all names differ."""
+    if len(columns) != n_covariates:
+        raise DataError(f"columns: {len(columns)} names for the {n_covariates} columns of X")
+    if n_covariates == 0:
+        raise DataError("X has no columns: at least one covariate is needed")
+    twice = repeated((*columns, treatment, outcome))
+    if twice is not None:
+        raise DataError(f"column name {brief(twice)} is used twice: names must differ")
+
+
+def _refuse_uncoded(book: Codebook, dataset: Dataset) -> None:
+    """Raise DataError for a dataset without the groups or the arms that a codebook declares."""
+    if book.groups and (dataset.sampling is None or dataset.sampling.ndim == 1):
+        raise DataError("groups are declared, and these records come without any")
+    if dataset.n_arms != len(book.treatment.labels):
+        raise DataError("arms are declared, and these records come without any")
+
+
+def _arms_and_outcomes(
+    book: Codebook, table: Table, a: Any, y: Any
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The arm (n,) of every record, or -1 without one, and its outcome (n,), or nan without one.
+
+    Parameters
+    ----------
+    book
+        Says how cells are read.
+    table
+        Holds the cells of units that numbers are in.
+    a, y
+        (n,) cells of the treatment and of the outcome.
+    """
+    treatment_cells = _cells(a, "a", read=as_column)
+    outcome_cells = _cells(y, "y", read=as_column)
+    treatments = book.read_as(book.treatment.column, treatment_cells, table)
+    arms = book.treatment.arms(treatments)
+    outcomes = book.read_as(book.outcome, outcome_cells, table)
+    return arms, numbers_or_nan(outcomes, book.outcome or "y")
+
+
+def _padded(values: NDArray[Any], n_rows: int, value: float) -> NDArray[Any]:
+    """An array (n,) or (n, K) with ``n_rows`` rows of one value behind its own."""
+    behind = ((0, n_rows), (0, 0))
     return np.pad(values, behind[: values.ndim], constant_values=value)
 
 
@@ -526,6 +690,13 @@ def _cells(
     return array
 
 
+def _record_counts(sampling: Any, n_records: int) -> NDArray[np.float64]:
+    """What records count, (n,) or by group (n, K). Raises DataError for no finite number."""
+    ndim = 2 if np.ndim(sampling) == 2 else 1
+    cells = _cells(sampling, "sampling", ndim, n_records)
+    return to_numbers(cells.ravel(), "sampling").reshape(cells.shape)
+
+
 def _persons(person: Any, persons: int | None, n_rows: int) -> NDArray[np.int64]:
     """The person (n,) of every row, a whole number below their number."""
     numbers = np.array(person)
@@ -539,33 +710,39 @@ def _persons(person: Any, persons: int | None, n_rows: int) -> NDArray[np.int64]
 
 
 def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[np.int64]:
+    """The number (n,) of the arm of every record. Raises DataError for any other number."""
     wrong = np.flatnonzero(~np.isin(values, np.arange(n_arms)))
     if wrong.size:
-        row, value = wrong[0] + 1, values[wrong[0]]
-        must = "0 or 1" if n_arms == 2 else f"a whole number from 0 to {n_arms - 1}"
+        first_row = wrong[0]
+        allowed = "0 or 1" if n_arms == 2 else f"a whole number from 0 to {n_arms - 1}"
         raise DataError(
-            f"row {row}, column {brief(name)}: {value:g} is not a treatment: must be {must}"
+            f"row {first_row + 1}, column {brief(name)}: {values[first_row]:g} is not a treatment: "
+            f"must be {allowed}"
         )
     return values.astype(np.int64)
 
 
 def _to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
-    """Columns (n, k) as finite float64 in C order.
+    """Columns (n, k) as finite float64 in C order, read-only.
 
-    Raises DataError naming the first column that is not.
+    Returns
+    -------
+    Array
+        A view of ``values`` where they are that already, and one copy of them where they are not.
 
-    A read-only view of ``values`` where they are that already, and one copy of them where they are
-    not.
+    Raises
+    ------
+    DataError
+        Names the first column that holds no finite numbers.
     """
-    sound = values.dtype.kind in "buif"
+    are_numbers = values.dtype.kind in "buif"
     if values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
         table = values.view()
-    elif sound:
-        with np.errstate(
-            over="ignore"
-        ):  # extended precision may hold more than a double: judged below
+    elif are_numbers:
+        # extended precision may hold more than a double: judged below
+        with np.errstate(over="ignore"):
             table = values.astype(np.float64, order="C")
-    if not sound or not np.isfinite(table).all():
+    if not are_numbers or not np.isfinite(table).all():
         table = np.empty(values.shape)
         for k, name in enumerate(names):
             table[:, k] = to_numbers(values[:, k], name)

@@ -37,32 +37,37 @@ from dp2erm_cvx.privacy import Neighboring
 
 #: One end of every scaled covariate: one number for all, one each (k,), or none.
 Ends = float | tuple[float, ...] | None
+#: Share of records that a level is guessed to have at least, whatever ``center`` says: at none the
+#: predicted errors would be infinite.
+_LEAST_SHARE = 0.01
 
 
 def _pair(name: str, pair: Any) -> tuple[float, float]:
+    """A declared range, whose ends differ by more than halves of them may round."""
     try:
         low, high = pair
     except (TypeError, ValueError):
         raise DeclarationError(f"{name} = {brief(pair)}: must be a pair (low, high)") from None
-    first, last = public_number(f"{name} low", low), public_number(f"{name} high", high)
+    first = public_number(f"{name} low", low)
+    last = public_number(f"{name} high", high)
     if not last / 4 - first / 4 > 0:
         raise DeclarationError(f"{name} = ({brief(low)}, {brief(high)}): low must be below high")
     return first, last
 
 
 def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
-    several = isinstance(declared, list | tuple | np.ndarray) and np.ndim(declared) > 0
-    widths = tuple(
-        public_size(name, width, most=LARGEST) for width in (declared if several else [declared])
-    )
+    """Declared bounds of coordinates: one for all, or one for each."""
+    if not isinstance(declared, list | tuple | np.ndarray) or np.ndim(declared) == 0:
+        return public_size(name, declared, most=LARGEST)
+    widths = tuple(public_size(name, width, most=LARGEST) for width in declared)
     if not widths:
         raise DeclarationError(f"{name}: must be one number, or one per covariate")
-    return widths if several else widths[0]
+    return widths
 
 
 @dataclass(frozen=True)
 class ReleasedRanges:
-    """Where the ranges of a domain come from that were released and not declared.
+    """The release of the ranges of a domain, where they were not declared.
 
     They were released from the same records.
 
@@ -178,20 +183,19 @@ class Domain(Shown):
         """Raise DeclarationError unless each typical value is in the range of its covariate."""
         if self.ranges is None:
             raise DeclarationError("center: needs ranges, which typical values lie in")
+        ranges: Any = self.ranges
         if not isinstance(center, Mapping):
-            _as_many("center", center, len(self.ranges))
+            _as_many("center", center, len(ranges))
             center = {str(place): value for place, value in enumerate(center)}
-            ranges: Any = {str(place): pair for place, pair in enumerate(self.range_pairs)}
-        elif isinstance(ranges := self.ranges, Mapping):
-            for name in center:
-                if name not in ranges:
-                    raise DeclarationError(f"center: {known_names(name, ranges)}")
-        else:
+            ranges = {str(place): pair for place, pair in enumerate(self.range_pairs)}
+        if not isinstance(ranges, Mapping):
             raise DeclarationError("center: has names, and the ranges have none")
+        for name in center:
+            if name not in ranges:
+                raise DeclarationError(f"center: {known_names(name, ranges)}")
         for name, value in center.items():
-            public_number(
-                f"center[{name}]", value, at_least=ranges[name][0], at_most=ranges[name][1]
-            )
+            low, high = ranges[name]
+            public_number(f"center[{name}]", value, at_least=low, at_most=high)
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -200,24 +204,20 @@ class Domain(Shown):
 
     @property
     def range_pairs(self) -> tuple[tuple[float, float], ...]:
-        """The ranges (low, high) of the covariates, in their order.
-
-        They are empty where none are declared.
-        """
-        return tuple(
-            self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ()
-        )
+        """The declared ranges (low, high) of the covariates, in their order."""
+        if isinstance(self.ranges, Mapping):
+            return tuple(self.ranges.values())
+        return tuple(self.ranges or ())
 
     def _ranges_of(self, n_features: int) -> tuple[tuple[float, float], ...]:
         _as_many("ranges", self.range_pairs, n_features)
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Raw values that scale to 0.
+        """Raw values (k,) that scale to 0.
 
-        They are the declared center, else the middle of a range; 0 without ranges.
-
-        Raises DeclarationError where another number is declared.
+        They are the declared center, else the middle of a range; 0 without ranges. Raises
+        DeclarationError where another number is declared than ``n_features``.
         """
         if self.ranges is None:
             return (0.0,) * n_features
@@ -238,15 +238,10 @@ class Domain(Shown):
 
     @property
     def units(self) -> int | None:
-        """N, the public number of persons, where they are what is protected.
-
-        It is None where records are.
-        """
-        return (
-            None
-            if self.codebook is None or self.codebook.unit is None
-            else self.codebook.unit.number
-        )
+        """N, the public number of persons, where they are protected; None where records are."""
+        if self.codebook is None or self.codebook.unit is None:
+            return None
+        return self.codebook.unit.number
 
     @property
     def protected(self) -> str:
@@ -260,11 +255,12 @@ class Domain(Shown):
 
     @property
     def of_records(self) -> Domain:
-        """The domain of public records that are made up.
+        """The domain of public records that are made up, one of every person.
 
-        There is one of every person, counting what persons may.
+        Each counts what persons may.
         """
-        if (book := self.codebook) is None or book.unit is None:
+        book = self.codebook
+        if book is None or book.unit is None:
             return self
         weights = book.sampling_weights
         if book.unit.count > 1:
@@ -274,48 +270,48 @@ class Domain(Shown):
 
     @property
     def uneven(self) -> bool:
-        """True if units count by more than 0 or 1 of the largest count.
+        """True if units may count by shares of the largest count, and not by all of it or none.
 
         Units are records, or persons with all of theirs.
         """
-        unit = None if self.codebook is None else self.codebook.unit
-        return self.sampling is not None or (unit is not None and unit.count > 1)
+        if self.sampling is not None:
+            return True
+        if self.codebook is None or self.codebook.unit is None:
+            return False
+        return self.codebook.unit.count > 1
 
     @property
     def weighted(self) -> bool:
-        """True if a record may count less than 1.
-
-        Cells of a table with a codebook may be missing.
-        """
+        """True if a record may count less than 1, as cells that a codebook reads may be missing."""
         return self.codebook is not None
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of records in each of which an effect is estimated.
-
-        They are empty where none are declared.
-        """
+        """The groups of records in each of which an effect is estimated, if any are declared."""
         return () if self.codebook is None else self.codebook.groups
 
     @property
     def mass(self) -> float:
         """A public guess of what records count on average.
 
-        They count by sampling weights, eligibility and ``where``.
-
-        Of the levels of a column each is guessed to have as many records, unless ``center``
-        declares a share.
+        They count by sampling weights, eligibility and ``where``. Of the levels of a column each is
+        guessed to have as many records, unless ``center`` declares a share.
         """
-        if (book := self.codebook) is None:
+        book = self.codebook
+        if book is None:
             return 1.0
-        mass = math.prod(
-            part.mass for part in (book.sampling_weights, book.unit) if part is not None
-        )
-        mass *= book.eligible_share if book.eligible else 1.0
-        declared = self.center if isinstance(self.center, Mapping) else {}
+        mass = 1.0
+        if book.sampling_weights is not None:
+            mass *= book.sampling_weights.mass
+        if book.unit is not None:
+            mass *= book.unit.mass
+        if book.eligible:
+            mass *= book.eligible_share
+        centers = self.center if isinstance(self.center, Mapping) else {}
         for column, level in book.where.items():
-            even = 1.0 / len(book.level_sets[column])
-            mass *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
+            even_share = 1.0 / len(book.level_sets[column])
+            share = centers.get(f"{column}={level or 'missing'}", even_share)
+            mass *= min(max(share, _LEAST_SHARE), 1.0)
         return mass
 
     @property
@@ -359,10 +355,7 @@ class Domain(Shown):
         return Scale(tuple(half_middles.tolist()), tuple(half_widths.tolist()))
 
     def _box(self) -> tuple[Ends, Ends]:
-        """The least and the largest value of scaled covariates.
-
-        There is one for all, or one each, or none.
-        """
+        """The least and the largest value of scaled covariates: one for all, one each, or none."""
         declared = self.coordinate_bound
         if self.ranges is None:
             if declared is None:
@@ -388,10 +381,7 @@ class Domain(Shown):
         return (low / 2 - middle) / half, (high / 2 - middle) / half
 
     def features(self, X: ArrayLike) -> Array:
-        """Rows (n, k + intercept) of raw covariates (n, k).
-
-        They are a read-only view of X where nothing changes.
-        """
+        """Rows (n, k + intercept) of raw covariates (n, k); a read-only view where none changes."""
         return self.space.features(X)
 
     def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
@@ -414,52 +404,89 @@ class Domain(Shown):
     ) -> Records:
         """Map finite raw data into the universe by the fixed clipping rule.
 
-        ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all
-        the largest. With a codebook without them a record counts fully where its weight is
-        positive, else not at all. Where it declares K groups, ``sampling`` is (n, K), and a record
-        is in the first where it counts. Where it declares units, ``person`` (n,) is needed, from 0
-        to N - 1 or negative for none: the k records of a person that count then do so by 1/max(k,
-        m) of that. These k (n,) are ``repeats`` where these are not all rows. Raises
-        DeclarationError for another shape.
+        Parameters
+        ----------
+        X, a, y
+            Covariates (n, k), arms (n,) and outcomes (n,), in their units.
+        sampling
+            (n,): sampling weights in their own unit, where the domain declares any; None: all the
+            largest. With a codebook without them a record counts fully where this is positive, else
+            not at all. Of K declared groups it is (n, K), and a record is in the first where it
+            counts.
+        person
+            (n,): needed where the domain declares units; from 0 to N - 1, or negative for none. The
+            k records of a person that count then do so by 1/max(k, m) of what they would.
+        repeats
+            (n,): these k, where other records of the persons are elsewhere.
+
+        Raises
+        ------
+        DeclarationError
+            For another shape.
         """
-        arm, unit = np.asarray(a, dtype=np.int64), None
-        factors = self.factors(sampling, len(arm))
+        arms = np.asarray(a, dtype=np.int64)
+        unit = None
+        factors = self.factors(sampling, len(arms))
         if self.codebook is not None and self.codebook.unit is not None:
-            factors = np.ones(len(arm)) if factors is None else factors
+            if factors is None:
+                factors = np.ones(len(arms))
             factors, unit = self.codebook.unit.shared(factors, person, repeats)
-        return Records(self.features(X), arm, self.net_outcome(arm, y), self.space, factors, unit)
+        features = self.features(X)
+        outcomes = self.net_outcome(arms, y)
+        return Records(features, arms, outcomes, self.space, factors, unit)
 
     def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
-        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them.
+        """What rows count before persons share it.
 
-        They are None where all are equal.
+        Parameters
+        ----------
+        sampling
+            As of :meth:`records`.
+        n_rows
+            Number of rows.
+
+        Returns
+        -------
+        Array or None
+            (n,), or (n, K) in K groups, in [0, 1]; None where all rows count the same.
+
+        Raises
+        ------
+        DeclarationError
+            Where groups are declared, and ``sampling`` has another shape.
         """
-        declared, factors = self.sampling, None
+        factors = None
         if sampling is not None and self.weighted:
-            present = np.asarray(sampling, dtype=np.float64) > 0.0
-            factors = present.astype(np.float64) if declared is None else declared.factors(sampling)
+            if self.sampling is not None:
+                factors = self.sampling.factors(sampling)
+            else:
+                factors = (np.asarray(sampling, dtype=np.float64) > 0.0).astype(np.float64)
         if self.groups:
             if factors is None or factors.shape != (n_rows, len(self.groups)):
                 raise DeclarationError(
                     f"sampling: must say what records count in {len(self.groups)} groups"
                 )
             # a record is in one group, whatever is handed in
-            factors = np.where(np.cumsum(factors > 0.0, axis=1) == 1, factors, 0.0)
+            is_first = np.cumsum(factors > 0.0, axis=1) == 1
+            factors = np.where(is_first, factors, 0.0)
         return factors
 
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The universe with these covariates alone, by number and in this order."""
-        ranges, bound = picked(self.ranges, columns), self.features_bound
+        ranges = picked(self.ranges, columns)
+        features_bound = self.features_bound
         if ranges is not None:
-            bound = min(bound, norm_within(ranges, self.codebook))
-        bound, center = math.hypot(self.intercept, bound), self.center
-        if isinstance(center, Mapping):
-            center = {name: value for name, value in center.items() if name in ranges} or None
+            features_bound = min(features_bound, norm_within(ranges, self.codebook))
+        if isinstance(self.center, Mapping):
+            center = {name: value for name, value in self.center.items() if name in ranges} or None
         else:
-            center = picked(center, columns)
-        widths = picked(self.coordinate_bound, columns)
+            center = picked(self.center, columns)
         return replace(
-            self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center
+            self,
+            ranges=ranges,
+            covariate_bound=math.hypot(self.intercept, features_bound),
+            coordinate_bound=picked(self.coordinate_bound, columns),
+            center=center,
         )
 
     @classmethod

@@ -14,6 +14,7 @@ from dp2erm_cvx.data.codebook import Codebook, norm_within
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.files import CsvLayout
 from dp2erm_cvx.data.private_ranges import Known, OpenDomain
+from dp2erm_cvx.data.space import LARGEST
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.privacy import Neighboring
 
@@ -27,27 +28,44 @@ CODEBOOK = {
 
 
 def domain_of(declared: Mapping[str, Any]) -> Domain:
-    """The domain that the names of a file declare. Raises DeclarationError."""
+    """The domain that the names of a file declare.
+
+    Parameters
+    ----------
+    declared
+        Values by name, as :func:`read_declared` reads them.
+
+    Raises
+    ------
+    DeclarationError
+        For an unknown name and for any invalid value.
+    """
     check_names(declared)
     refuse_open(declared)
     book, rest = split_codebook(of_covariates(declared))
     ranges = rest.get("ranges")
-    if isinstance(ranges, Mapping) or (book and book.renames):
+    if isinstance(ranges, Mapping) or (book is not None and book.renames):
         if not isinstance(ranges, Mapping | None):
             raise DeclarationError("ranges: need names beside levels or missing")
-        named = ranges or {}
-        rest["ranges"] = ranges = named if book is None else book.ranges(named)
+        ranges = ranges or {}
+        if book is not None:
+            ranges = book.ranges(ranges)
+        rest["ranges"] = ranges
     if book is not None and isinstance(rest.get("center"), Mapping):
         rest["center"] = _centers(book, rest["center"])
     if "covariate_bound" not in rest and ranges and isinstance(ranges, Mapping | list):
-        inside = Domain.from_dict(
-            {**rest, "covariate_bound": 1e30, "outcome_bound": 1.0, "codebook": book}
-        )
-        norm = norm_within(inside.ranges or (), book)
-        rest["covariate_bound"] = math.hypot(
-            public_number("intercept", rest.get("intercept", 0.0)), norm
-        )
-    return Domain.from_dict(rest if book is None else {**rest, "codebook": book})
+        rest["covariate_bound"] = _norm_inside(rest, book)
+    if book is not None:
+        rest["codebook"] = book
+    return Domain.from_dict(rest)
+
+
+def _norm_inside(declared: Mapping[str, Any], book: Codebook | None) -> float:
+    """The largest norm of covariates inside their declared ranges, the intercept included."""
+    bounds = {"covariate_bound": LARGEST, "outcome_bound": 1.0}
+    domain = Domain.from_dict({**declared, **bounds, "codebook": book})
+    norm = norm_within(domain.ranges or (), book)
+    return math.hypot(public_number("intercept", declared.get("intercept", 0.0)), norm)
 
 
 def covariates_of(declared: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -68,8 +86,12 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
     """A declaration of the columns that ``covariates`` names alone, in their order.
 
     Ranges, levels, logarithms, centers and missing values of all others are left out; missing
-    values of what is no covariate, such as the outcome, stay. Raises DeclarationError where a
-    chosen column has neither range nor levels, though others have.
+    values of what is no covariate, such as the outcome, stay.
+
+    Raises
+    ------
+    DeclarationError
+        Where a chosen column has neither range nor levels, though others have.
     """
     chosen = covariates_of(declared)
     picked = {name: value for name, value in declared.items() if name != "covariates"}
@@ -84,31 +106,37 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
             raise DeclarationError(
                 f"covariates: {name!r} has no public range: declare it in [ranges]"
             )
-    left_out = (set(ranges) | set(levels)) - set(chosen)
-    if isinstance(bins := declared.get("bins"), Mapping):
+    bins = declared.get("bins")
+    if isinstance(bins, Mapping):
         picked["bins"] = _bins_of(bins, chosen)
-    picked["ranges"] = {name: ranges[name] for name in chosen if name in ranges}
+    picked["ranges"] = _chosen_entries(ranges, chosen)
     for title in ("levels", "center"):
-        if isinstance(table := declared.get(title), Mapping):
-            picked[title] = {name: table[name] for name in chosen if name in table}
-    if isinstance(missing := declared.get("missing"), Mapping):
+        table = declared.get(title)
+        if isinstance(table, Mapping):
+            picked[title] = _chosen_entries(table, chosen)
+    missing = declared.get("missing")
+    if isinstance(missing, Mapping):
+        left_out = (set(ranges) | set(levels)) - set(chosen)
         picked["missing"] = {name: value for name, value in missing.items() if name not in left_out}
-    if isinstance(logs := declared.get("log"), list):
+    logs = declared.get("log")
+    if isinstance(logs, list):
         picked["log"] = [name for name in logs if name in chosen]
     return picked
 
 
-def _bins_of(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """The table ``[bins]`` of the chosen columns.
+def _chosen_entries(table: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """The entries of the chosen columns, in their order."""
+    return {name: table[name] for name in chosen if name in table}
 
-    A cross stays where both of its columns are chosen.
-    """
-    bins = {name: cuts for name, cuts in declared.items() if name in chosen}
+
+def _bins_of(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """The table ``[bins]`` of the chosen columns, with the crosses of two of these."""
+    bins: dict[str, Any] = {name: cuts for name, cuts in declared.items() if name in chosen}
     if "cross" in declared:
-        crossed = _crossed(declared["cross"])
-        bins["cross"] = [
-            {"columns": pair} for pair in crossed if all(name in chosen for name in pair)
-        ]
+        bins["cross"] = []
+        for pair in _crossed(declared["cross"]):
+            if all(name in chosen for name in pair):
+                bins["cross"].append({"columns": pair})
     return bins
 
 
@@ -126,11 +154,9 @@ def _crossed(declared: object) -> list[Any]:
 def asks_ranges(declared: Mapping[str, Any]) -> bool:
     """True if a file has a table ``[[ranges]]``: it releases ranges, and declares them in there."""
     tables = declared.get("ranges")
-    return (
-        isinstance(tables, list)
-        and bool(tables)
-        and all(isinstance(one, Mapping) for one in tables)
-    )
+    if not isinstance(tables, list) or not tables:
+        return False
+    return all(isinstance(table, Mapping) for table in tables)
 
 
 def refuse_open(declared: Mapping[str, Any]) -> None:
@@ -148,21 +174,24 @@ def open_domain_of(
 ) -> OpenDomain:
     """What the names of a file declare of records whose ranges are to be released.
 
-    Raises DeclarationError.
-
     Parameters
     ----------
     declared
         As of :func:`domain_of`; its ranges are what is known of every column of numbers.
     outcome, others
         What is known of the range of the outcome, and of further columns by name.
+
+    Raises
+    ------
+    DeclarationError
+        For any invalid value.
     """
     book, rest = split_codebook(of_covariates(declared))
-    known = dict(rest["ranges"])
+    ranges: dict[str, Any] = dict(rest["ranges"])
+    if book is not None:
+        ranges = book.ranges(ranges)
     relation = rest.get("relation", Neighboring.REPLACE_ONE)
-    return OpenDomain(
-        known if book is None else book.ranges(known), outcome, others or {}, relation, book
-    )
+    return OpenDomain(ranges, outcome, others or {}, relation, book)
 
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,24 +203,28 @@ def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in declared.items():
         levels = book.covariate_levels.get(name)
         if levels is None:
-            name = str(name)
-            if name in book.level_sets:
-                raise DeclarationError(
-                    f"center: {name} is crossed: declare the shares of its cross"
-                )
-            centers[next(iter(book.covariates_of(name)))] = book.scaled(name, value)
+            covariate, scaled = _center_of_number(book, str(name), value)
+            centers[covariate] = scaled
             continue
+        shares = value
         if not isinstance(value, Mapping):
             if len(levels) > 1:
                 raise DeclarationError(
                     f"center: {name} has levels: declare {name} = {{ {levels[0]} = 0.2 }}"
                 )
-            value = {levels[0]: value}
-        for level, share in value.items():
+            shares = {levels[0]: value}
+        for level, share in shares.items():
             if level not in levels:
                 raise DeclarationError(f"center: {name}: {known_names(level, map(str, levels))}")
             centers[f"{name}={level or 'missing'}"] = share
     return centers
+
+
+def _center_of_number(book: Codebook, column: str, value: Any) -> tuple[str, float]:
+    """The covariate of a column of numbers, and its typical value on its scale."""
+    if column in book.level_sets:
+        raise DeclarationError(f"center: {column} is crossed: declare the shares of its cross")
+    return next(iter(book.covariates_of(column))), book.scaled(column, value)
 
 
 def check_names(declared: Mapping[str, Any]) -> None:
@@ -204,23 +237,25 @@ def check_names(declared: Mapping[str, Any]) -> None:
 
 def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
     """A declaration with the center and the bound of an event of 0 or 1 where it has neither."""
-    event = declared.get("binary_outcome") is True and not {
-        "outcome_center",
-        "outcome_bound",
-    } & set(declared)
-    return {**declared, "outcome_center": 0.5, "outcome_bound": 0.5} if event else dict(declared)
+    has_interval = "outcome_center" in declared or "outcome_bound" in declared
+    if declared.get("binary_outcome") is not True or has_interval:
+        return dict(declared)
+    return {**declared, "outcome_center": 0.5, "outcome_bound": 0.5}
 
 
 def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:
     """The codebook that a file declares, if any, and all else. Raises DeclarationError."""
-    book = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
+    entries = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
     rest = {name: value for name, value in declared.items() if name not in CODEBOOK}
-    if isinstance(treatment := book.get("treatment"), str):
-        book["treatment"] = {"column": treatment}
-    if isinstance(bins := book.get("bins"), Mapping) and "cross" in bins:
-        book["crossed"] = _crossed(bins["cross"])
-        book["bins"] = {name: cuts for name, cuts in bins.items() if name != "cross"}
-    return (Codebook.from_dict(book) if book else None), rest
+    treatment = entries.get("treatment")
+    if isinstance(treatment, str):
+        entries["treatment"] = {"column": treatment}
+    bins = entries.get("bins")
+    if isinstance(bins, Mapping) and "cross" in bins:
+        entries["crossed"] = _crossed(bins["cross"])
+        entries["bins"] = {name: cuts for name, cuts in bins.items() if name != "cross"}
+    book = Codebook.from_dict(entries) if entries else None
+    return book, rest
 
 
 #: What stands in a drafted file where something has to be declared.
@@ -247,7 +282,15 @@ def load_domain(path: str | Path) -> Domain:
     Where ``binary_outcome`` is declared without center and bound, both are 0.5. A table ``[csv]``
     says how the data file is written.
 
-    Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    DeclarationError
+        In one line, for a file that cannot be read and for any invalid value.
     """
     with placed(path):
         return domain_of(read_declared(path))
@@ -283,39 +326,44 @@ def read_tables(path: str | Path) -> dict[str, Any]:
 def tables_of_file(path: str | Path) -> dict[str, Any]:
     """All that the file says, by name, gaps of a draft included.
 
-    The table ``[domain]`` is beside all others.
+    The entries of a table ``[domain]`` stand beside all others.
 
-    Raises DeclarationError for a file that cannot be read.
+    Raises
+    ------
+    DeclarationError
+        For a file that cannot be read.
     """
+    declared = _parsed_toml(path)
+    if "domain" not in declared:
+        return declared
+    for name in declared:
+        if name not in ("domain", *STUDY):
+            raise DeclarationError(
+                f"{path}: {name!r} stands outside the table [domain]: move it inside"
+            )
+    domain = declared.pop("domain")
+    if not isinstance(domain, dict):
+        raise DeclarationError(f"{path}: domain = {domain!r}: must be a table [domain]")
+    return declared | domain
+
+
+def _parsed_toml(path: str | Path) -> dict[str, Any]:
+    """A TOML file as it stands. Raises DeclarationError where it is none."""
     try:
         with open(path, "rb") as file:
-            declared = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise DeclarationError(f"{path}: is not UTF-8 text, so not a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise DeclarationError(
-            f"{path}: is not a TOML file: {str(error).splitlines()[0]}"
-        ) from None
-    except (
-        ValueError,
-        RecursionError,
-    ):  # a number of thousands of digits, brackets within brackets
+        first_line = str(error).splitlines()[0]
+        raise DeclarationError(f"{path}: is not a TOML file: {first_line}") from None
+    except (ValueError, RecursionError):
+        # a number of thousands of digits, brackets within brackets
         raise DeclarationError(
             f"{str(path)!r}: is not a TOML file that this reader can hold"
         ) from None
-    if "domain" in declared:
-        beside = [name for name in declared if name not in ("domain", *STUDY)]
-        if beside:
-            raise DeclarationError(
-                f"{path}: {beside[0]!r} stands outside the table [domain]: move it inside"
-            )
-        inside = declared.pop("domain")
-        if not isinstance(inside, dict):
-            raise DeclarationError(f"{path}: domain = {inside!r}: must be a table [domain]")
-        declared |= inside
-    return declared
 
 
 def refuse_gaps(declared: Mapping[str, Any]) -> None:
@@ -331,11 +379,12 @@ def refuse_gaps(declared: Mapping[str, Any]) -> None:
 def _placeholder(declared: Mapping[str, Any]) -> str | None:
     """The first name that a draft left open."""
     for name, value in declared.items():
-        tables = value if isinstance(value, list) else [value]
-        for table in tables:
-            inside = _placeholder(table) if isinstance(table, Mapping) else None
-            if inside is not None:
-                return f"{name}: {inside}"
-        if value == EDIT or (isinstance(value, list) and EDIT in value):
+        entries = value if isinstance(value, list) else [value]
+        for entry in entries:
+            if isinstance(entry, Mapping):
+                inside = _placeholder(entry)
+                if inside is not None:
+                    return f"{name}: {inside}"
+        if EDIT in entries:
             return str(name)
     return None

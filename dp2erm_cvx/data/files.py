@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 
 #: What pandas makes of a zero of SAS transport files: the least number of IBM's format.
 _XPORT_ZERO = 16.0**-65
+#: Whole numbers of fewer bits than this are surely no larger than a double may be.
+_BITS_OF_DOUBLE = 1000
 #: Endings of the files that are no text.
 BINARY = (".parquet", ".pq", ".xlsx", ".dta", ".sas7bdat", ".xpt")
 
@@ -46,7 +48,10 @@ class CsvLayout:
     line_breaks
         Whether quoted cells may go on in the next line; every quote is then closed.
 
-    Raises DeclarationError naming what no file can have.
+    Raises
+    ------
+    DeclarationError
+        Names what no file can have.
     """
 
     separator: str = ","
@@ -56,16 +61,12 @@ class CsvLayout:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if (
-            not isinstance(self.separator, str)
-            or len(self.separator) != 1
-            or self.separator in '"\r\n'
-        ):
+        is_character = isinstance(self.separator, str) and len(self.separator) == 1
+        if not is_character or self.separator in '"\r\n':
             raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
         try:
-            name = codecs.lookup(
-                self.encoding
-            ).name  # raises, or encodes no text, or one line by another
+            # raises, or encodes no text, or one line by another
+            name = codecs.lookup(self.encoding).name
             "a".encode("none" if name == "punycode" else name)
         except (LookupError, TypeError, ValueError):
             text = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
@@ -76,36 +77,48 @@ class CsvLayout:
             )
 
     def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
-        """The lines of the ``first`` part of a file or of another.
+        """The lines of a part of a file, without their ends, each decoded by itself.
 
-        Each is decoded by itself, without ends.
+        Where a line feed is not one byte, as in UTF-16, the file is decoded as a whole.
 
-        What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by
-        UnicodeError otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded
-        as a whole.
+        Parameters
+        ----------
+        raw
+            The bytes of the part.
+        ragged
+            True where what is no text is marked by U+FFFD.
+        first
+            True for the part that the file begins with.
+
+        Raises
+        ------
+        UnicodeError
+            For what is no text, unless ``ragged``.
         """
         encoding = self.encoding
-        if codecs.lookup(encoding).name in (
-            "utf-8",
-            "utf-8-sig",
-        ):  # a mark elsewhere is part of a cell
-            raw, encoding = raw.removeprefix(codecs.BOM_UTF8 if first else b""), "utf-8"
+        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+            encoding = "utf-8"
+            if first:  # a mark elsewhere is part of a cell
+                raw = raw.removeprefix(codecs.BOM_UTF8)
         if "\n".encode(encoding) != b"\n":
-            whole = raw.decode(encoding, "replace" if ragged else "strict")
-            return [line.rstrip("\r") for line in whole.split("\n")]
+            text = raw.decode(encoding, "replace" if ragged else "strict")
+            return [line.rstrip("\r") for line in text.split("\n")]
         return [_decoded(line.rstrip(b"\r"), encoding, ragged) for line in raw.split(b"\n")]
 
 
 #: Commas, UTF-8 and decimal points.
 PLAIN = CsvLayout()
-#: Bytes of a file by which its layout is guessed, and what packed ones begin with.
-_GUESSED, _GZIP = 2**24, b"\x1f\x8b"
+#: Bytes of a file by which its layout is guessed.
+_GUESSED = 2**24
+#: What files that gzip packed begin with.
+_GZIP = b"\x1f\x8b"
 
 
 def is_text(path: str) -> bool:
     """True if a name is that of a CSV file which is not packed."""
-    several = os.path.isdir(path) or has_pattern(path)
-    return not (path.lower().endswith((*BINARY, ".gz")) or several)
+    if os.path.isdir(path) or has_pattern(path):
+        return False
+    return not path.lower().endswith((*BINARY, ".gz"))
 
 
 #: The line that some spreadsheets write above the header, and read as what separates cells.
@@ -130,8 +143,8 @@ _FOREIGN = (
 def _refuse_foreign(source: str, raw: bytes) -> None:
     """Raise DataError for the first bytes of a file that is no table of text."""
     begin = raw.removeprefix(codecs.BOM_UTF8).lstrip(b" \r\n\t")[:64]
-    for known, kind in _FOREIGN:
-        if begin.startswith(known):
+    for begins, kind in _FOREIGN:
+        if begin.startswith(begins):
             raise DataError(f"{source}: is {kind}: save the table as CSV, .xlsx or Parquet")
 
 
@@ -141,13 +154,14 @@ def _without_separator_line(source: str, lines: list[str], layout: CsvLayout) ->
     Raises DataError where that names another separator than is declared.
     """
     place = next((number for number, line in enumerate(lines) if line), 0)
-    found = _SEPARATOR_LINE.fullmatch(lines[place]) if lines else None
-    if found is None:
+    match = _SEPARATOR_LINE.fullmatch(lines[place]) if lines else None
+    if match is None:
         return lines
-    if found[1] != layout.separator:
+    separator = match[1]
+    if separator != layout.separator:
         raise DataError(
-            f"{source}: its first line says that {found[1]!r} separates cells: declare [csv] "
-            f"separator = {json.dumps(found[1])}"
+            f"{source}: its first line says that {separator!r} separates cells: declare [csv] "
+            f"separator = {json.dumps(separator)}"
         )
     return [*lines[:place], "", *lines[place + 1 :]]
 
@@ -157,41 +171,42 @@ _ABOVE = 30
 
 
 def _where_named(lines: Sequence[str], layout: CsvLayout) -> Callable[[str], str]:
-    """What says where a column stands that a header lacks.
-
-    It stands in another line, or behind other separators.
-    """
-    filled = [(number, line) for number, line in enumerate(lines[:_ABOVE], 1) if line]
+    """What says of a column that a header lacks which line names it, and by which separators."""
+    numbered = [(number, line) for number, line in enumerate(lines[:_ABOVE], 1) if line]
 
     def hint(name: str) -> str:
-        wanted = name.strip()
-        for number, line in filled:
-            for separator in dict.fromkeys((layout.separator, *",;\t|")):
-                cells = [cell.strip().strip('"').strip() for cell in line.split(separator)]
-                if len(cells) == 1 or wanted not in cells:
+        for number, line in numbered:
+            for separator in dict.fromkeys((layout.separator, *_SEPARATORS)):
+                if not _names(line, separator, name.strip()):
                     continue
-                told = f"; line {number} names it"
+                text = f"; line {number} names it"
                 if separator != layout.separator:
-                    told += (
+                    text += (
                         f", and {_SEPARATORS[separator]} separate its cells: declare [csv] "
-                        "separator = "
+                        f"separator = {json.dumps(separator)}"
                     )
-                    told += json.dumps(separator)
-                if number > filled[0][0]:
-                    told += ": delete the lines above it"
-                return told
+                if number > numbered[0][0]:
+                    text += ": delete the lines above it"
+                return text
         return ""
 
     return hint
 
 
+def _names(line: str, separator: str, name: str) -> bool:
+    """True if several cells stand in a line, and one of them is the name."""
+    cells = [cell.strip().strip('"').strip() for cell in line.split(separator)]
+    return len(cells) > 1 and name in cells
+
+
+#: What separates cells, and how a message calls several of it.
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def guessed_layout(path: str) -> CsvLayout:
-    """How the file seems to be written, by 16 MB.
+    """How a file seems to be written, by its first 16 MB; for the data holder, not for a release.
 
-    It is for the data holder, not for a release. Raises DataError.
+    Raises DataError where it cannot be read.
     """
     if path.lower().endswith(BINARY):
         return CsvLayout()
@@ -203,22 +218,35 @@ def guessed_layout(path: str) -> CsvLayout:
             raw = raw[: raw.rfind(b"\n") + 1]
     raw = _unpacked(path, raw)
     _refuse_foreign(path, raw)
+    encoding = "utf-8"
     try:
-        text, encoding = raw.decode("utf-8"), "utf-8"
+        text = raw.decode(encoding)
     except UnicodeDecodeError:
-        text, encoding = raw.decode("latin-1"), "latin-1"
+        encoding = "latin-1"
+        text = raw.decode(encoding)
     first, _, below = text.removeprefix("\ufeff").partition("\n")
-    named = _SEPARATOR_LINE.fullmatch(first.strip("\r"))
-    if named is not None:
+    separator_line = _SEPARATOR_LINE.fullmatch(first.strip("\r"))
+    if separator_line is None:
+        separator = max(_SEPARATORS, key=first.count)
+    else:
+        separator = separator_line[1]
         text = below
-    separator = named[1] if named is not None else max(",;\t|", key=first.count)
-    cell = rf"(?<![^{re.escape(separator)}\n])-?\d+{{}}\d+(?![^{re.escape(separator)}\r\n])"
-    commas, points = (len(re.findall(cell.format(sign), text)) for sign in (",", r"\."))
-    decimal = "," if separator != "," and commas > points else "."
-    return CsvLayout(separator, encoding, decimal, _breaks(text, separator))
+    decimal = _guessed_decimal(text, separator)
+    return CsvLayout(separator, encoding, decimal, _has_line_breaks(text, separator))
 
 
-def _breaks(text: str, separator: str) -> bool:
+def _guessed_decimal(text: str, separator: str) -> str:
+    """The decimal sign of most cells that are numbers with one."""
+    if separator == ",":
+        return "."
+    separator = re.escape(separator)
+    number = rf"(?<![^{separator}\n])-?\d+{{}}\d+(?![^{separator}\r\n])"
+    n_commas = len(re.findall(number.format(","), text))
+    n_points = len(re.findall(number.format(r"\."), text))
+    return "," if n_commas > n_points else "."
+
+
+def _has_line_breaks(text: str, separator: str) -> bool:
     """True if cells go on in the next line.
 
     With such cells all quotes are closed, and all rows are as long as the header.
@@ -246,9 +274,24 @@ def _records(
 ) -> list[tuple[int, list[str]]]:
     """Cells of the header and of every record, with the number of the first line of each.
 
-    No record has a say in how another one is read. One that cannot be parsed has no cells; it is
-    refused where ``ragged`` is false, and quoted cells then go on in the next line, declared or
-    not.
+    No record has a say in how another one is read.
+
+    Parameters
+    ----------
+    source
+        What messages call the file.
+    lines
+        Its lines.
+    layout
+        How it is written.
+    ragged
+        True where a record that cannot be parsed has no cells. It is refused otherwise, and quoted
+        cells then go on in the next line, declared or not.
+
+    Raises
+    ------
+    DataError
+        For what is no CSV file.
     """
     header = next(filter(None, lines), "")
     if "\r" in header:
@@ -285,6 +328,7 @@ def _other_separator(header: str, layout: CsvLayout) -> str:
 
 
 def _no_text(layout: CsvLayout) -> str:
+    """The end of a message about bytes that are no text."""
     return f"is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
 
 
@@ -302,18 +346,28 @@ def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
 def _rows(
     source: str, lines: list[str], separator: str, breaks: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """The cells of every record and the number of its first line.
+    """The number of the first line of every record, and its cells.
 
-    There are none where its quotes do not match.
+    A record has no cells where its quotes do not match. The module csv would end a record at a
+    carriage return, and refuse all of them for a long cell of one.
 
-    The module csv would end a record at a carriage return, and refuse all of them for a long cell
-    of one.
+    Parameters
+    ----------
+    source
+        What messages call the file.
+    lines
+        Its lines.
+    separator
+        What stands between cells.
+    breaks
+        True where a quoted cell may go on in the next line.
     """
     cells: list[str] = []
-    cell: list[str] = []  # pieces of a quoted one that is not closed yet
-    first = quotes = 0
+    open_cell: list[str] = []  # pieces of a quoted one that is not closed yet
+    n_quotes = 0
+    first = 0
     for number, line in enumerate(lines, 1):
-        if not cell:
+        if not open_cell:
             if '"' not in line:
                 if line:
                     yield number, line.split(separator)
@@ -321,44 +375,59 @@ def _rows(
             first = number
         glue = "\n"
         for piece in line.split(separator):
-            if cell:
-                cell += [glue, piece]
-                quotes += piece.count('"')
+            if open_cell:
+                open_cell += [glue, piece]
+                n_quotes += piece.count('"')
             else:
-                cell, quotes = [piece], piece.count('"') if piece.startswith('"') else 0
-            if quotes % 2 == 0:
-                cells.append("".join(cell))
-                cell = []
+                open_cell = [piece]
+                n_quotes = piece.count('"') if piece.startswith('"') else 0
+            if n_quotes % 2 == 0:
+                cells.append("".join(open_cell))
+                open_cell = []
             glue = separator
-        if not (cell and breaks):
-            yield first, [] if cell else _unquoted(cells)
-            cells, cell = [], []
-    if cell:
+        if open_cell and breaks:
+            continue
+        yield first, [] if open_cell else _unquoted(cells)
+        cells = []
+        open_cell = []
+    if open_cell:
         raise DataError(f"{source}: is not a CSV file: line {first}: a quote is never closed")
 
 
 def _unquoted(cells: list[str]) -> list[str]:
-    """The texts of the cells of one record.
-
-    There are none where a quote stands within a cell that is not doubled.
-    """
+    """The texts of the cells of one record; none where a quote within a cell is not doubled."""
     texts = []
     for cell in cells:
-        if cell.startswith('"'):
-            inner = cell[1:-1]
-            if not cell.endswith('"') or '"' in inner.replace('""', ""):
-                return []
-            cell = inner.replace('""', '"')
-        texts.append(cell)
+        if not cell.startswith('"'):
+            texts.append(cell)
+            continue
+        inner = cell[1:-1]
+        if not cell.endswith('"') or '"' in inner.replace('""', ""):
+            return []
+        texts.append(inner.replace('""', '"'))
     return texts
 
 
 def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Read a file by the ending of its name: Parquet, one sheet of .xlsx, Stata, SAS, else CSV.
 
-    Codes of value labels, and dates of Stata in days since 1960, stay numbers. Raises
-    DeclarationError where the reader is not installed, DataError where the file is none of its
-    kind.
+    Codes of value labels, and dates of Stata in days since 1960, stay numbers.
+
+    Parameters
+    ----------
+    path
+        The file.
+    layout
+        How a CSV file is written.
+    ragged
+        As of :func:`read_csv`.
+
+    Raises
+    ------
+    DeclarationError
+        Where the reader is not installed.
+    DataError
+        Where the file is none of its kind.
     """
     ending = Path(path).suffix.lower()
     if ending not in BINARY:
@@ -366,21 +435,21 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
     if ending in (".parquet", ".pq"):
         return read_parquet(path)
     try:
-        module: Any = importlib.import_module("openpyxl" if ending == ".xlsx" else "pandas")
+        reader: Any = importlib.import_module("openpyxl" if ending == ".xlsx" else "pandas")
     except ImportError as error:
         raise DeclarationError(
             f"{ending} needs {error.name}: pip install 'dp2erm-cvx[data]'"
         ) from None
     try:
         if ending == ".xlsx":
-            return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
+            return _sheet(path, reader.load_workbook(path, read_only=True, data_only=True))
         if ending == ".dta":
-            frame = module.read_stata(path, convert_dates=False, convert_categoricals=False)
+            frame = reader.read_stata(path, convert_dates=False, convert_categoricals=False)
         else:
-            with module.read_sas(path, iterator=True) as reader:
-                frame = _with_texts(
-                    reader.read(), layout.encoding, getattr(reader, "inferred_encoding", "")
-                )
+            with reader.read_sas(path, iterator=True) as sas:
+                texts = sas.read()
+                stated = getattr(sas, "inferred_encoding", "")
+            frame = _with_texts(texts, layout.encoding, stated)
         return replace(read_frame(frame), source=path)
     except DataError:
         raise
@@ -389,16 +458,27 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
         raise DataError(f"{path}: cannot be read: {why}") from None
 
 
-def _with_texts(frame: Any, encoding: str, own: str) -> Any:
+def _with_texts(frame: Any, declared: str, stated: str) -> Any:
     """A frame of SAS, each text decoded by itself.
 
-    It is decoded by its ``own`` encoding if no other is declared.
+    Parameters
+    ----------
+    frame
+        The frame, whose texts are bytes.
+    declared
+        Encoding of the layout, which counts where it is not the default.
+    stated
+        Encoding that the file states, if it does.
     """
-    with contextlib.suppress(LookupError):  # many a file states none, or one without a name
-        encoding = codecs.lookup(own).name if encoding == PLAIN.encoding else encoding
-    texts = frame.select_dtypes(object).map(
-        lambda x: str(x, encoding, "replace") if type(x) is bytes else x
-    )
+    encoding = declared
+    if declared == PLAIN.encoding:
+        with contextlib.suppress(LookupError):  # many a file states none, or one without a name
+            encoding = codecs.lookup(stated).name
+
+    def decoded(cell: Any) -> Any:
+        return str(cell, encoding, "replace") if type(cell) is bytes else cell
+
+    texts = frame.select_dtypes(object).map(decoded)
     return frame.assign(**texts).replace(_XPORT_ZERO, 0.0)
 
 
@@ -410,16 +490,14 @@ def _sheet(path: str, book: Any) -> Table:
         )
     (sheet,) = book.worksheets
     sheet.reset_dimensions()  # which some programs write, and not as they are
-    head, *rows = list(sheet.iter_rows(values_only=True)) or [()]
-    places = {str(name).strip(): place for place, name in enumerate(head) if name is not None}
-    names = tuple(str(name).strip() for name in head if name is not None)
+    header, *rows = list(sheet.iter_rows(values_only=True)) or [()]
+    places = {str(name).strip(): place for place, name in enumerate(header) if name is not None}
+    names = tuple(str(name).strip() for name in header if name is not None)
 
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
-        cells = (row[place] if place < len(row) else None for row in rows)
-        # whole numbers are rounded to doubles
-        floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)
-        return np.array([*floats], dtype=object)
+        cells = [_sheet_cell(row[place]) if place < len(row) else None for row in rows]
+        return np.array(cells, dtype=object)
 
     def hint(name: str) -> str:
         for number, row in enumerate(rows[:_ABOVE], 2):
@@ -430,14 +508,32 @@ def _sheet(path: str, book: Any) -> Table:
     return Table(path, names, column, hint=hint)
 
 
+def _sheet_cell(cell: Any) -> Any:
+    """A cell of a workbook, where whole numbers are rounded to doubles."""
+    if type(cell) is int and cell.bit_length() < _BITS_OF_DOUBLE:
+        return float(cell)
+    return cell
+
+
 def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Rows of a CSV file with a header, kept as text; blank lines are skipped.
 
-    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a
-    line feed; what is no text of the encoding becomes a mark in its cell; a line that cannot be
-    parsed, or has more or fewer cells than the header, is a record of empty cells. Only where the
-    layout declares ``line_breaks`` may a quoted cell go on in the next line. Raises DataError for
-    what is no such file, and where ``ragged`` is false for a row that is none.
+    Parameters
+    ----------
+    path
+        The file.
+    layout
+        How it is written. Only where it declares ``line_breaks`` may a quoted cell of a ragged file
+        go on in the next line.
+    ragged
+        True where no record is refused, and none moves another. A record is one line, which ends at
+        a line feed; what is no text of the encoding becomes a mark in its cell; a line that cannot
+        be parsed, or has more or fewer cells than the header, is a record of empty cells.
+
+    Raises
+    ------
+    DataError
+        For what is no such file, and for a row that is none unless ``ragged``.
     """
     source = str(path)
     with opening(source), opened(source) as file:
@@ -449,19 +545,28 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     except UnicodeError:
         raise DataError(f"{source}: {_no_text(layout)}") from None
     lines = _without_separator_line(source, lines, layout)
-    (_, head), *records = _records(source, lines, layout, ragged)
+    (_, header), *records = _records(source, lines, layout, ragged)
+    if not ragged:
+        _refuse_other_lengths(source, len(header), records)
+    rows = [cells for _, cells in records]
+    table = _columns(source, _stripped(header), rows, lines, layout)
+    return replace(table, place=lambda row: f"row {row + 1} (line {records[row][0]})")
+
+
+def _refuse_other_lengths(
+    source: str, n_columns: int, records: Sequence[tuple[int, list[str]]]
+) -> None:
+    """Raise DataError where a record has more or fewer cells than the header."""
     for row, (line, cells) in enumerate(records):
-        if len(cells) != len(head) and not ragged:
+        if len(cells) != n_columns:
             raise DataError(
                 f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header "
-                f"{len(head)}"
+                f"{n_columns}"
             )
-    made = _columns(source, _stripped(head), [cells for _, cells in records], lines, layout)
-    return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})")
 
 
-def _stripped(head: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name.strip() for name in head)
+def _stripped(header: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in header)
 
 
 def _columns(
@@ -472,37 +577,42 @@ def _columns(
     layout: CsvLayout,
 ) -> Table:
     """The columns of rows of texts; a row of another length is one of empty cells."""
-    places = {name: where for where, name in enumerate(names)}
+    places = {name: place for place, name in enumerate(names)}
+
+    def written(name: str) -> NDArray[Any]:
+        place = places[name]
+        cells = [row[place] if len(row) == len(names) else "" for row in rows]
+        return np.array(cells, dtype=object)
+
+    def column(name: str) -> NDArray[Any]:
+        cells = [cell_of(text, layout.decimal) for text in written(name)]
+        # numbers alone take an eighth of the room
+        are_numbers = all(type(cell) is float for cell in cells)
+        return np.array(cells, dtype=np.float64 if are_numbers else object)
+
+    damage = _damage(len(names), rows, lines, layout)
+    hint = _where_named(lines, layout)
+    return Table(source, names, column, damage=damage, written=written, hint=hint)
+
+
+def _damage(
+    n_columns: int, rows: Sequence[list[str]], lines: Sequence[str], layout: CsvLayout
+) -> dict[str, int]:
+    """How many lines could not be read, by what a note to the data holder says of them."""
     advice = "if cells hold line breaks, declare [csv] line_breaks = true"
     if layout.line_breaks:
         advice = "a quote within a quoted cell has to be doubled"
-    encoding = (
-        f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
-    )
-    length = (
+    encoding = layout.encoding.upper()
+    no_text = f"Lines with bytes that are no {encoding} text: {{:,}}; see [csv] encoding."
+    no_match = f"Lines with quotes that do not match: {{:,}}; {advice}."
+    other_length = (
         "Lines with another number of cells than the header: {:,}; each counts as an empty record."
     )
-    damage = {
-        encoding: sum("\ufffd" in line for line in lines),
-        f"Lines with quotes that do not match: {{:,}}; {advice}.": sum(not cells for cells in rows),
-        length: sum(len(cells) != len(names) for cells in rows),
+    return {
+        no_text: sum("\ufffd" in line for line in lines),
+        no_match: sum(not cells for cells in rows),
+        other_length: sum(len(cells) != n_columns for cells in rows),
     }
-
-    def written(name: str) -> NDArray[Any]:
-        where = places[name]
-        return np.array(
-            [cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object
-        )
-
-    def column(name: str) -> NDArray[Any]:
-        own = [cell_of(text, layout.decimal) for text in written(name)]
-        # numbers alone take an eighth of the room
-        return np.array(
-            own, dtype=np.float64 if all(type(cell) is float for cell in own) else object
-        )
-
-    hint = _where_named(lines, layout)
-    return Table(source, names, column, damage=damage, written=written, hint=hint)
 
 
 #: Names of the columns of a file in parts, the records of every part, and what reads one.
@@ -512,19 +622,18 @@ PART = 2**20
 
 
 def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:
-    """Readers of a table's parts.
+    """Readers of the parts of a table.
 
-    Parts are plain lines of CSV or row groups of Parquet, else all of it at once.
+    These are plain lines of CSV or row groups of Parquet, else the whole table.
     """
     parts: list[Callable[[], Table]] = []
     if path.lower().endswith((".parquet", ".pq")):
-        parts = parquet_parts(path)[2]
+        _, _, parts = parquet_parts(path)
     elif is_text(path) and os.path.exists(path):
-        with contextlib.suppress(
-            DeclarationError
-        ):  # packed, or with cells that go on in the next line
-            _, lengths, readers = csv_parts(path, layout)
-            parts = [read for length, read in zip(lengths, readers, strict=True) if length]
+        # refused where it is packed, or cells go on in the next line
+        with contextlib.suppress(DeclarationError):
+            _, n_records, readers = csv_parts(path, layout)
+            parts = [read for n, read in zip(n_records, readers, strict=True) if n]
     return parts or [partial(read_table, path, layout, ragged=True)]
 
 
@@ -550,12 +659,15 @@ class CsvSpans:
     layout: CsvLayout
 
     def counters(self) -> list[Callable[[], int]]:
-        """Of every part what counts its records."""
-        return [partial(_count, self.mark, *own) for own in self.ends]
+        """For every part what counts its records."""
+        return [partial(_count, self.mark, begin, end) for begin, end in self.ends]
 
     def readers(self) -> list[Callable[[], Table]]:
-        """Of every part what reads it, as :func:`read_csv` reads ragged lines."""
-        return [partial(_part, self.mark, *own, self.layout, self.names) for own in self.ends]
+        """For every part what reads it, as :func:`read_csv` reads ragged lines."""
+        return [
+            partial(_part, self.mark, begin, end, self.layout, self.names)
+            for begin, end in self.ends
+        ]
 
 
 def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
@@ -567,40 +679,64 @@ def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
 def csv_spans(path: str | Path, layout: CsvLayout) -> CsvSpans:
     """A CSV file in parts, of which the header alone is read.
 
-    A line feed ends a record wherever it stands. Raises DeclarationError where that is not so:
-    cells with line breaks, UTF-16, gzip.
+    A line feed ends a record wherever it stands.
+
+    Parameters
+    ----------
+    path
+        The file.
+    layout
+        How it is written.
+
+    Raises
+    ------
+    DeclarationError
+        Where a line feed may stand within a record: cells with line breaks, UTF-16, gzip.
+    DataError
+        For what is no CSV file.
     """
     source = str(path)
     mark = FileMark.of(source)
     with opening(source), opened(source) as file:
-        packed = file.read(2) == _GZIP
+        is_packed = file.read(2) == _GZIP
         file.seek(0)
-        plain = not packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
-        above = b""
-        head = b""
-        for line in file if plain else ():
-            texts = layout.lines(line, ragged=True, first=not above)
-            above += line
-            if any(_without_separator_line(source, texts, layout)):
-                head = line
-                break
-        begin, end = file.tell(), file.seek(0, 2)
-    if not plain:
+        is_plain = (
+            not is_packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
+        )
+        header, begin = _header_line(source, file, layout) if is_plain else (b"", 0)
+        end = file.seek(0, 2)
+    if not is_plain:
         raise DeclarationError(
             f"{source}: only plain lines are read in blocks: unpack it, write it in UTF-8 without "
             "line breaks in cells, or read it into memory (--blocks never)"
         )
-    names = _stripped(_records(source, layout.lines(head, ragged=True), layout, True)[0][1])
+    (_, cells), *_ = _records(source, layout.lines(header, ragged=True), layout, True)
     ends = tuple((first, min(first + PART, end)) for first in range(begin, end, PART))
-    return CsvSpans(mark, names, ends, layout)
+    return CsvSpans(mark, _stripped(cells), ends, layout)
+
+
+def _header_line(source: str, file: BinaryIO, layout: CsvLayout) -> tuple[bytes, int]:
+    """The line of the header, and the first byte below it."""
+    above = b""
+    header = b""
+    for line in file:
+        texts = layout.lines(line, ragged=True, first=not above)
+        above += line
+        if any(_without_separator_line(source, texts, layout)):
+            header = line
+            break
+    return header, file.tell()
 
 
 def _count(mark: FileMark, begin: int, end: int) -> int:
+    """The records of a part, which are its lines that are not blank."""
     mark.check()
-    return sum(bool(line.rstrip(b"\r")) for line in _lines(mark.source, begin, end).split(b"\n"))
+    lines = _lines(mark.source, begin, end).split(b"\n")
+    return sum(bool(line.rstrip(b"\r")) for line in lines)
 
 
 def _part(mark: FileMark, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
+    """The table of a part."""
     mark.check()
     lines = layout.lines(_lines(mark.source, begin, end), ragged=True, first=False)
     rows = [cells for _, cells in _rows(mark.source, lines, layout.separator, False)]
@@ -634,16 +770,16 @@ def _parquet_facts(source: str) -> tuple[FileMark, tuple[str, ...], list[int]]:
     mark = FileMark.of(source)
     try:
         with opened(source) as file:
-            known = parquet.read_metadata(file)
+            metadata = parquet.read_metadata(file)
     except OSError as error:
         raise DataError(
             f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}"
         ) from None
     except pa.ArrowException:
         raise DataError(f"{source}: is not a Parquet file") from None
-    names, groups = tuple(known.schema.to_arrow_schema().names), range(known.num_row_groups)
-    rows = [int(known.row_group(group).num_rows) for group in groups]
-    return mark, names, rows
+    names = tuple(metadata.schema.to_arrow_schema().names)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return mark, names, [int(group.num_rows) for group in groups]
 
 
 def read_parquet(path: str | Path) -> Table:
@@ -653,22 +789,25 @@ def read_parquet(path: str | Path) -> Table:
 
 
 def _row_groups(mark: FileMark, names: tuple[str, ...], groups: Sequence[int]) -> Table:
+    """The table of some row groups of a Parquet file, whose columns are read when asked for."""
     import pyarrow as pa
     from pyarrow import parquet
 
     source = mark.source
     mark.check()
 
+    def cells(file: Any, name: str) -> Any:
+        if is_nested(file.schema_arrow.field(name).type):
+            n_rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+            return np.full(n_rows, None, dtype=object)
+        table = file.read_row_groups(groups, [name], use_threads=False)
+        return arrow_cells(table.column(name))
+
     def column(name: str) -> Any:
         mark.check()
         try:
             with opened(source) as raw, parquet.ParquetFile(raw) as file:
-                if is_nested(file.schema_arrow.field(name).type):
-                    rows = sum(file.metadata.row_group(group).num_rows for group in groups)
-                    return np.full(rows, None, dtype=object)
-                return arrow_cells(
-                    file.read_row_groups(groups, [name], use_threads=False).column(name)
-                )
+                return cells(file, name)
         except (OSError, KeyError, pa.ArrowException) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
             raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None

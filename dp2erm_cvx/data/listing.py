@@ -61,17 +61,31 @@ def part_files(path: str) -> list[PartFile]:
     """The files that a name stands for, sorted by their names.
 
     In a folder and below it these are the files of Parquet, or else of CSV, but for those whose
-    name begins with a point or an underscore. Raises DataError where there are none, or files of
-    both kinds, FileError where a folder cannot be read, DeclarationError where no package reads a
-    file system.
+    name begins with a point or an underscore.
+
+    Parameters
+    ----------
+    path
+        A file, a folder or a pattern.
+
+    Raises
+    ------
+    DataError
+        Where there are no files, or files of both kinds.
+    FileError
+        Where a folder cannot be read.
+    DeclarationError
+        Where no package reads a file system.
     """
+    root: str | None
     if is_remote(path):
-        names, root = _elsewhere(path)
+        names, root = _remote_files(path)
     elif os.path.isdir(path):
-        names, root = [str(file) for file in Path(path).rglob("*") if file.is_file()], str(path)
-        names = _parts(names)
+        names = _parts([str(file) for file in Path(path).rglob("*") if file.is_file()])
+        root = path
     elif has_pattern(path):
-        names, root = glob.glob(path, recursive=True), _without_pattern(path)
+        names = glob.glob(path, recursive=True)
+        root = _without_pattern(path)
     else:
         return [PartFile(path)]
     if root is None:
@@ -85,18 +99,17 @@ def part_files(path: str) -> list[PartFile]:
     return [PartFile(name, _cells_of(name, root)) for name in sorted(names)]
 
 
-def _elsewhere(path: str) -> tuple[list[str], str | None]:
-    """Names of files on another file system, and the folder that they are in.
-
-    The folder is None for a single file.
-    """
+def _remote_files(path: str) -> tuple[list[str], str | None]:
+    """Names of files on another file system, and their folder: None for a single file."""
     system: Any
     system, inside = file_system(path)
     with opening(path):
         if "*" in inside:
-            names, root = system.glob(inside), _without_pattern(inside)
+            names = system.glob(inside)
+            root = _without_pattern(inside)
         elif not inside.lower().endswith((*PARQUET, *CSV)) and system.isdir(inside):
-            names, root = _parts(system.find(inside)), inside
+            names = _parts(system.find(inside))
+            root = inside
         else:
             return [path], None
     return [system.unstrip_protocol(name) for name in names], system.unstrip_protocol(root)
@@ -104,9 +117,9 @@ def _elsewhere(path: str) -> tuple[list[str], str | None]:
 
 def _parts(names: Sequence[str]) -> list[str]:
     """Those that hold records, of all files in a folder."""
-    seen = [name for name in names if not os.path.basename(name).startswith((".", "_"))]
-    parquet = [name for name in seen if name.lower().endswith(PARQUET)]
-    return parquet or [name for name in seen if name.lower().endswith(CSV)]
+    visible = [name for name in names if not os.path.basename(name).startswith((".", "_"))]
+    parquet = [name for name in visible if name.lower().endswith(PARQUET)]
+    return parquet or [name for name in visible if name.lower().endswith(CSV)]
 
 
 def _without_pattern(path: str) -> str:
@@ -117,10 +130,7 @@ def _without_pattern(path: str) -> str:
 
 
 def _cells_of(name: str, root: str) -> dict[str, str]:
-    """Cells by the names of folders between a root and a file.
-
-    There is an empty one where a cell is missing.
-    """
+    """Cells that the folders between a root and a file name; an empty one where it is missing."""
     cells = {}
     for folder in name[len(root) :].split("/")[:-1]:
         column, sign, text = folder.partition("=")

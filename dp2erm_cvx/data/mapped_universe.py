@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, setting, whole_number
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space
@@ -63,12 +64,11 @@ class MappedUniverse:
 
     @property
     def widths(self) -> tuple[float, ...] | None:
-        """The bound on every column of ``Records.X``, the intercept included.
-
-        It is None where none is declared.
-        """
-        own = self.space.widths(self.n_features)
-        return None if own is None else (*filter(None, [self.space.intercept]), *own)
+        """The bound on every column of ``Records.X``, the intercept included; None without any."""
+        widths = self.space.widths(self.n_features)
+        if widths is None or not self.space.intercept:
+            return widths
+        return (self.space.intercept, *widths)
 
     def within(self, space: Space) -> MappedUniverse:
         """As many records with as many covariates in another space."""
@@ -77,23 +77,32 @@ class MappedUniverse:
     def shrunk(self, norm: float) -> MappedUniverse:
         """As many records, with covariates that are shrunk radially to this norm."""
         space = self.space.shrunk(norm)
-        return self if space is self.space else self.within(space)
+        if space is self.space:
+            return self
+        return self.within(space)
 
     def examples(self) -> Iterator[Records]:
-        """Public records all over the space.
+        """Public records all over the space, with arms of one size; then such without covariates.
 
-        First come records with arms of one size, then records that are alike but for arms.
+        Records of the second kind are alike but for their arms.
         """
         space = self.space
         n = self.n_samples
         k = self.n_features
         rng = np.random.default_rng(k)
         widths = space.widths(k) or (np.inf,) * k
-        inside = np.minimum(widths, space.features_bound / np.sqrt(k)) * rng.uniform(-1, 1, (n, k))
-        y = space.outcome_bound * rng.uniform(-1, 1, n)
-        for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
-            rows = np.hstack([np.full((n, 1), space.intercept), X]) if space.intercept else X
-            yield Records(rows, np.arange(n) % 2, outcomes, space)
+        largest = np.minimum(widths, space.features_bound / np.sqrt(k))
+        covariates = largest * rng.uniform(-1, 1, (n, k))
+        outcomes = space.outcome_bound * rng.uniform(-1, 1, n)
+        yield self._example(covariates, outcomes)
+        yield self._example(np.zeros((n, k)), np.zeros(n))
+
+    def _example(self, covariates: Array, outcomes: Array) -> Records:
+        """Records with these covariates (n, k) and outcomes (n,), every other one treated."""
+        n = self.n_samples
+        if self.space.intercept:
+            covariates = np.hstack([np.full((n, 1), self.space.intercept), covariates])
+        return Records(covariates, np.arange(n) % 2, outcomes, self.space)
 
     @property
     def most_rows(self) -> int:

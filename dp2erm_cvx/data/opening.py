@@ -1,7 +1,4 @@
-"""Files that are opened again and again.
-
-They are refused where they cannot be, or are others than they were.
-"""
+"""Files that are opened again and again, and refused where they are others than they were."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ def opening(source: str) -> Iterator[None]:
 
 
 def is_remote(source: str) -> bool:
-    """True if a name is that of a file on another file system.
-
-    An example is ``s3://bucket/records.csv``.
-    """
+    """True if a name is that of a file on another file system, such as ``s3://bucket/data.csv``."""
     return "://" in source
 
 
@@ -115,13 +109,14 @@ class FileMark:
             time: int | str
             if is_remote(source):
                 system, inside = file_system(source)
-                known = system.info(inside)
+                facts = system.info(inside)
                 size = file.seek(0, os.SEEK_END)
                 file.seek(0)
-                time = " ".join(str(known.get(name, "")) for name in _TIMES)
+                time = " ".join(str(facts.get(name, "")) for name in _TIMES)
             else:
                 status = os.fstat(file.fileno())
-                size, time = status.st_size, status.st_mtime_ns
+                size = status.st_size
+                time = status.st_mtime_ns
             return cls(source, size, time, _digest(file, size))
 
     def check(self) -> None:
@@ -134,6 +129,7 @@ class FileMark:
 
 
 def _digest(file: BinaryIO, size: int) -> str:
+    """Digest of the first and the last bytes of a file, of a Parquet file of its whole footer."""
     begin = file.read(_END)
     file.seek(max(size - _END, 0))
     end = file.read(_END)

@@ -6,7 +6,6 @@ A pass is computed by local threads, or by a cluster where a ``distributed.Clien
 from __future__ import annotations
 
 import importlib
-import math
 import re
 import sys
 import uuid
@@ -24,7 +23,7 @@ from dp2erm_cvx.data import blocks
 from dp2erm_cvx.data.blocks import GROUP, Beside, Blocks, KeptColumn, beside_it, in_groups
 from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
 from dp2erm_cvx.data.files import CsvLayout, csv_spans, is_text, parquet_parts
-from dp2erm_cvx.data.listing import part_files, stands_for_many
+from dp2erm_cvx.data.listing import PartFile, part_files, stands_for_many
 from dp2erm_cvx.data.opening import FileMark
 from dp2erm_cvx.data.tables import Table, as_cells, boxed, cell_of, cells_digest, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
@@ -42,7 +41,17 @@ Cells = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskBlocks(Blocks[T]):
-    """Blocks that are the results of Dask tasks, one for each block of ``length`` records."""
+    """Blocks that are the results of Dask tasks.
+
+    Parameters
+    ----------
+    n_samples
+        Number of records.
+    length
+        Records of every block but the last.
+    tasks
+        One for each block.
+    """
 
     n_samples: int
     length: int
@@ -51,31 +60,33 @@ class DaskBlocks(Blocks[T]):
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        tasks = []
         title = title_of(function)
-        kept = tuple(isinstance(own, KeptColumn) for own in beside)
-        work = Work(partial(_in_order, function, kept) if any(kept) else function)
+        is_kept = tuple(isinstance(values, KeptColumn) for values in beside)
+        work = Work(function)
+        if any(is_kept):
+            work = Work(partial(_in_order, function, is_kept))
+        tasks = []
         for number, task in enumerate(self.tasks):
             begin = number * self.length
             parts = []
             rows = []
-            for own in beside:
-                if isinstance(own, KeptColumn):
-                    parts.append(own.parts[number])
+            for values in beside:
+                if isinstance(values, KeptColumn):
+                    parts.append(values.parts[number])
                 else:
-                    rows.append(own[begin : begin + self.length])
+                    rows.append(values[begin : begin + self.length])
             tasks.append(_delayed(title, work, task, *parts, beside=rows))
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> KeptColumn:
-        """Arrays that ``function`` makes of every block and its rows of arrays.
+        """Arrays that ``function`` makes of every block, kept beside the blocks.
 
-        They are kept beside the blocks.
+        The function gets the rows of ``beside`` as well.
         """
         return KeptColumn(_run("persist", self.then(function, *beside).tasks))
 
     def placed(self, beside: Beside) -> Beside:
-        """The same, sent to where the blocks are once and not in every pass."""
+        """The same values, sent to where the blocks are once and not in every pass."""
         if not isinstance(beside, np.ndarray):
             return beside
         # Dask warns of a graph that carries arrays: this one has to
@@ -83,7 +94,7 @@ class DaskBlocks(Blocks[T]):
             return self.column(beside_it, beside)
 
     def persisted(self, nbytes: int, beside: int = 0) -> DaskBlocks[T]:
-        """Blocks that are kept as far as there is room, the others are made anew in every pass.
+        """Blocks that are kept as far as there is room; every pass makes the others anew.
 
         Parameters
         ----------
@@ -94,10 +105,10 @@ class DaskBlocks(Blocks[T]):
             the passes.
         """
         tasks = self.tasks
-        room = len(tasks)
+        n_kept = len(tasks)
         if cluster_in_force() is None:
-            room = len(tasks) * max(KEEP - beside, 0) // max(nbytes, 1)
-        return replace(self, tasks=(*_run("persist", tasks[:room]), *tasks[room:]))
+            n_kept = len(tasks) * max(KEEP - beside, 0) // max(nbytes, 1)
+        return replace(self, tasks=(*_run("persist", tasks[:n_kept]), *tasks[n_kept:]))
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
@@ -120,21 +131,35 @@ def _added(add: Callable[[Sequence[R]], R], *parts: R) -> R:
     return add(parts)
 
 
-def _in_order(function: Callable[..., R], kept: Sequence[bool], block: Any, *beside: Any) -> R:
-    """``function`` of a block and of what stands beside it, where what is kept comes first."""
-    parts = iter(beside[: sum(kept)])
-    rows = iter(beside[sum(kept) :])
-    return function(block, *(next(parts) if own else next(rows) for own in kept))
+def _in_order(function: Callable[..., R], is_kept: Sequence[bool], block: Any, *beside: Any) -> R:
+    """``function`` of a block and of what stands beside it, in the order that it asks for.
+
+    Parameters
+    ----------
+    function
+        Called on the block.
+    is_kept
+        Of everything beside the block whether it is kept where the blocks are.
+    block
+        The block.
+    beside
+        The same in the order of a task: what is kept comes first, then the rows of arrays.
+    """
+    n_kept = sum(is_kept)
+    parts = iter(beside[:n_kept])
+    rows = iter(beside[n_kept:])
+    ordered = [next(parts) if kept else next(rows) for kept in is_kept]
+    return function(block, *ordered)
 
 
 def title_of(function: Any) -> str:
     """The name of what a function does with a block, of letters alone.
 
-    Others may call the function in its place.
+    A ``partial`` is called by the last function that it is given, or else by its own.
     """
     while isinstance(function, partial):
-        called = [one for one in function.args if callable(one)]
-        function = called[-1] if called else function.func
+        functions = [argument for argument in function.args if callable(argument)]
+        function = functions[-1] if functions else function.func
     name = str(getattr(function, "__name__", type(function).__name__))
     return "-".join(re.findall("[A-Za-z]+", name)) or "task"
 
@@ -145,9 +170,8 @@ def _delayed(title: str, work: Work, *inputs: Any, beside: Sequence[Any] = ()) -
     The key holds nothing of the rows.
     """
     key = f"{title}-{uuid.uuid4().hex}"
-    return _dask().delayed(Task(work, beside), name=f"task-{key}", traverse=False)(
-        *inputs, dask_key_name=key
-    )
+    task = _dask().delayed(Task(work, beside), name=f"task-{key}", traverse=False)
+    return task(*inputs, dask_key_name=key)
 
 
 def _dask() -> Any:
@@ -162,22 +186,20 @@ def _dask() -> Any:
 
 def _scheduler() -> str | None:
     """Threads, unless something else is in force: Dask would import distributed to look for it."""
-    chosen = _dask().config.get("scheduler", None) is not None or "distributed" in sys.modules
-    return None if chosen else "threads"
+    if _dask().config.get("scheduler", None) is not None or "distributed" in sys.modules:
+        return None
+    return "threads"
 
 
 def cluster_in_force() -> Cluster | None:
-    """The cluster of a ``distributed.Client`` that is in force.
-
-    It is None where this process makes the passes.
-    """
-    chosen = _dask().config.get("scheduler", None)
+    """The cluster of a ``distributed.Client`` that is in force, if this process has one."""
+    scheduler = _dask().config.get("scheduler", None)
     if "distributed" not in sys.modules:
         return None
     distributed: Any = importlib.import_module("distributed")
-    if isinstance(chosen, distributed.Client):
-        return Cluster(chosen)
-    if chosen not in (None, "dask.distributed", "distributed"):
+    if isinstance(scheduler, distributed.Client):
+        return Cluster(scheduler)
+    if scheduler not in (None, "dask.distributed", "distributed"):
         return None
     try:
         return Cluster(distributed.get_client())
@@ -195,24 +217,24 @@ def passes_told(report: Progress) -> Iterator[None]:
         Is told the number of the pass, of its tasks that are done, and of all of them.
     """
     callbacks: Any = importlib.import_module("dask.callbacks")
-    told = _Told(report)
+    listener = _Listener(report)
 
     def start(graph: Any, state: Any) -> None:
-        told.begin(len(graph))  # whose time is its own
+        listener.begin(len(graph))  # whose time is its own
 
     def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        told.done(len(state["finished"]))
+        listener.done(len(state["finished"]))
 
-    _TOLD.append(told)
+    _LISTENERS.append(listener)
     try:
         with callbacks.Callback(start_state=start, posttask=posttask):
             yield
     finally:
-        _TOLD.remove(told)
+        _LISTENERS.remove(listener)
 
 
-class _Told:
-    """Somebody who is told of passes.
+class _Listener:
+    """Somebody who is told how far passes are.
 
     Parameters
     ----------
@@ -237,15 +259,23 @@ class _Told:
 
 
 #: Those who are told of passes.
-_TOLD: list[_Told] = []
+_LISTENERS: list[_Listener] = []
 
 
 def _run(how: str, tasks: Sequence[Any], parts: Sequence[Any] = ()) -> Sequence[Any]:
-    """Results of tasks, or these as they are kept.
+    """Results of tasks, or the tasks as they are kept.
 
-    The ``parts`` are tasks before them, whose number is told.
+    Parameters
+    ----------
+    how
+        ``"compute"`` for results, ``"persist"`` for tasks whose results are kept.
+    tasks
+        What is computed.
+    parts
+        Tasks before these, by which progress is told; none: by the tasks themselves.
     """
-    dask, cluster = _dask(), cluster_in_force()
+    dask = _dask()
+    cluster = cluster_in_force()
     if cluster is None:
         with one_thread():
             results: tuple[Any, ...] = getattr(dask, how)(*tasks, scheduler=_scheduler())
@@ -254,15 +284,15 @@ def _run(how: str, tasks: Sequence[Any], parts: Sequence[Any] = ()) -> Sequence[
     with one_thread():
         if how == "persist":
             return cluster.persisted(tasks)
-        seen = parts or tasks
-        for told in _TOLD:
-            told.begin(len(seen))
+        counted = parts or tasks
+        for listener in _LISTENERS:
+            listener.begin(len(counted))
 
         def done(number: int) -> None:
-            for told in _TOLD:
-                told.done(number)
+            for listener in _LISTENERS:
+                listener.done(number)
 
-        return cluster.gathered(tasks, seen, done)
+        return cluster.gathered(tasks, counted, done)
 
 
 @dataclass(frozen=True)
@@ -290,39 +320,44 @@ class Pieces:
     digests: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def tables(self, columns: Sequence[str], written: Collection[str] = ()) -> DaskBlocks[Table]:
-        """The blocks of these columns, some as they are ``written``.
+        """The blocks of these columns.
 
-        Raises DataError where one is not there.
+        Parameters
+        ----------
+        columns
+            Their names.
+        written
+            Names of those that are read as they are written in a file.
+
+        Raises
+        ------
+        DataError
+            Where a column is not there.
         """
         head = Table(self.source, self.names, list)
-        wanted = tuple(dict.fromkeys(columns))
-        for name in wanted:
+        names = tuple(dict.fromkeys(columns))
+        for name in names:
             head.cells(name)
-        known = self._digests_of(wanted)
-        length = blocks.BLOCK
-        pieces = []
-        for k, (read, count) in enumerate(zip(self.readers, self.rows, strict=True)):
-            digests = {name: every[k] for name, every in known.items()}
-            work = Work(
-                partial(_cells_of, self.source, read, count, wanted, frozenset(written), digests)
-            )
-            pieces.append(self._task("read", k, work))
+        pieces = self._piece_tasks(names, frozenset(written))
         ends = np.cumsum(self.rows, dtype=np.int64)
-        n = int(ends[-1]) if len(ends) else 0
-        made = []
-        for begin in range(0, n, length):
-            end = min(begin + length, n)
+        n_rows = int(ends[-1]) if len(ends) else 0
+        if n_rows == 0:  # two rows of nobody: no rows are a table of persons
+            nobody = {name: np.full(2, None, dtype=object) for name in names}
+            return DaskBlocks(2, blocks.BLOCK, [self._block(0, [slice(2)], [nobody])])
+        tasks = []
+        for begin in range(0, n_rows, blocks.BLOCK):
+            end = min(begin + blocks.BLOCK, n_rows)
+            parts = []
+            rows = []
             first, last = np.searchsorted(ends, (begin, end - 1), side="right").tolist()
-            own = [k for k in range(first, last + 1) if self.rows[k]]
-            starts = [int(ends[k]) - self.rows[k] for k in own]
-            rows = [slice(max(begin - start, 0), end - start) for start in starts]
-            work = Work(partial(_joined, self.source, self.names, rows, begin))
-            made.append(_delayed("cut", work, *(pieces[k] for k in own)))
-        if not n:  # two rows of nobody: no rows are a table of persons
-            nobody = {name: np.full(2, None, dtype=object) for name in wanted}
-            work = Work(partial(_joined, self.source, self.names, [slice(2)], 0))
-            n, made = 2, [_delayed("cut", work, nobody)]
-        return DaskBlocks(n, length, made)
+            for number in range(first, last + 1):
+                if self.rows[number] == 0:
+                    continue
+                start = int(ends[number]) - self.rows[number]
+                parts.append(pieces[number])
+                rows.append(slice(max(begin - start, 0), end - start))
+            tasks.append(self._block(begin, rows, parts))
+        return DaskBlocks(n_rows, blocks.BLOCK, tasks)
 
     def opener(self) -> Callable[[], None] | None:
         """What raises FileError in a process that does not reach the files.
@@ -331,11 +366,27 @@ class Pieces:
         """
         if self.tasks or not self.readers:
             return None
-        first, last = self.readers[0], self.readers[-1]
+        first = self.readers[0]
+        last = self.readers[-1]
         return partial(_open, tuple(dict.fromkeys((first, last))))
 
+    def _piece_tasks(self, columns: tuple[str, ...], written: frozenset[str]) -> list[Any]:
+        """Tasks that read the cells of these columns, of every piece one."""
+        digests_by_column = self._digests_of(columns)
+        tasks = []
+        for number, (read, n_rows) in enumerate(zip(self.readers, self.rows, strict=True)):
+            digests = {name: of_pieces[number] for name, of_pieces in digests_by_column.items()}
+            cells = partial(_cells_of, self.source, read, n_rows, columns, written, digests)
+            tasks.append(self._task("read", number, Work(cells)))
+        return tasks
+
+    def _block(self, begin: int, rows: Sequence[slice], pieces: Sequence[Any]) -> Any:
+        """The task that joins these ``rows`` of pieces to the block from row ``begin`` on."""
+        work = Work(partial(_joined, self.source, self.names, rows, begin))
+        return _delayed("cut", work, *pieces)
+
     def _task(self, title: str, piece: int, work: Work) -> Any:
-        return _delayed(title, work, *(own[piece] for own in self.tasks))
+        return _delayed(title, work, *(collection[piece] for collection in self.tasks))
 
     def _digests_of(self, columns: Sequence[str]) -> dict[str, Sequence[str]]:
         """Digests of the cells of every piece that tasks make, by column.
@@ -347,9 +398,10 @@ class Pieces:
         new = [name for name in columns if name not in self.digests]
         if new:
             works = [Work(partial(_digests, read, new)) for read in self.readers]
-            tasks = [self._task("digest", k, work) for k, work in enumerate(works)]
-            every = results_of(_run("compute", tasks))
-            self.digests.update({name: [one[name] for one in every] for name in new})
+            tasks = [self._task("digest", number, work) for number, work in enumerate(works)]
+            of_pieces = results_of(_run("compute", tasks))
+            for name in new:
+                self.digests[name] = [digests[name] for digests in of_pieces]
         return {name: self.digests[name] for name in columns}
 
 
@@ -364,11 +416,22 @@ def _digests(read: Callable[..., Table], columns: Sequence[str], *parts: Any) ->
 
 
 def _joined(
-    source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells
+    source: str, names: tuple[str, ...], rows: Sequence[slice], first_row: int, *pieces: Cells
 ) -> Table:
-    """A block, of several types of cells as they are.
+    """A block of rows of several pieces.
 
-    No cell is written as another one. The first record is number ``row``.
+    Cells of several types stay as they are: none is written as one of another type.
+
+    Parameters
+    ----------
+    source, names
+        Of the whole table.
+    rows
+        Which rows of every piece the block has.
+    first_row
+        The number of its first row in the table, from 0 on.
+    pieces
+        The cells of the pieces by column.
     """
     cells: Cells = {}
     for name in pieces[0]:
@@ -376,25 +439,49 @@ def _joined(
         if len({part.dtype for part in parts}) > 1:
             parts = [boxed(part) for part in parts]
         cells[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return Table(source, names, cells.__getitem__, partial(_place, row))
+    return Table(source, names, cells.__getitem__, partial(_place, first_row))
 
 
-def _place(first: int, row: int) -> str:
-    return f"row {first + row + 1}"
+def _place(first_row: int, row: int) -> str:
+    return f"row {first_row + row + 1}"
 
 
 def _cells_of(
     source: str,
     read: Callable[..., Table],
-    rows: int,
+    n_rows: int,
     columns: Sequence[str],
     written: Collection[str],
     digests: Mapping[str, str],
     *parts: Any,
 ) -> Cells:
-    made = read(*parts)
-    cells = {name: made.cells(name, written=name in written) for name in columns}
-    if any(len(column) != rows for column in cells.values()):
+    """The cells of one piece by column, checked against what an earlier pass has seen.
+
+    Parameters
+    ----------
+    source
+        What messages call the table.
+    read
+        Makes the table of the piece of its ``parts``.
+    n_rows
+        Rows that the piece had when it was counted.
+    columns
+        Names of the columns.
+    written
+        Names of those that are read as they are written.
+    digests
+        Digests of an earlier pass by column, where tasks make the cells.
+    parts
+        Results of the tasks of the piece.
+
+    Raises
+    ------
+    DataError
+        Where rows or cells are others than before.
+    """
+    table = read(*parts)
+    cells = {name: table.cells(name, written=name in written) for name in columns}
+    if any(len(column) != n_rows for column in cells.values()):
         raise DataError(f"{source}: a partition has other rows than when it was counted")
     for name, digest in digests.items():
         if cells_digest(cells[name]) != digest:
@@ -409,47 +496,65 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     """The lines of CSV files, or the row groups of Parquet files, of all that the name stands for.
 
     These are the files in a folder and below it, or those that a pattern matches; they follow each
-    other by their names. Lines are counted by a pass, and no records are read. Raises DataError
-    where a file cannot be read, or has other columns than the first; for CSV as
-    :func:`~dp2erm_cvx.data.files.csv_spans`.
+    other by their names. Lines are counted by a pass, and no records are read.
+
+    Parameters
+    ----------
+    path
+        A file, a folder or a pattern.
+    layout
+        How CSV files are written.
+
+    Raises
+    ------
+    DataError
+        Where a file cannot be read, or has other columns than the first; for CSV as
+        :func:`~dp2erm_cvx.data.files.csv_spans`.
     """
     source = str(path)
     files = part_files(source)
-    is_one = not stands_for_many(source)
+    has_one_file = not stands_for_many(source)
     names: tuple[str, ...] = ()
     counters: list[Callable[[], int]] = []
     rows: list[int] = []
     readers: list[Callable[[], Table]] = []
-    cells: list[Mapping[str, str]] = []
+    folder_cells: list[Mapping[str, str]] = []
     for file in files:
-        if is_text(file.name) if is_one else file.is_text():
-            if (
-                len(files) > 1 and FileMark.of(file.name).size == 0
-            ):  # as some programs write no records
+        if is_text(file.name) if has_one_file else file.is_text():
+            # as some programs write no records
+            if len(files) > 1 and FileMark.of(file.name).size == 0:
                 continue
             spans = csv_spans(file.name, layout)
-            own, more = spans.names, spans.readers()
+            file_names = spans.names
+            file_readers: Sequence[Callable[[], Table]] = spans.readers()
             counters += spans.counters()
         else:
-            own, lengths, more = parquet_parts(file.name)
-            rows += lengths
-        twice = sorted(set(own) & set(file.cells))
-        if twice:
-            raise DataError(f"{file.name}: its folder and the file have a column {brief(twice[0])}")
-        own += tuple(file.cells)
-        names = names or own
-        if set(own) != set(names):
-            raise DataError(f"{file.name}: has other columns than {files[0].name}: {listed(own)}")
-        readers += more
-        cells += [file.cells] * len(more)
+            file_names, file_rows, file_readers = parquet_parts(file.name)
+            rows += file_rows
+        file_names = _with_folder_columns(file_names, file)
+        names = names or file_names
+        if set(file_names) != set(names):
+            raise DataError(
+                f"{file.name}: has other columns than {files[0].name}: {listed(file_names)}"
+            )
+        readers += file_readers
+        folder_cells += [file.cells] * len(file_readers)
     if not names:
         raise DataError(f"{source}: all files are empty: a header line is needed")
     if counters:
         rows = _counted_lines(counters)
-    for place, own_cells in enumerate(cells):
-        if own_cells:
-            readers[place] = partial(_with_cells, readers[place], own_cells, rows[place])
+    for place, cells in enumerate(folder_cells):
+        if cells:
+            readers[place] = partial(_with_cells, readers[place], cells, rows[place])
     return Pieces(source, names, rows, readers)
+
+
+def _with_folder_columns(names: tuple[str, ...], file: PartFile) -> tuple[str, ...]:
+    """The columns of a file, then those that the names of its folders state."""
+    twice = sorted(set(names) & set(file.cells))
+    if twice:
+        raise DataError(f"{file.name}: its folder and the file have a column {brief(twice[0])}")
+    return (*names, *file.cells)
 
 
 def _counted_lines(counters: Sequence[Callable[[], int]]) -> list[int]:
@@ -461,14 +566,18 @@ def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) 
     """A part of a table with columns of one cell each, read as the cells of a CSV file are."""
     table = read()
 
-    def repeated(name: str, cell: Any) -> NDArray[Any]:
+    def repeated(cell: Any) -> NDArray[Any]:
         return np.full(rows, cell, dtype=np.float64 if type(cell) is float else object)
 
     def column(name: str) -> Any:
-        return repeated(name, cell_of(cells[name], ".")) if name in cells else table.column(name)
+        if name in cells:
+            return repeated(cell_of(cells[name], "."))
+        return table.column(name)
 
     def written(name: str) -> Any:
-        return repeated(name, cells[name]) if name in cells else table.cells(name, written=True)
+        if name in cells:
+            return repeated(cells[name])
+        return table.cells(name, written=True)
 
     return replace(table, names=(*table.names, *cells), column=column, written=written)
 
@@ -476,57 +585,82 @@ def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) 
 def frame_pieces(frame: Any) -> Pieces:
     """The partitions of a Dask data frame, which are counted first.
 
-    Raises DeclarationError for others.
+    Raises DeclarationError for what is none.
     """
     if not (hasattr(frame, "to_delayed") and hasattr(frame, "map_partitions")):
         raise DeclarationError(f"{brief(type(frame).__name__)} is not a Dask data frame")
     rows = tuple(int(number) for number in frame.map_partitions(len).compute())
     names = tuple(str(name) for name in frame.columns)
-    return Pieces(
-        "the Dask data frame", names, rows, [read_frame] * len(rows), [frame.to_delayed()]
-    )
+    readers = [read_frame] * len(rows)
+    return Pieces("the Dask data frame", names, rows, readers, [frame.to_delayed()])
 
 
 def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) -> Pieces:
-    """The chunks of Dask arrays (n, p), (n,) and (n,); those of unknown length are counted first.
+    """The chunks of Dask arrays; those of unknown length are counted first.
 
-    ``names`` of p are those of all p + 2 columns. Raises DeclarationError for what is no Dask
-    array, DataError for other shapes.
+    Parameters
+    ----------
+    X, a, y
+        Dask arrays (n, p), (n,) and (n,).
+    names
+        Names all p + 2 columns, by p.
+
+    Raises
+    ------
+    DeclarationError
+        For what is no Dask array.
+    DataError
+        For other shapes.
     """
-    arrays = dict(zip("Xay", (X, a, y), strict=True))
-    for name, array in arrays.items():
-        if not (hasattr(array, "to_delayed") and hasattr(array, "map_blocks")):
-            raise DeclarationError(f"{name}: {brief(type(array).__name__)} is not a Dask array")
-        if array.ndim != (2 if name == "X" else 1):
-            wanted = "(n, p)" if name == "X" else "(n,)"
-            raise DataError(f"{name} has {array.ndim} dimension(s): must be {wanted}")
-    X, a, y = (_counted(array) for array in arrays.values())
+    for name, array in (("X", X), ("a", a), ("y", y)):
+        _refuse_other_array(name, array)
+    X = _counted(X)
+    a = _counted(a)
+    y = _counted(y)
+    n_covariates = X.shape[1]
     for name, array in (("a", a), ("y", y)):
         if len(array) != len(X):
             raise DataError(f"{name} has {len(array)} values for the {len(X)} rows of X")
-    columns = tuple(names(X.shape[1]))
-    if len(columns) != X.shape[1] + 2:
-        raise DataError(f"columns: {len(columns) - 2} names for the {X.shape[1]} columns of X")
+    columns = tuple(names(n_covariates))
+    if len(columns) != n_covariates + 2:
+        raise DataError(f"columns: {len(columns) - 2} names for the {n_covariates} columns of X")
     X = X.rechunk({1: -1})
     rows = tuple(int(length) for length in X.chunks[0])
-    parts = [cells.to_delayed().ravel() for cells in (X, a.rechunk((rows,)), y.rechunk((rows,)))]
-    table = partial(_side_by_side, columns)
-    return Pieces("the Dask arrays", columns, rows, [table] * len(rows), parts)
+    chunks = [
+        X.to_delayed().ravel(),
+        a.rechunk((rows,)).to_delayed().ravel(),
+        y.rechunk((rows,)).to_delayed().ravel(),
+    ]
+    readers = [partial(_side_by_side, columns)] * len(rows)
+    return Pieces("the Dask arrays", columns, rows, readers, chunks)
+
+
+def _refuse_other_array(name: str, array: Any) -> None:
+    """Raise DeclarationError for what is no Dask array, DataError for another dimension."""
+    if not (hasattr(array, "to_delayed") and hasattr(array, "map_blocks")):
+        raise DeclarationError(f"{name}: {brief(type(array).__name__)} is not a Dask array")
+    shape = "(n, p)" if name == "X" else "(n,)"
+    ndim = 2 if name == "X" else 1
+    if array.ndim != ndim:
+        raise DataError(f"{name} has {array.ndim} dimension(s): must be {shape}")
 
 
 def _counted(array: Any) -> Any:
     """An array with chunks of known lengths, which are computed where they are not."""
-    known = not any(math.isnan(length) for lengths in array.chunks for length in lengths)
+    if not np.isnan(np.concatenate(array.chunks)).any():
+        return array
     # a copy: the array of the caller stays what it is
-    return array if known else array.copy().compute_chunk_sizes()
+    return array.copy().compute_chunk_sizes()
 
 
 def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
+    """The table of one chunk of every array."""
     # what a mask hides is no cell
-    covariates, *rest = (
-        as_cells(array, name) for array, name in zip((X, a, y), "Xay", strict=True)
-    )
-    if [array.shape[1:] for array in (covariates, *rest)] != [(len(names) - 2,), (), ()]:
+    covariates = as_cells(X, "X")
+    treatments = as_cells(a, "a")
+    outcomes = as_cells(y, "y")
+    shapes = [array.shape[1:] for array in (covariates, treatments, outcomes)]
+    if shapes != [(len(names) - 2,), (), ()]:
         raise DataError("the Dask arrays: a chunk has another shape than its array says")
-    columns = dict(zip(names, (*covariates.T, *rest), strict=True))
+    columns = dict(zip(names, (*covariates.T, treatments, outcomes), strict=True))
     return Table("the Dask arrays", tuple(names), columns.__getitem__)

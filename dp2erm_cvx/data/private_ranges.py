@@ -1,7 +1,4 @@
-"""Domains with ranges that nobody declares.
-
-Here stands what is known of each, and the domain that released ranges make.
-"""
+"""Domains with ranges that nobody declares: what is known of each, and the domain once released."""
 
 from __future__ import annotations
 
@@ -28,11 +25,14 @@ from dp2erm_cvx.data.space import LARGEST
 from dp2erm_cvx.errors import DeclarationError, brief, placed
 from dp2erm_cvx.privacy import Neighboring
 
-#: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
+#: 24 numbers to a decade, from 0.001 to a million.
 _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)
+#: Candidates of ends of ranges: 0 and ``_SIZES`` of either sign.
 _GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 #: Equal steps that wide bounds add to it.
 _STEPS = 128
+#: Share of such a step below which two candidates are one: roundings are far smaller.
+_ROUNDING = 1e-9
 #: Wide bounds are farther apart than this: every range between two of their candidates makes a
 #: domain.
 _NARROWEST = 1e-15
@@ -63,17 +63,24 @@ Known = Pair | Within | None
 
 
 def checked_known(name: str, known: Any) -> Known:
-    """Declaration of a column. Raises DeclarationError naming it."""
+    """What is declared to be known of the range of a column.
+
+    Raises DeclarationError that names the column.
+    """
     if known is None or isinstance(known, Within):
         return known
+    return _checked_pair(name, known)
+
+
+def _checked_pair(name: str, ends: Any) -> Pair:
     try:
-        low, high = known
+        low, high = ends
     except (TypeError, ValueError):
         text = "must be a pair (low, high), Within(low, high) or None"
-        raise DeclarationError(f"{name} = {brief(known)}: {text}") from None
+        raise DeclarationError(f"{name} = {brief(ends)}: {text}") from None
     with placed(name):
-        ends = Within(low, high)
-    return ends.low, ends.high
+        bounds = Within(low, high)
+    return bounds.low, bounds.high
 
 
 def known_of(name: str, entry: Any) -> Known:
@@ -85,12 +92,13 @@ def known_of(name: str, entry: Any) -> Known:
         return None
     if isinstance(entry, Mapping) and list(entry) == ["within"]:
         with placed(name):
-            return Within(*checked_known("within", _two_numbers("within", entry["within"])))  # type: ignore[misc]
+            low, high = _checked_pair("within", _two_numbers("within", entry["within"]))
+            return Within(low, high)
     return checked_known(name, _two_numbers(name, entry))
 
 
 def _two_numbers(name: str, entry: Any) -> Any:
-    """A list of two. Raises DeclarationError."""
+    """A list of two. Raises DeclarationError for anything else."""
     if isinstance(entry, list | tuple) and len(entry) == 2:
         return entry
     wanted = f'must be [low, high], {{ within = [low, high] }} or "{RELEASE}"'
@@ -101,14 +109,18 @@ def written_known(known: Known) -> Any:
     """What is known of a range, as a file says it."""
     if known is None:
         return RELEASE
-    return {"within": [known.low, known.high]} if isinstance(known, Within) else list(known)
+    if isinstance(known, Within):
+        return {"within": [known.low, known.high]}
+    return list(known)
 
 
 def assumed_range(known: Known) -> Pair:
     """The range that is planned with: public or wide bounds, of length 1 where nothing is known."""
     if known is None:
         return -0.5, 0.5
-    return (known.low, known.high) if isinstance(known, Within) else known
+    if isinstance(known, Within):
+        return known.low, known.high
+    return known
 
 
 @dataclass(frozen=True)
@@ -162,43 +174,50 @@ class OpenDomain:
     @property
     def columns(self) -> tuple[str, ...] | None:
         """Names of the columns that stand beside the outcome, where the ranges name them."""
-        return (*self.ranges, *self.others) if isinstance(self.ranges, Mapping) else None
+        if not isinstance(self.ranges, Mapping):
+            return None
+        return (*self.ranges, *self.others)
 
     @property
     def known(self) -> tuple[Known, ...]:
-        """Public knowledge of every covariate, of the other columns, then of the outcome."""
+        """What is public about every covariate, the other columns, then the outcome."""
         covariates = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
         return (*covariates, *self.others.values(), self.outcome)
 
     @property
     def declared_ends(self) -> tuple[Pair | None, ...]:
         """Range or wide bounds of all that is ``known``; None where nothing is declared."""
-        return tuple(None if one is None else assumed_range(one) for one in self.known)
+        return tuple(None if known is None else assumed_range(known) for known in self.known)
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Values that stand for missing numbers.
+        """Values (k,) that stand for missing numbers.
 
-        They are the middle of a public range or of wide bounds, or 0.
-
-        Raises DeclarationError unless there are as many columns.
+        They are the middle of a public range or of wide bounds, or 0. Raises DeclarationError where
+        another number of columns is declared than ``n_features``.
         """
-        *known, _ = self.known
-        if len(known) != n_features:
-            raise DeclarationError(f"ranges: {len(known)} are declared for {n_features} covariates")
-        return tuple(middle_and_half(assumed_range(one))[0] for one in known)
+        *columns, _ = self.known
+        if len(columns) != n_features:
+            raise DeclarationError(
+                f"ranges: {len(columns)} are declared for {n_features} covariates"
+            )
+        middles = []
+        for known in columns:
+            middle, _ = middle_and_half(assumed_range(known))
+            middles.append(middle)
+        return tuple(middles)
 
     @property
     def outcome_middle(self) -> float:
         """Value of a missing outcome."""
-        return middle_and_half(assumed_range(self.outcome))[0]
+        middle, _ = middle_and_half(assumed_range(self.outcome))
+        return middle
 
     def universe(self) -> Domain:
         """A public domain of all columns, which says who is protected; no range of it is used."""
-        *pairs, outcome = (assumed_range(known) for known in self.known)
-        columns = self.columns
-        return self._domain(
-            pairs if columns is None else dict(zip(columns, pairs, strict=True)), outcome
-        )
+        *ranges, outcome = [assumed_range(known) for known in self.known]
+        if self.columns is None:
+            return self._domain(ranges, outcome)
+        return self._domain(dict(zip(self.columns, ranges, strict=True)), outcome)
 
     def closed(self, ends: Sequence[Pair], released: ReleasedRanges | None = None) -> Domain:
         """The domain of the covariates and of the outcome at these ranges.
@@ -210,23 +229,30 @@ class OpenDomain:
         released
             Where they come from.
         """
-        pairs: Any = list(ends[: len(self.ranges)])
+        ranges: Any = list(ends[: len(self.ranges)])
         if isinstance(self.ranges, Mapping):
-            pairs = dict(zip(self.ranges, pairs, strict=True))
-        return self._domain(pairs, ends[-1], released)
+            ranges = dict(zip(self.ranges, ranges, strict=True))
+        return self._domain(ranges, ends[-1], released)
 
     def _domain(self, ranges: Any, outcome: Pair, released: ReleasedRanges | None = None) -> Domain:
-        center, half = middle_and_half(outcome)
-        same: Any = {"relation": self.relation, "codebook": self.codebook, "released": released}
-        return Domain(norm_within(ranges, self.codebook), half, center, ranges=ranges, **same)
+        middle, half_width = middle_and_half(outcome)
+        return Domain(
+            covariate_bound=norm_within(ranges, self.codebook),
+            outcome_bound=half_width,
+            outcome_center=middle,
+            ranges=ranges,
+            relation=self.relation,
+            codebook=self.codebook,
+            released=released,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types, ranges as a file says them."""
-        plain = {one.name: json_types(getattr(self, one.name)) for one in fields(self)}
-        *covariates, _ = map(written_known, self.known)
+        plain = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
+        covariates = [written_known(known) for known in self.known[: len(self.ranges)]]
         plain["ranges"] = covariates
         if isinstance(self.ranges, Mapping):
-            plain["ranges"] = dict(zip(self.ranges, covariates, strict=False))
+            plain["ranges"] = dict(zip(self.ranges, covariates, strict=True))
         plain["outcome"] = written_known(self.outcome)
         plain["others"] = {name: written_known(known) for name, known in self.others.items()}
         return plain
@@ -236,14 +262,17 @@ class OpenDomain:
         """Build it from plain values. Raises DeclarationError on an unknown or missing name."""
         plain = dict(declared)
         for name in ("ranges", "others"):
-            if isinstance(entries := plain.get(name), Mapping):
-                plain[name] = {
-                    str(column): known_of(str(column), one) for column, one in entries.items()
-                }
+            entries = plain.get(name)
+            if isinstance(entries, Mapping):
+                plain[name] = _known_by_name(entries)
             elif isinstance(entries, list):
-                plain[name] = [known_of(name, one) for one in entries]
+                plain[name] = [known_of(name, entry) for entry in entries]
         plain["outcome"] = known_of("outcome", plain.get("outcome", RELEASE))
         return declared_by_name(cls, "ranges", plain)
+
+
+def _known_by_name(entries: Mapping[Any, Any]) -> dict[str, Known]:
+    return {str(column): known_of(str(column), entry) for column, entry in entries.items()}
 
 
 def middle_and_half(ends: Pair) -> tuple[float, float]:
@@ -253,11 +282,20 @@ def middle_and_half(ends: Pair) -> tuple[float, float]:
 
 
 def candidates(known: Within | None) -> Array:
-    """The grid of a column, in increasing order."""
+    """The grid of candidates for both ends of the range of a column, in increasing order.
+
+    Parameters
+    ----------
+    known
+        Wide public bounds, which the grid lies in and has further steps between; None where nothing
+        is known.
+    """
     if known is None:
         return _GRID
     inside = _GRID[(_GRID > known.low) & (_GRID < known.high)]
-    grid = np.sort(np.concatenate([inside, np.linspace(known.low, known.high, _STEPS + 1)]))
+    steps = np.linspace(known.low, known.high, _STEPS + 1)
+    grid = np.sort(np.concatenate([inside, steps]))
     # of two that differ by a rounding, one
-    apart = np.diff(grid, prepend=-np.inf) > 1e-9 * (known.high / _STEPS - known.low / _STEPS)
-    return grid[apart]
+    step = known.high / _STEPS - known.low / _STEPS
+    is_apart = np.diff(grid, prepend=-np.inf) > _ROUNDING * step
+    return grid[is_apart]

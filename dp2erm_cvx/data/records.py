@@ -27,12 +27,23 @@ Make = Callable[["Records"], "Records"]
 class Records:
     """Records inside a space: what both stages compute on.
 
-    ``X`` is (n, p) with row norms at most ``space.covariate_bound`` (its first column is the
-    intercept where the space has one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
-    centered, so ``|y| <= space.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
-    bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike.
-    ``unit`` (n,) is the person of every row where those are units, whose rows then count at most 1
-    together.
+    Parameters
+    ----------
+    X
+        (n, p) covariates with row norms at most ``space.covariate_bound``. The first column is the
+        intercept where the space has one.
+    a
+        (n,) arms: 0 or 1, or their numbers from 0 on.
+    y
+        (n,) outcomes, centered, so that ``|y| <= space.outcome_bound``.
+    space
+        The space.
+    sampling
+        (n,) sampling weights over their bound, in [0, 1]; (n, K) in K groups, all 0 but one; None
+        where all records count alike.
+    unit
+        (n,) the person of every row where those are units, whose rows then count at most 1
+        together.
     """
 
     X: Array
@@ -48,7 +59,7 @@ class Records:
                 "unit: records of persons come with the person of every row, others without"
             )
         # whatever reads records must not be able to move them out of the universe
-        for name in self._held:
+        for name in self._array_names:
             view = getattr(self, name).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
@@ -58,13 +69,9 @@ class Records:
         return f"Records(n_samples={self.n_samples})"
 
     @property
-    def _held(self) -> tuple[str, ...]:
-        return (
-            "X",
-            "a",
-            "y",
-            *(name for name in ("sampling", "unit") if getattr(self, name) is not None),
-        )
+    def _array_names(self) -> tuple[str, ...]:
+        optional = [name for name in ("sampling", "unit") if getattr(self, name) is not None]
+        return ("X", "a", "y", *optional)
 
     @classmethod
     def of(cls, space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
@@ -76,18 +83,22 @@ class Records:
     def within(cls, space: Space, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Records:
         """Records clipped into a space.
 
-        They have covariates X (n, k), arms a (n,) and net outcomes y (n,).
+        Parameters
+        ----------
+        space
+            The space.
+        X, a, y
+            Raw covariates (n, k), arms (n,) and net outcomes (n,).
         """
-        arm = np.asarray(a, dtype=np.int64)
-        outcome = np.clip(
-            np.asarray(y, dtype=np.float64), -space.outcome_bound, space.outcome_bound
-        )
-        return cls(space.features(X), arm, outcome, space)
+        arms = np.asarray(a, dtype=np.int64)
+        outcomes = np.asarray(y, dtype=np.float64)
+        clipped = np.clip(outcomes, -space.outcome_bound, space.outcome_bound)
+        return cls(space.features(X), arms, clipped, space)
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """X, a and y, and ``sampling`` and ``unit`` where there are any."""
-        return tuple(getattr(self, name) for name in self._held)
+        return tuple(getattr(self, name) for name in self._array_names)
 
     @property
     def n_samples(self) -> int:
@@ -114,8 +125,9 @@ class Records:
     @property
     def group_counts(self) -> Array:
         """Weight of every record by group (n, K), 0 in all but one; (n, 1) without groups."""
-        grouped = self.sampling is not None and self.sampling.ndim == 2
-        return self.sampling if grouped else self.counts[:, None]  # type: ignore[return-value]
+        if self.sampling is not None and self.sampling.ndim == 2:
+            return self.sampling
+        return self.counts[:, None]
 
     @property
     def covariates(self) -> Array:
@@ -126,16 +138,20 @@ class Records:
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
         arrays = self.arrays
-        return views(
-            len(self.a), lambda rows: Records.of(self.space, [one[rows] for one in arrays])
-        )
+
+        def view(rows: slice) -> Records:
+            return Records.of(self.space, [array[rows] for array in arrays])
+
+        return views(len(self.a), view)
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """One result of ``function`` for every block, from which sums over units are made.
 
         Blocks are views of these records; where persons are units, all rows are one block.
         """
-        return self.blocks.map(function) if self.unit is None else [function(self)]
+        if self.unit is None:
+            return self.blocks.map(function)
+        return [function(self)]
 
     def by_unit(self, *columns: Array) -> tuple[Array, ...]:
         """Sums (N,) of ``columns`` (n,) over the rows of every unit.
@@ -144,15 +160,25 @@ class Records:
         """
         if self.unit is None:
             return columns
-        sums = (np.bincount(self.unit, part, self.n_samples) for part in columns)
-        return tuple(part.astype(np.float64, copy=False) for part in sums)
+        sums = []
+        for column in columns:
+            total = np.bincount(self.unit, column, self.n_samples)
+            sums.append(total.astype(np.float64, copy=False))
+        return tuple(sums)
 
     def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> Records:
-        """Records that ``make`` makes of each record and its ``outcomes`` (n,).
+        """Records that a map makes of each of these, which are held in memory.
 
-        They have n_columns columns and lie in ``space``.
-
-        Outcomes are held.
+        Parameters
+        ----------
+        make
+            Makes records of these, once their outcomes are new.
+        outcomes
+            The new outcomes (n,), of each record by itself.
+        space
+            The space that the new records lie in.
+        n_columns
+            Number of their columns.
         """
         return make(replace(self, y=self.each(outcomes)))
 
@@ -167,37 +193,47 @@ class Records:
     def at(self, index: NDArray[np.int64]) -> Records:
         """The records ``index`` (m,), in this order and in memory: one pass over all of them."""
         self._refuse_units()
-        rows = self.blocks.map(partial(_found, index=index), range(self.n_rows))
-        places, *parts = (np.concatenate(part) for part in zip(*rows, strict=True))
+        rows = self.blocks.map(partial(_rows_at, index=index), range(self.n_rows))
+        places, *arrays = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
         order = np.argsort(places)  # of all places, each once
-        return Records.of(self.space, [part[order] for part in parts])
+        return Records.of(self.space, [array[order] for array in arrays])
 
     def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> Records:
-        """The neighbor in which record ``index`` has covariates X (p,) and treatment a.
+        """The neighbor in which one record has other covariates and another arm.
 
-        These are the records ``numbers``, or all of them.
+        Parameters
+        ----------
+        index
+            Number of the record.
+        X, a
+            Its covariates (p,) and its arm.
+        numbers
+            Numbers of these records, where they are not all of them.
         """
         self._refuse_units()
-        numbers = range(self.n_rows) if numbers is None else numbers
+        if numbers is None:
+            numbers = range(self.n_rows)
         if index not in numbers:
             return self
-        rows, arms = self.X.copy(), self.a.copy()
-        rows[index - numbers.start], arms[index - numbers.start] = X, a
-        return replace(self, X=rows, a=arms)
+        row = index - numbers.start
+        covariates = self.X.copy()
+        covariates[row] = X
+        arms = self.a.copy()
+        arms[row] = a
+        return replace(self, X=covariates, a=arms)
 
     def _refuse_units(self) -> None:
+        """Raise DeclarationError where persons are units."""
         if self.space.units is not None:
             raise DeclarationError(
                 "unit: a neighbor replaces all records of a person, not one record"
             )
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """``function`` of every record by itself.
-
-        It is held, or for many records computed in every pass.
-        """
-        n = self.n_rows
-        return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
+        """``function`` of every record by itself, computed in every pass unless records are few."""
+        if self.n_rows <= VIEW:
+            return whole(function(self), self.n_rows)
+        return self.blocks.then(function)
 
 
 def cleaned(values: Array, bound: float | Array) -> Array:
@@ -205,6 +241,8 @@ def cleaned(values: Array, bound: float | Array) -> Array:
     return np.asarray(np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound))
 
 
-def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:
-    here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
-    return here, *(one[index[here] - numbers.start] for one in block.arrays)
+def _rows_at(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:
+    """The places in ``index`` of the records of a block, and what its arrays hold of these."""
+    places = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
+    rows = index[places] - numbers.start
+    return (places, *(array[rows] for array in block.arrays))

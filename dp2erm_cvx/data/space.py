@@ -16,15 +16,20 @@ from dp2erm_cvx.privacy import Neighboring
 
 #: Bounds of a space lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
+#: Share of a bound from which on norms are clipped: half of what ``ROUND_DOWN`` leaves.
+_CLIPPED_FROM = 1.0 - 5e-13
+#: Share of a squared bound up to which the sum of squares of a row is surely below the squared norm
+#: that is clipped: sums of a million squares round by less than the difference.
+_SURELY_SHORTER = 1.0 - 1e-9
+#: In place of the ends of covariates that have none: no scaled covariate is as large.
+_NO_END = 1e300
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How raw covariates become scaled ones.
+    """How raw covariates x become scaled ones: ``(x/2 - half_middles)/half_widths``.
 
-    They are ``(x/2 - half_middles)/half_widths``, one pair per covariate.
-
-    Both are halved, since an end of a range less another one may overflow.
+    All are halved, since an end of a range less another one may overflow.
 
     Parameters
     ----------
@@ -39,14 +44,16 @@ class Scale:
 
     def scaled(self, rows: Array) -> Array:
         """Scaled covariates (n, k) of raw ones."""
+        half_middles = np.array(self.half_middles)
+        half_widths = np.array(self.half_widths)
         with np.errstate(over="ignore"):  # an infinity is cut off by the space
-            return np.asarray((rows / 2 - np.array(self.half_middles)) / np.array(self.half_widths))
+            return np.asarray((rows / 2 - half_middles) / half_widths)
 
     def raw(self, rows: Array) -> Array:
         """Raw covariates (n, k) of scaled ones."""
-        return np.asarray(
-            2.0 * np.array(self.half_middles) + rows * (2.0 * np.array(self.half_widths))
-        )
+        middles = 2.0 * np.array(self.half_middles)
+        widths = 2.0 * np.array(self.half_widths)
+        return np.asarray(middles + rows * widths)
 
 
 @dataclass(frozen=True)
@@ -123,13 +130,10 @@ class Space:
 
     @property
     def features_bound(self) -> float:
-        """Bound on the norm of the covariates without the intercept.
-
-        It is ``sqrt(M^2 - intercept^2)``.
-        """
-        return math.sqrt(
-            (self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept)
-        )
+        """Bound on the norm of covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
+        difference = self.covariate_bound - self.intercept
+        total = self.covariate_bound + self.intercept
+        return math.sqrt(difference * total)
 
     @property
     def of_records(self) -> Space:
@@ -149,7 +153,9 @@ class Space:
         """
         if self.lower is None or self.upper is None:
             return None
-        return self._of_each(self.lower, n_features), self._of_each(self.upper, n_features)
+        lower = self._of_each(self.lower, n_features)
+        upper = self._of_each(self.upper, n_features)
+        return lower, upper
 
     def _of_each(self, ends: float | tuple[float, ...], n_features: int) -> Array:
         if not isinstance(ends, tuple):
@@ -165,16 +171,16 @@ class Space:
         Raises DeclarationError where another number of them is declared.
         """
         ends = self.ends(n_features)
-        return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
+        if ends is None:
+            return None
+        lower, upper = ends
+        return tuple(np.maximum(-lower, upper).tolist())
 
     def inside(self, points: Array) -> Array:
-        """Scaled covariates (..., k) brought into their space.
-
-        They are clipped to their box, if there is one, and shrunk into their ball.
-        """
-        low, high = self.ends(points.shape[-1]) or (-1e300, 1e300)
+        """Scaled covariates (..., k) clipped to their box, if there is one, and into their ball."""
+        lower, upper = self.ends(points.shape[-1]) or (-_NO_END, _NO_END)
         # shrinking a row leaves it in its box, which holds 0
-        return clip_norm(np.clip(points, low, high), self.features_bound)
+        return clip_norm(np.clip(points, lower, upper), self.features_bound)
 
     def raw(self, points: Array) -> Array:
         """Raw covariates (n, k) of scaled ones, without the intercept."""
@@ -185,53 +191,58 @@ class Space:
 
         Of other rows the rule itself has to tell.
         """
-        ends = self.ends(rows.shape[1])
         inside = _surely_shorter(rows, self.features_bound)
+        ends = self.ends(rows.shape[1])
         if ends is not None:
-            inside &= np.all((ends[0] <= rows) & (rows <= ends[1]), axis=1)
+            lower, upper = ends
+            inside &= np.all((lower <= rows) & (rows <= upper), axis=1)
         return inside
 
     def features(self, X: ArrayLike) -> Array:
-        """Rows (n, k + intercept) of raw covariates (n, k).
+        """Rows (n, k + intercept) of raw covariates (n, k): scaled, and clipped into the space.
 
-        They are a read-only view of X where nothing changes.
+        Returns
+        -------
+        Array
+            A read-only view of X where the rule changes nothing, else a new array.
 
-        Raises DeclarationError where another number of covariates is declared.
+        Raises
+        ------
+        DeclarationError
+            Where another number of covariates is declared.
         """
         raw = np.atleast_2d(np.asarray(X))
         n, k = raw.shape
         self.ends(k)  # as many as there are covariates
-        constant = 1 if self.intercept else 0
-        plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
-        view = plain and self.scale is None and not constant
+        n_constant = 1 if self.intercept else 0
+        is_plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
+        is_view = is_plain and self.scale is None and n_constant == 0
         # sums along a row round by the layout, which may not depend on other records
-        features = raw.view() if view else np.empty((n, k + constant))
+        features = raw.view() if is_view else np.empty((n, k + n_constant))
         for begin in range(0, n, VIEW):
             part = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
             rows = part if self.scale is None else self.scale.scaled(part)
-            if np.any(out := ~self._surely_inside(rows)):
+            is_outside = ~self._surely_inside(rows)
+            if np.any(is_outside):
                 rows = np.array(rows)
-                rows[out] = self.inside(rows[out])
-                if view and rows.tobytes() != part.tobytes():
-                    view = False
+                rows[is_outside] = self.inside(rows[is_outside])
+                if is_view and rows.tobytes() != part.tobytes():
+                    is_view = False
                     features = np.array(raw)
-            if not view:
-                features[begin : begin + VIEW, :constant] = self.intercept
-                features[begin : begin + VIEW, constant:] = rows
-        features.flags.writeable = not view
+            if not is_view:
+                features[begin : begin + VIEW, :n_constant] = self.intercept
+                features[begin : begin + VIEW, n_constant:] = rows
+        features.flags.writeable = not is_view
         return features
 
 
 def refuse_intercept(intercept: float, covariate_bound: float) -> None:
-    """Raise DeclarationError unless the intercept leaves room for covariates.
-
-    The bound on covariates counts the intercept.
-    """
+    """Raise DeclarationError unless the intercept leaves room for covariates in their bound."""
     if intercept >= covariate_bound:
-        text = (
-            f"intercept = {brief(intercept)}: must be below covariate_bound = {covariate_bound:g}"
+        raise DeclarationError(
+            f"intercept = {brief(intercept)}: must be below covariate_bound = "
+            f"{covariate_bound:g}, which counts it"
         )
-        raise DeclarationError(f"{text}, which counts it")
 
 
 def clip_norm(X: Array, bound: float) -> Array:
@@ -239,31 +250,30 @@ def clip_norm(X: Array, bound: float) -> Array:
     if X.ndim != 2:
         return _shrunk(X, bound)
     # the rule takes ten times as long as to tell for which rows it is needed
-    rest = ~_surely_shorter(X, bound)
+    may_be_longer = ~_surely_shorter(X, bound)
     clipped = np.array(X)
-    if np.any(rest):
-        clipped[rest] = _shrunk(X[rest], bound)
+    if np.any(may_be_longer):
+        clipped[may_be_longer] = _shrunk(X[may_be_longer], bound)
     return clipped
 
 
 def _surely_shorter(rows: Array, bound: float) -> NDArray[np.bool_]:
     """Mask (n,) of rows whose norm is surely below ``bound``; of others the rule has to tell."""
-    # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is
-    # left
     with np.errstate(all="ignore"):
-        shorter: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
+        squares = np.einsum("ij,ij->i", rows, rows)
+        shorter: NDArray[np.bool_] = squares <= bound**2 * _SURELY_SHORTER
     return shorter
 
 
 def _shrunk(X: Array, bound: float) -> Array:
     """Rows (..., k), those that are longer than ``bound`` shrunk to just below it."""
     largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    unit = X / safe
+    size = np.where(largest > 0, largest, 1.0)
+    unit = X / size
     length = np.linalg.norm(unit, axis=-1, keepdims=True)
     with np.errstate(over="ignore"):
-        norm = safe * length
+        norm = size * length
     # a norm that rounds to the bound may exceed it: clip from just below
-    outside = norm > bound * (1.0 - 5e-13)
-    divisor = np.where(outside, length, 1.0)
-    return np.where(outside, unit * (bound * ROUND_DOWN / divisor), X)
+    is_longer = norm > bound * _CLIPPED_FROM
+    divisor = np.where(is_longer, length, 1.0)
+    return np.where(is_longer, unit * (bound * ROUND_DOWN / divisor), X)

@@ -28,15 +28,34 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 _MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 #: Cells that no declared number is written in.
 _NO_NUMBERS = (str, bytes, complex)
+#: From here on a whole number has more digits than a double is sure to keep, and is labeled as it
+#: is printed.
+_LEAST_LONG_NUMBER = 1e15
+#: From here on doubles round whole numbers, and an identifier would be another one.
+_LEAST_ROUNDED = 2.0**53
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns that are read one at a time; ``place`` turns a 0-based row into words.
+    """Named columns that are read one at a time.
 
-    ``damage`` counts lines of a file that could not be read, by what a note says of them to the
-    data holder. Columns of one name are an error where that is asked for. ``hint`` says of a name
-    that no column has where it stands instead, if anywhere.
+    Parameters
+    ----------
+    source
+        What messages call the table.
+    names
+        Names of the columns.
+    column
+        Reads the cells (n,) of a column, by its name.
+    place
+        Words for a row, which is counted from 0 on.
+    damage
+        For each way in which lines of a file could not be read, as a note to the data holder says
+        it, how many there were.
+    written
+        Reads a column as it is written, where ``column`` makes numbers of texts.
+    hint
+        Says of a name that no column has where it stands instead, if anywhere.
     """
 
     source: str
@@ -44,7 +63,6 @@ class Table:
     column: Callable[[str], Any]
     place: Callable[[int], str] = lambda row: f"row {row + 1}"
     damage: Mapping[str, int] = field(default_factory=dict)
-    #: Columns as they are written, where ``column`` makes numbers of texts.
     written: Callable[[str], Any] | None = None
     hint: Callable[[str], str] = lambda name: ""
     _known: frozenset[str] = field(init=False, repr=False, default=frozenset())
@@ -58,9 +76,19 @@ class Table:
         object.__setattr__(self, "repeated", twice)
 
     def cells(self, name: str, *, written: bool = False) -> Any:
-        """One column, as it is ``written`` or as it is read.
+        """The cells (n,) of one column.
 
-        Raises DataError where none has this name.
+        Parameters
+        ----------
+        name
+            Its name.
+        written
+            True for the cells as they are written, where the table distinguishes these.
+
+        Raises
+        ------
+        DataError
+            Where no column has this name, or several have.
         """
         if name not in self._known:
             hint = self.hint(name) or _near_name(name, self.names)
@@ -69,22 +97,20 @@ class Table:
             )
         if name in self.repeated:
             raise DataError(f"{self.source} has two columns named {brief(name)}: rename one")
-        return (self.written if written and self.written else self.column)(name)
+        if written and self.written is not None:
+            return self.written(name)
+        return self.column(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """One column as finite float64.
-
-        Raises DataError naming the row and the column otherwise.
-        """
+        """One column (n,) of finite numbers. Raises DataError as :func:`to_numbers` does."""
         return to_numbers(self.cells(name), name, self.place)
 
 
-def _near_name(name: str, known: Sequence[str]) -> str:
+def _near_name(name: str, known_names: Sequence[str]) -> str:
     """The end of a message that names the column that is meant, if one is called nearly so."""
-    alike = [
-        one for one in known if "".join(one.split()).casefold() == "".join(name.split()).casefold()
-    ]
-    near = alike or difflib.get_close_matches(name, known, 1)
+    folded = "".join(name.split()).casefold()
+    near = [known for known in known_names if "".join(known.split()).casefold() == folded]
+    near = near or difflib.get_close_matches(name, known_names, 1)
     return f"; did you mean {brief(near[0])}?" if near else ""
 
 
@@ -98,13 +124,13 @@ def cells_digest(cells: NDArray[Any]) -> str:
         tells the types alone: some print differently in every process.
     """
     if cells.dtype != object:
-        told = np.ascontiguousarray(cells).tobytes()
+        content = np.ascontiguousarray(cells).tobytes()
     else:
-        told = "\0".join(map(_told, cells.tolist())).encode("utf-8", "backslashreplace")
-    return hashlib.sha256(cells.dtype.str.encode() + told).hexdigest()
+        content = "\0".join(map(_printed, cells.tolist())).encode("utf-8", "backslashreplace")
+    return hashlib.sha256(cells.dtype.str.encode() + content).hexdigest()
 
 
-def _told(cell: Any) -> str:
+def _printed(cell: Any) -> str:
     return repr(cell) if isinstance(cell, _PRINTED) else type(cell).__name__
 
 
@@ -125,22 +151,37 @@ _PRINTED = (
 def to_numbers(
     values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
 ) -> NDArray[np.float64]:
-    """A new (n,) float64 array of finite numbers.
+    """A new array (n,) of finite numbers.
 
-    Raises DataError at the first value that is not one.
+    Parameters
+    ----------
+    values
+        The cells (n,) of a column.
+    name
+        Its name.
+    place
+        Words for a row, which is counted from 0 on.
+
+    Raises
+    ------
+    DataError
+        Names the row and the column of the first cell that is no finite number.
     """
     array = as_array(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":
         raise DataError(f"column {brief(name)}: holds dates or durations, not numbers")
-    numbers = _numbers(
-        array, lambda cell: _number_in(None if isinstance(cell, _NO_NUMBERS) else cell)
-    )
+    numbers = _numbers(array, _number_unless_text)
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         row = int(wrong[0])
         cell = float(numbers[row]) if array.dtype.kind in "buif" else array.astype(object)[row]
         raise DataError(f"{place(row)}, column {brief(name)}: {_complaint(cell)}")
     return numbers
+
+
+def _number_unless_text(cell: Any) -> float:
+    """The number that a cell holds; nan for a text, whatever stands in it."""
+    return math.nan if isinstance(cell, _NO_NUMBERS) else _number_in(cell)
 
 
 def _numbers(array: NDArray[Any], number: Callable[[Any], float]) -> NDArray[np.float64]:
@@ -152,7 +193,7 @@ def _numbers(array: NDArray[Any], number: Callable[[Any], float]) -> NDArray[np.
 
 
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
-    """A new (n,) float64 array, nan where a cell is no finite number: of each cell by itself."""
+    """A new array (n,) of numbers, each of one cell; nan where a cell is no finite number."""
     array = as_column(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
         return np.full(array.shape, math.nan)
@@ -161,59 +202,86 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def numbers_of_texts(values: Any, name: str, number: Callable[[str], float]) -> NDArray[np.float64]:
-    """A new (n,) float64 array: the ``number`` of every text, and what other cells hold.
+    """A new array (n,) of numbers, each of one cell; nan where a cell is no finite number.
 
-    Each cell is read by itself.
-
-    A cell that is no finite number is nan.
+    Parameters
+    ----------
+    values
+        The cells (n,) of a column.
+    name
+        Its name.
+    number
+        What a text counts as. It is computed of each text once; other cells hold their numbers.
     """
     array = as_column(values, f"column {brief(name)}")
     if array.dtype.kind in "buifmM":
         return numbers_or_nan(array, name)
-    known: dict[str, float] = {}
+    number_of: dict[str, float] = {}
     numbers = np.empty(len(array))
     for row, cell in enumerate(boxed(array)):
         if not isinstance(cell, str):
             numbers[row] = _number_in(cell)
             continue
-        if cell not in known:
-            known[str(cell)] = number(str(cell))
-        numbers[row] = known[cell]
+        if cell not in number_of:
+            number_of[str(cell)] = number(str(cell))
+        numbers[row] = number_of[cell]
     return np.where(np.isfinite(numbers), numbers, math.nan)
 
 
 def labels(values: Any, name: str) -> list[str]:
-    """The cells of a column as labels, of each cell by itself; a missing one is the empty text."""
-    known, place = distinct_labels(values, name)
-    return [known[k] for k in place.tolist()]
+    """The label of every cell of a column, each by itself; of a missing one the empty text."""
+    texts, place = distinct_labels(values, name)
+    return [texts[k] for k in place.tolist()]
 
 
 def by_label(values: Any, name: str, value: Callable[[str], Any], kind: Any) -> NDArray[Any]:
-    """An array (n,) of this ``kind``: the ``value`` of the label of every cell.
+    """An array (n,) of what the label of every cell stands for.
 
-    It is computed of each label once.
+    Parameters
+    ----------
+    values
+        The cells (n,) of a column.
+    name
+        Its name.
+    value
+        What a label stands for. It is computed of each label once.
+    kind
+        The type of the array.
     """
     texts, place = distinct_labels(values, name)
-    known = {text: value(text) for text in set(texts)}
-    return np.array([known[text] for text in texts], dtype=kind)[place]
+    value_of = {text: value(text) for text in set(texts)}
+    return np.array([value_of[text] for text in texts], dtype=kind)[place]
 
 
 def distinct_labels(
     values: Any, name: str, label: Callable[[Any], str] | None = None
 ) -> tuple[list[str], NDArray[np.intp]]:
-    """Labels of a column, each perhaps several times, and the place (n,) of that of every cell."""
+    """Labels of a column, each perhaps several times, and the place (n,) of that of every cell.
+
+    Parameters
+    ----------
+    values
+        The cells (n,) of a column.
+    name
+        Its name.
+    label
+        The label of a cell; default: :func:`label_of`. It is computed of each number or text once.
+    """
     label = label or label_of
     array = as_column(values, f"column {brief(name)}")
     if array.dtype.kind in "buif":  # few of them differ
         distinct, place = np.unique(array, return_inverse=True)
         return [label(cell) for cell in distinct], place.reshape(array.shape)
-    cells = boxed(array)
-    known = {
-        cell: label(cell) for cell in {text for text in cells if type(text) is str}
-    }  # again and again
-    return [known[text] if type(text) is str else label(text) for text in cells], np.arange(
-        len(array)
-    )
+    texts: list[str] = []
+    label_of_text: dict[str, str] = {}
+    for cell in boxed(array):
+        if type(cell) is not str:
+            texts.append(label(cell))
+            continue
+        if cell not in label_of_text:
+            label_of_text[cell] = label(cell)
+        texts.append(label_of_text[cell])
+    return texts, np.arange(len(array))
 
 
 def label_of(cell: Any) -> str:
@@ -225,7 +293,8 @@ def label_of(cell: Any) -> str:
         return " ".join(cell.split())
     number = _number_in(cell)
     if not math.isnan(number):
-        return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+        is_short = number.is_integer() and abs(number) < _LEAST_LONG_NUMBER
+        return str(int(number)) if is_short else repr(number)
     if isinstance(cell, bytes):
         cell = cell.decode("utf-8", "replace")
     if type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating) or _nested(cell):
@@ -238,9 +307,8 @@ def label_of(cell: Any) -> str:
 
 def _text(cell: Any) -> str:
     """A cell in words: times and intervals in one way, whatever type or unit their column has."""
-    if type(cell).__name__ == "Interval":  # of pandas, whose ends become 1.0 beside a missing cell
-        ends = f"{label_of(cell.left)}, {label_of(cell.right)}"
-        return f"{'[' if cell.closed_left else '('}{ends}{']' if cell.closed_right else ')'}"
+    if type(cell).__name__ == "Interval":
+        return _interval_text(cell)
     time: Any = None
     if isinstance(cell, np.timedelta64 | datetime.timedelta):
         time = np.timedelta64(cell).astype("timedelta64[us]")
@@ -251,15 +319,19 @@ def _text(cell: Any) -> str:
     return "" if np.isnat(time) else str(time).removesuffix("T00:00:00.000000")
 
 
-def _nested(cell: object) -> bool:
-    """True if a cell holds several values.
+def _interval_text(interval: Any) -> str:
+    """An interval of pandas, whose ends become 1.0 beside a missing cell."""
+    opening = "[" if interval.closed_left else "("
+    closing = "]" if interval.closed_right else ")"
+    return f"{opening}{label_of(interval.left)}, {label_of(interval.right)}{closing}"
 
-    How they are written would depend on those of other cells.
-    """
+
+def _nested(cell: object) -> bool:
+    """True if a cell holds several values, which would be written as those of other cells are."""
     kind = type(cell)
-    return not isinstance(cell, str | bytes) and (
-        hasattr(kind, "__iter__") or hasattr(kind, "__len__")
-    )
+    if isinstance(cell, str | bytes):
+        return False
+    return hasattr(kind, "__iter__") or hasattr(kind, "__len__")
 
 
 def _number_in(cell: Any) -> float:
@@ -268,9 +340,8 @@ def _number_in(cell: Any) -> float:
         return cell
     if isinstance(cell, str) and not isinstance(cell, _Word):
         cell = cell_of(cell)
-    if (
-        isinstance(cell, complex | np.complexfloating) and cell.imag == 0
-    ):  # as all are beside such a cell
+    # as all are beside such a cell
+    if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:
         cell = cell.real
     # numpy would make numbers of durations and of arrays with one entry
     kinds = str | bytes | complex | np.complexfloating | np.datetime64 | np.timedelta64
@@ -324,15 +395,13 @@ _WITHOUT_CELLS = {
 
 
 def refuse_without_cells(values: Any, name: str) -> None:
-    """Raise DataError for what has no cells.
-
-    That is a query that was not run, a path, or a mapping of columns.
-    """
+    """Raise DataError for a query that was not run, a path, or a mapping of columns."""
     kind = type(values)
-    reads = _WITHOUT_CELLS.get((kind.__module__.partition(".")[0], kind.__name__))
-    if reads is not None:
+    package = kind.__module__.partition(".")[0]
+    reader = _WITHOUT_CELLS.get((package, kind.__name__))
+    if reader is not None:
         raise DataError(
-            f"{name}: a {kind.__name__} holds no cells before it is read: give those of {reads}"
+            f"{name}: a {kind.__name__} holds no cells before it is read: give those of {reader}"
         )
     if isinstance(values, str | os.PathLike):
         raise DataError(
@@ -343,9 +412,9 @@ def refuse_without_cells(values: Any, name: str) -> None:
 
 
 def as_cells(values: Any, name: str) -> NDArray[Any]:
-    """Array of cells; those of a list stay what they are.
+    """Array of cells, none of which is written as a cell of another type.
 
-    No cell is written as another one asks for.
+    Cells of a list stay what they are. Raises DataError as :func:`as_array` does.
     """
     refuse_without_cells(values, name)
     values = _with_masks(values)
@@ -356,23 +425,24 @@ def as_cells(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_column(values: Any, name: str) -> NDArray[Any]:
-    """Array (n,) of the cells of one column.
-
-    A list in a cell is one cell, whatever the others hold.
-    """
+    """Array (n,) of the cells of one column. A list in a cell is one cell."""
     if isinstance(values, list | tuple):
-        return _one_by_one(values, lambda cell: cell)
+        return _one_by_one(values, _itself)
     return as_cells(values, name)
 
 
-def _with_masks(values: Any) -> Any:
-    """Array of cells, a list of masked rows as one masked array.
+def _itself(cell: Any) -> Any:
+    return cell
 
-    Numpy would bring back what they hide.
+
+def _with_masks(values: Any) -> Any:
+    """The values; a list with masked rows becomes a masked array.
+
+    Numpy would bring back what masks hide.
     """
-    if isinstance(values, list | tuple) and any(
-        isinstance(value, np.ma.MaskedArray) and value.ndim for value in values
-    ):
+    if not isinstance(values, list | tuple):
+        return values
+    if any(isinstance(row, np.ma.MaskedArray) and row.ndim for row in values):
         with contextlib.suppress(Exception):  # rows that differ in length are told below
             return np.ma.array(values, dtype=object)
     return values
@@ -380,22 +450,22 @@ def _with_masks(values: Any) -> Any:
 
 def repeated(names: Sequence[str]) -> str | None:
     """The first name that stands there twice, if any does."""
-    return next((name for name, times in Counter(names).items() if times > 1), None)
+    for name, times in Counter(names).items():
+        if times > 1:
+            return name
+    return None
 
 
 def listed(names: Sequence[str]) -> str:
     """The first names in one line of a message."""
-    text = ", ".join(
-        name if name.isprintable() and len(name) <= 40 else brief(name) for name in names[:20]
-    )
-    return text + (", ..." if len(names) > 20 else "")
+    texts = [name if name.isprintable() and len(name) <= 40 else brief(name) for name in names[:20]]
+    if len(names) > 20:
+        texts.append("...")
+    return ", ".join(texts)
 
 
 def column_names(X: Any) -> Sequence[Any] | None:
-    """Names of the columns of a table, a data frame, or a table of Arrow.
-
-    They are None where ``X`` has none.
-    """
+    """Names of the columns of a table, a data frame, or a table of Arrow; None of anything else."""
     if isinstance(X, Table):
         return X.names
     refuse_without_cells(X, "X")
@@ -406,18 +476,21 @@ def column_names(X: Any) -> Sequence[Any] | None:
 def read_frame(frame: Any) -> Table:
     """Columns of a data frame of pandas or polars, or of a table of Arrow.
 
-    A table stays what it is.
+    A :class:`Table` stays what it is. Raises DataError for anything else.
     """
     if isinstance(frame, Table):
         return frame
     refuse_without_cells(frame, "the table")
-    if (columns := column_names(frame)) is None or not hasattr(frame, "__getitem__"):
+    keys = column_names(frame)
+    if keys is None or not hasattr(frame, "__getitem__"):
         raise DataError(f"{type(frame).__name__} is not a data frame")
-    keys = {str(key): key for key in columns}
-    names = tuple(str(key) for key in columns)
-    return Table(
-        "the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {brief(name)}")
-    )
+    key_of = {str(key): key for key in keys}
+    names = tuple(str(key) for key in keys)
+
+    def column(name: str) -> NDArray[Any]:
+        return as_cells(frame[key_of[name]], f"column {brief(name)}")
+
+    return Table("the data frame", names, column)
 
 
 def _is_column(values: Any) -> bool:
@@ -427,7 +500,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _frame_cells(column: Any) -> NDArray[Any]:
-    """The cells of such a column, none of them written as another one asks for."""
+    """The cells of such a column, none of which is written as a cell of another type."""
     kind = getattr(column, "dtype", None)
     if kind is None:
         return arrow_cells(column)
@@ -442,9 +515,8 @@ def _frame_cells(column: Any) -> NDArray[Any]:
         return np.asarray(column.to_numpy(dtype=object))
     try:
         return np.asarray(column.to_numpy())
-    except (
-        Exception
-    ):  # there is a cell that has no value in Python, such as a time after the year 9999
+    except Exception:
+        # there is a cell that has no value in Python, such as a time after the year 9999
         return _one_by_one(range(len(column)), column.array.__getitem__)
 
 
@@ -473,7 +545,7 @@ def _polars_cells(column: Any) -> NDArray[Any]:
         return np.full(len(column), None, dtype=object)
     boxed_whole = kind.is_integer() and column.null_count() > 0
     if boxed_whole or kind.base_type().__name__ in _ONLY_IN_POLARS:
-        return _one_by_one(column.to_list(), lambda cell: cell)
+        return _one_by_one(column.to_list(), _itself)
     return np.asarray(column.to_numpy())
 
 
@@ -487,19 +559,13 @@ def _one_by_one(cells: Any, value: Callable[[Any], Any]) -> NDArray[np.object_]:
 
 
 class _Word(str):
-    """A cell that the reader of its file found to be no number.
-
-    An example is 1.234 beside decimal commas.
-    """
+    """A cell that its file's reader found to be no number, such as 1.234 beside decimal commas."""
 
     __slots__ = ()
 
 
 def is_nested(kind: Any) -> bool:
-    """True if cells of a type of Arrow hold several values.
-
-    They count as missing, and need not be read.
-    """
+    """True if cells of a type of Arrow hold several values: they count as missing, unread."""
     import pyarrow as pa
 
     while isinstance(kind, pa.BaseExtensionType):
@@ -508,43 +574,58 @@ def is_nested(kind: Any) -> bool:
 
 
 def arrow_cells(column: Any) -> NDArray[Any]:
-    """The cells of a column of Arrow, by its type alone, which is public.
+    """The cells (n,) of a column of Arrow, by its type alone, which is public.
 
-    Those of a nested type are missing.
-
-    Arrow would write all cells as one of them asks for, and refuse a column for one that Python
-    cannot hold.
+    Those of a nested type are missing. Arrow by itself would write all cells as one of them asks
+    for, and refuse a column for one that Python cannot hold.
     """
     import pyarrow as pa
 
-    kind, is_a, chunks = column.type, pa.types, getattr(column, "chunks", [column])
+    kind = column.type
+    chunks = getattr(column, "chunks", [column])
     if getattr(kind, "extension_name", "") == "arrow.uuid":
-        return _one_by_one(column, lambda cell: cell.as_py())
+        return _one_by_one(column, _python_value)
     if isinstance(kind, pa.BaseExtensionType):
-        return arrow_cells(pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type))
-    if is_a.is_dictionary(kind):
+        stored = [chunk.storage for chunk in chunks]
+        return arrow_cells(pa.chunked_array(stored, kind.storage_type))
+    types = pa.types
+    if types.is_dictionary(kind):
         decoded = [chunk.dictionary_decode() for chunk in chunks]
         return arrow_cells(pa.chunked_array(decoded, kind.value_type))
     if is_nested(kind):
         return np.full(len(column), None, dtype=object)
-    whole = pa.chunked_array(chunks, kind)
-    if is_a.is_integer(kind):
-        if not whole.null_count:
-            return np.asarray(whole.to_numpy())
-        with contextlib.suppress(
-            pa.ArrowInvalid
-        ):  # where floats would round a number, it stays what it is
-            numbers = np.asarray(whole.cast(pa.float64()).to_numpy())
-            if not np.any(np.abs(numbers) >= 2.0**53):  # an identifier there is none as a float
-                return numbers
-        return np.array(whole.to_pylist(), dtype=object)
-    times = is_a.is_timestamp(kind) or is_a.is_date(kind) or is_a.is_duration(kind)
-    if times or is_a.is_boolean(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
-        return np.asarray(whole.to_numpy())
-    if is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_string_view(kind):
-        texts = whole.cast(pa.large_binary()).to_numpy()
+    joined = pa.chunked_array(chunks, kind)
+    if types.is_integer(kind):
+        return _arrow_integers(joined)
+    is_time = types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind)
+    is_float = types.is_float32(kind) or types.is_float64(kind)
+    if is_time or is_float or types.is_boolean(kind):
+        return np.asarray(joined.to_numpy())
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        texts = joined.cast(pa.large_binary()).to_numpy()
         return _one_by_one(texts, lambda cell: cell.decode("utf-8", "replace"))
-    return _one_by_one(whole, lambda cell: cell.as_py())
+    return _one_by_one(joined, _python_value)
+
+
+def _python_value(cell: Any) -> Any:
+    return cell.as_py()
+
+
+def _arrow_integers(column: Any) -> NDArray[Any]:
+    """Whole numbers (n,) of Arrow: as they are, or as floats where some are missing.
+
+    Where floats would round one of them all are objects.
+    """
+    import pyarrow as pa
+
+    if not column.null_count:
+        return np.asarray(column.to_numpy())
+    # where floats would round a number, it stays what it is
+    with contextlib.suppress(pa.ArrowInvalid):
+        numbers = np.asarray(column.cast(pa.float64()).to_numpy())
+        if not np.any(np.abs(numbers) >= _LEAST_ROUNDED):
+            return numbers
+    return np.array(column.to_pylist(), dtype=object)
 
 
 def cell_of(text: str, decimal: str = ".") -> float | _Word:
@@ -562,13 +643,15 @@ def cell_of(text: str, decimal: str = ".") -> float | _Word:
         return _Word(stripped)
 
 
-def _complaint(value: Any) -> str:
-    if isinstance(value, str | bytes):
-        text = f"{brief(value)} is text, not a number"
-        return text if value.strip() else "the cell is empty; nothing is imputed"
-    nan = isinstance(value, float | np.floating) and math.isnan(value)
-    if nan or type(value).__name__ in _MISSING:
+def _complaint(cell: Any) -> str:
+    """Why a cell is no finite number."""
+    if isinstance(cell, str | bytes):
+        if cell.strip():
+            return f"{brief(cell)} is text, not a number"
+        return "the cell is empty; nothing is imputed"
+    is_nan = isinstance(cell, float | np.floating) and math.isnan(cell)
+    if is_nan or type(cell).__name__ in _MISSING:
         return "the value is missing (NaN); nothing is imputed"
-    if isinstance(value, float) and math.isinf(value):
-        return f"{value} is not finite"
-    return f"a value of type {type(value).__name__} is not a number"
+    if isinstance(cell, float) and math.isinf(cell):
+        return f"{cell} is not finite"
+    return f"a value of type {type(cell).__name__} is not a number"

@@ -80,13 +80,18 @@ _PRODUCT = 1.0 / 3.0
 
 @dataclass(frozen=True)
 class Curves:
-    """The terms of second degree that some covariates of a ``domain`` get beside them.
+    """The terms of second degree that some covariates of a domain get beside them.
 
-    The covariates are the ``columns`` of these numbers.
+    With z scaled to [-1, 1] by its range and around its center these are ``(9 z^2 - 1)/8``, of mean
+    0 where z has a standard deviation of 1/3, and ``z_j z_k`` of every two. Each has a range that
+    it is clipped to.
 
-    With z scaled to [-1, 1] by its range and around its center: ``(9 z^2 - 1)/8``, of mean 0 where
-    z has a standard deviation of 1/3, and ``z_j z_k`` of every two. Each has a range that it is
-    clipped to.
+    Parameters
+    ----------
+    domain
+        What is declared of the covariates.
+    columns
+        Numbers of those that get terms.
     """
 
     domain: Domain
@@ -111,37 +116,37 @@ class Curves:
                     raise DeclarationError(f"curved: {names[index]} is 0 or 1, and its own square")
         return cls(domain, tuple(columns))
 
-    def names(self, known: Sequence[str]) -> tuple[str, ...]:
-        """Names of the terms, squares first."""
-        own = [known[index] for index in self.columns]
-        squares = [f"{name}^2" for name in own]
-        products = [f"{first} x {second}" for first, second in combinations(own, 2)]
+    def names(self, covariates: Sequence[str]) -> tuple[str, ...]:
+        """Names of the terms, squares first, by those of all covariates."""
+        curved = [covariates[index] for index in self.columns]
+        squares = [f"{name}^2" for name in curved]
+        products = [f"{first} x {second}" for first, second in combinations(curved, 2)]
         return (*squares, *products)
 
     def extended(self) -> Domain:
         """The domain of the covariates and the terms."""
-        known = self.domain.columns
-        number = len(self.columns)
-        ends = [(-_SQUARE, _SQUARE)] * number
-        ends += [(-_PRODUCT, _PRODUCT)] * math.comb(number, 2)
+        n_curved = len(self.columns)
+        ends = [(-_SQUARE, _SQUARE)] * n_curved
+        ends += [(-_PRODUCT, _PRODUCT)] * math.comb(n_curved, 2)
         bound = float(np.hypot(self.domain.covariate_bound, np.sqrt(len(ends))))
-        if known is None:
+        names = self.domain.columns
+        if names is None:
             center = self.domain.center
             if center:
                 center = (*center, *[0.0] * len(ends))
             ranges = (*self.domain.range_pairs, *ends)
             return replace(self.domain, ranges=ranges, covariate_bound=bound, center=center)
-        named = dict(zip(known, self.domain.range_pairs, strict=True))
-        named |= dict(zip(self.names(known), ends, strict=True))
-        return replace(self.domain, ranges=named, covariate_bound=bound)
+        range_of = dict(zip(names, self.domain.range_pairs, strict=True))
+        range_of |= dict(zip(self.names(names), ends, strict=True))
+        return replace(self.domain, ranges=range_of, covariate_bound=bound)
 
     def terms(self, X: NDArray[np.float64]) -> Array:
         """The terms (n, m) of raw covariates X (n, k), row by row."""
         columns = list(self.columns)
         middle = np.array(self.domain.middles(X.shape[1]))[columns]
         low, high = np.array(self.domain.range_pairs).T[:, columns]
-        half = high / 2 - low / 2
-        z = (np.clip(X[:, columns], low, high) - middle) / half
+        half_width = high / 2 - low / 2
+        z = (np.clip(X[:, columns], low, high) - middle) / half_width
         squares = (9.0 * z * z - 1.0) / 8.0
         products = [z[:, j] * z[:, k] for j, k in combinations(range(len(columns)), 2)]
         return np.column_stack([squares, *products])
