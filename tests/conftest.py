@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dp2erm_cvx.diagnostics.look import Findings
+from tests import readings
 
 settings.register_profile(
     "repeatable",
@@ -21,6 +22,7 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("repeatable")
+readings.share()
 gc.freeze()
 gc.set_threshold(100_000, 50, 50)  # a twelfth of the time of all tests went into looking for cycles
 
@@ -145,6 +147,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    readings.SHARED.start()
     Repeatable.seeds = random.Random(f"{item.config.getoption('noise')} {item.nodeid}")
     draw_from(system=item.get_closest_marker("fresh_noise") is not None)
     looks = item.get_closest_marker("looks") is not None
