@@ -39,7 +39,7 @@ def test_results_come_in_the_order_of_the_tasks_and_errors_come_through(workers)
     assert next(run_tasks(halved, [(6,), (7,)], workers=1)) == 3.0
 
 
-def test_numbers_of_workers_that_are_none():
+def test_wrong_numbers_of_workers_are_refused():
     for workers in (0, -2, 1.5, 1e300, float("nan"), "all", True, None):
         with pytest.raises(DeclarationError, match="workers"):
             run_tasks(halved, [], workers=workers)

@@ -71,7 +71,7 @@ def saved(tmp_path_factory):
     return search_and_save
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_a_saved_pair_is_audited_again(kind, saved):
     (result, path), (_, subject, honest) = saved(kind), SEARCHES[kind]
@@ -89,6 +89,7 @@ def test_a_saved_pair_is_audited_again(kind, saved):
     assert json.loads(path.with_suffix(".json").read_text())["private"] is (kind == "stability")
 
 
+@pytest.mark.slow
 def test_a_pair_of_runs_is_told_in_words(saved):
     result, path = saved("runs")
     facts = json.loads(path.with_suffix(".json").read_text())["finding"]

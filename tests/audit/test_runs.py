@@ -134,6 +134,7 @@ def rarely(x, rng):
     return x if rng.random() < 0.2 else 0.5
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     ("mechanism", "events", "declared", "sees"),
     [
@@ -176,6 +177,7 @@ def selection(x, rng):
     return f"candidate {2 * rng.integers(10) + odd}"
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("mechanism", "settings", "event"),
     [
@@ -243,6 +245,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_every_difference_is_an_event(name):
     assert leaks(OUTPUTS[name]).exceeds
@@ -384,8 +387,8 @@ def jumps_at_a_share(dataset, rng):
 
 
 def search(mechanism, seed=0, universe=SMALL, **settings):
-    attack = Attack(runs=1200, takes_rng=True, seed=seed, events=CONTINUOUS)
-    plan = SearchPlan(evaluations=settings.pop("evaluations", 40), seed=seed)
+    attack = Attack(runs=800, takes_rng=True, seed=seed, events=CONTINUOUS)
+    plan = SearchPlan(evaluations=settings.pop("evaluations", 25), seed=seed)
     return search_runs(mechanism, universe, Declared(1.0), attack=attack, search=plan, **settings)
 
 

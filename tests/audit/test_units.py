@@ -64,6 +64,7 @@ def test_a_search_over_persons_goes_on_from_its_checkpoint(tmp_path):
     assert all(map(np.array_equal, (*result.first, *result.second), (*whole.first, *whole.second)))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("count", [1, 2])
 def test_sums_over_persons_lose_what_is_stated_and_three_times_that_at_a_third_of_the_noise(count):
     plan = planned(of_persons(count), propensity=0.5)
@@ -90,7 +91,7 @@ def mean_of_records(dataset, rng):
 
 @pytest.mark.parametrize("mechanism", [mean_of_persons, mean_of_records])
 def test_runs_cover_whole_persons(mechanism):
-    attack = Attack(1200, takes_rng=True, seed=0, events=("values", "tails", "learned"))
+    attack = Attack(800, takes_rng=True, seed=0, events=("values", "tails", "learned"))
     universe, search = Universe(of_persons(number=20), 20, 1), SearchPlan(20)
     result = search_runs(mechanism, universe, Declared(1.0), attack=attack, search=search)
     assert result.exceeds == (mechanism is mean_of_records)

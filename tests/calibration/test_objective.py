@@ -92,7 +92,7 @@ def spent(calibration, objective, **changes):
     )
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_guarantee_holds_in_exact_arithmetic_and_less_noise_breaks_it(way):
     call, count, less = WAYS[way]
@@ -203,7 +203,7 @@ def test_predicted_error_is_at_least_the_excess_of_a_quadratic_objective(size):
     assert predicted == pytest.approx(excess, rel=1e-4)
 
 
-def test_an_unbounded_gradient_leaves_theorem_7():
+def test_an_unbounded_gradient_is_calibrated_by_theorem_7_alone():
     auto = calibrator("auto")
     free = Objective(bound_of(8.0), replace(LOSS, gradient_radius=math.inf, theta_bound=None), 400)
     result, reason = auto.explained(free, BUDGET, "gamma")
@@ -217,7 +217,7 @@ def test_an_unbounded_gradient_leaves_theorem_7():
     assert reason.endswith("the smallest of 2 valid calibrations")
 
 
-def test_every_choice_has_its_part_of_epsilon():
+def test_each_end_of_a_range_has_an_equal_share_of_epsilon():
     result = calibrate_ranges(10_000, [435, None, 129, 435], Budget(0.3, 1e-6))
     assert result.each == pytest.approx(0.05)
     assert 6 * result.each <= result.epsilon == 0.3
@@ -347,7 +347,7 @@ def test_constants_and_tails_as_printed():
         assert result.tail(t, N_RECORDS, calibration_of(law, p, scale)) == pytest.approx(expected)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     noise=st.sampled_from(Noise),
     p=st.integers(1, 60),

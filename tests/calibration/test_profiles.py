@@ -56,6 +56,7 @@ def test_bound_is_above_the_closed_form_on_every_grid(s, left, cells):
         assert bound <= exact * 1.001 + 1e-304
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 1.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1 / 400, 0.5, 0.999])
 @pytest.mark.parametrize("p", [1, 20, 1000, None])
@@ -106,7 +107,7 @@ def test_the_profile_is_above_the_least_bound_and_near_it(s, epsilon, K):
     assert result <= min(exact * 1.001 + 1e-305, 1.0)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     ("s", "J", "K"), [(0.1, 0.05, 0.0), (0.3, 0.0, 0.4), (1.0, 0.0, 0.2), (2.0, 0.0, 9.0)]
 )
@@ -188,6 +189,7 @@ def calibrated(name, bound=BOUND):
     return calibrator("sharp").calibrate(objective, Budget(EPSILON, DELTA), "gaussian", split)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_guarantee_holds_and_less_noise_breaks_it(name):
     result = calibrated(name)
@@ -272,13 +274,13 @@ def by_quadrature(first, second, epsilon):
     [(LossLaw(0.2, 0.3), LossLaw(0.25, 0.4)), (LossLaw(0.3, folded=False), LossLaw(0.2, 0.5))],
     ids=["two objectives", "a number and an objective"],
 )
-def test_two_steps_against_quadrature(first, second):
+def test_the_joint_delta_of_two_steps_is_that_of_quadrature(first, second):
     reference = by_quadrature(first, second, 1.0)
     result = joint_delta([first, second], 1.0)
     assert reference * (1 - 1e-3) <= result <= 1.03 * reference
 
 
-def test_one_law_is_that_of_the_theorem():
+def test_the_joint_delta_of_one_law_is_that_of_its_theorem():
     # the last ones have a delta of 2e-18, far below the roundoff of epsilon
     for law in (
         LossLaw(0.3),
@@ -291,7 +293,7 @@ def test_one_law_is_that_of_the_theorem():
         assert 0.999 * alone <= joint_delta([law], 1.0) <= 1.05 * alone
 
 
-def test_relief_is_private_and_all_that_there_is():
+def test_joint_relief_is_the_largest_that_keeps_delta():
     laws = [LossLaw(0.1, 0.28), LossLaw(0.05, 0.14), LossLaw(0.15, 0.5)]
     relief = joint_relief(laws, Budget(1.0, 1e-5))
     assert relief > 1.2
@@ -303,6 +305,7 @@ def test_relief_is_private_and_all_that_there_is():
     assert joint_relief([LossLaw(0.1, folded=False)] * 2, Budget(1.0, 1e-5)) == 1.0
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
 def test_a_plan_of_gaussian_steps_has_less_noise(arithmetic):
     budget, universe = Budget(1.0, 1e-5), Universe(Domain(1.5, 4.0), 2000, 30)

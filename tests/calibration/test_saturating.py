@@ -74,7 +74,7 @@ def random_objective(rng, shape):
 @pytest.mark.parametrize("shape", BOUNDED_INFLUENCE)
 def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
     rng, tight = np.random.default_rng(1), 0
-    for _ in range(25):
+    for _ in range(12):
         objective, epsilon = random_objective(rng, shape), float(10 ** rng.uniform(-3, 1.5))
         loss, n = objective.loss, objective.n_samples
         result = calibrate_saturating(objective, Budget(epsilon))
@@ -97,7 +97,7 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
         if result.gamma > max(1.01e-8 * loss.hessian_trace, 100 * loss.strong_convexity):
             tight += 1
             assert min(spent[1]) > epsilon
-    assert tight > 6
+    assert tight > 3
 
 
 def in_a_ball(rho, M=2.0):
@@ -108,6 +108,7 @@ def in_a_ball(rho, M=2.0):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("theorem", "objective", "epsilon", "law", "exceeded"),
     [

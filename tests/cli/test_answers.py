@@ -27,7 +27,7 @@ def files(folder):
     frame.assign(sex=sexes).to_csv("sexes.csv", index=False)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("name", one_of(ANSWERS, 2))
 def test_a_study_has_the_plan_and_the_numbers_that_it_had(name):
     known = ANSWERS[name]

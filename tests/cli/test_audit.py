@@ -17,7 +17,7 @@ MMD = [
     "mmd",
     *sets("cap=4", "ridge=100", "covariate_bound=1", "arm_floor=25"),
 ]
-MMD += ["--n", "100", "--solves", "1500"]
+MMD += ["--n", "100", "--solves", "400"]
 IPW = ["audit", "--program", "ipw_logistic", *sets("ridge=1", "covariate_bound=1"), "--n", "40"]
 
 
@@ -37,7 +37,7 @@ def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):
 
 
 def test_a_search_repeats_in_json_and_on_a_page(folder):
-    words = [*IPW, "--solves", "300"]
+    words = [*IPW, "--solves", "100"]
     result = done(*words, "--output-dir", "report")
     assert "Report: report/audit.html, report/audit.json" in result.stdout
     kept = json.loads(Path("report/audit.json").read_text())
@@ -87,7 +87,7 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
         '"id"\n'
         "number = 8\n[ranges]\nx = [-1, 1]\n"
     )
-    words = ("audit", "--study", "persons.toml", "--solves", "120")
+    words = ("audit", "--study", "persons.toml", "--solves", "50")
     assert "no violation found, which is no proof" in shown(*words, "--save", "pair")
     assert re.search("(first|second) only", Path("output/audit.html").read_text())
     with np.load("pair.npz") as held:
@@ -109,7 +109,7 @@ def test_a_planted_error_says_what_a_search_is_worth(folder):
         "--n",
         "40",
         "--solves",
-        "300",
+        "120",
     )
     words = (*words, "--no-page")
     caught = done(*words, "--plant", "2").stdout

@@ -61,6 +61,7 @@ def test_noise_follows_the_formulas_of_each_family():
     assert row["scale"] < plan.main.calibration.scale
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("words", "family", "reason"),
     [
@@ -97,6 +98,7 @@ def test_curves_agree_with_the_bounds():
     assert against_ridge(registry.build(registry.first_stages(), "uniform"), universe) == {}
 
 
+@pytest.mark.slow
 def test_the_same_command_draws_the_same_picture(tmp_path):
     pictures = [tmp_path / name for name in ("a.svg", "b.svg")]
     for picture in pictures:

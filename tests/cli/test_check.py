@@ -309,6 +309,7 @@ def write_wards(study=LABELS, **columns):
 OTHERS = {"drug": ["vasopressor", "none"] * 200, "ward": ["north", "South", "South", "South"] * 100}
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "words", [WARDS, ["rule_wards.toml", *BLOCKS[1:]], ["fit_wards.toml", *WARDS[1:]]]
 )
@@ -378,6 +379,7 @@ UNREADABLE = (
 )
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(("study", "column", "cells", "told"), UNREADABLE)
 def test_a_column_that_is_mostly_unreadable_stops_a_release(folder, study, column, cells, told):
     write_wards(study, **{column: cells})
@@ -487,7 +489,7 @@ def test_a_draft_says_what_of_the_data_it_rests_on(folder):
         assert tomllib.loads(draft)["unit"] == {"column": "patient", "number": "EDIT"}
 
 
-def test_names_of_columns_are_no_cells(folder):
+def test_a_fit_to_names_of_columns_is_told_to_give_their_cells(folder):
     write_wards()
     model, frame = PrivateEffect(load_domain("wards.toml"), Budget(2.0)), pd.read_csv("wards.csv")
     with pytest.raises(

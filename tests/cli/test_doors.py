@@ -58,7 +58,7 @@ def without_study(release):
     return {name: value for name, value in release.items() if name != "study"}
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize("kind", slow_rows(RELEASES, "att", "value", "weights"))
 def test_every_door_releases_the_same(folder, monkeypatch, kind):
     # a screen of another width fills its lines otherwise

@@ -50,7 +50,7 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     assert ("a bias of up to" in text) is not trial
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     ("more", "said", "steps"),
     [
@@ -148,6 +148,7 @@ def test_words_that_were_commands_say_where_their_question_is_asked(folder):
             assert "dp2erm check DATA --draft study.toml" in told
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("change", "more"),
     [

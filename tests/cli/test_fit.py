@@ -174,6 +174,7 @@ def test_nothing_private_is_printed(folder, monkeypatch):
         assert not {"weights", "noise_vector", "b", "dual", "certificate"} & set(release)
 
 
+@pytest.mark.slow
 def test_balance_and_plot_are_for_the_data_holder(folder):
     result = done(*FIT, "--balance", "--love-plot", "love.png", "--json")
     assert read_release(result.stdout, Release).private
@@ -237,7 +238,7 @@ def test_weights_of_another_solver_need_their_program_and_data(folder, words, sa
     assert says in result.stderr
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stable_balancing_hard", "entropy_balancing_hard"])
 def test_certify_says_why_no_weights_exist(folder, name):
     words = ["certify", "arms.csv", "--study", "domain.toml", "--program", name]

@@ -92,6 +92,7 @@ def test_the_table_fits_and_names_the_proposal():
     assert text.rstrip().endswith("}")
 
 
+@pytest.mark.slow
 def test_files_of_schemes_and_their_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)
@@ -125,6 +126,7 @@ def test_settings_that_are_texts(folder):
     assert table["weights"]["balance"] in (1, 2)
 
 
+@pytest.mark.slow
 def test_a_table_of_public_records(folder):
     few = sets("ridge=1", "cap=2")
     words = ["frontier", "entropy_balancing", "--study", "fit.toml", "--public", "data.csv", *few]

@@ -79,6 +79,7 @@ def test_programs_in_files_are_found_beside_the_study_and_in_its_digest(folder):
     assert read_study(folder / "study.toml").digest != study.digest
 
 
+@pytest.mark.slow
 def test_one_file_serves_two_questions_and_one_of_several_programs_is_chosen(folder):
     weights = (folder / "programs" / "weights.py").read_text(encoding="utf-8")
     other = weights[weights.index("@scheme") :].replace("my_weights", "another")
@@ -281,6 +282,7 @@ def test_a_program_that_raises_is_one_line_with_its_place(folder):
         read_study(folder / "study.toml")
 
 
+@pytest.mark.slow
 def test_features_are_chosen_by_name_with_and_without_ranges(folder):
     itr = '[[two_stage]]\nsecond_stage = { name = "itr", features = ["x3"] }\n'
     named = 'covariates = ["x2", "x3"]\n' + HEAD

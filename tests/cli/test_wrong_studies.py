@@ -120,6 +120,7 @@ def test_the_good_file_is_answered_and_charged(folder):
     assert len(Ledger("book.db").account("trial").receipts) == 1
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("old", "new", "told"), WRONG)
 def test_a_wrong_study_is_one_line_and_nothing_is_charged(folder, old, new, told):
     assert GOOD.count(old) == 1

@@ -133,6 +133,7 @@ def test_what_a_function_of_one_record_remembers_or_breaks_on():
     np.testing.assert_allclose(broken().unnormalized(standard_records(9)), 0.5, rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_balance_functions_of_an_author_are_those_of_stable_balancing():
     def squares(x):
         """Covariates and their squares."""

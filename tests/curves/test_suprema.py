@@ -233,7 +233,7 @@ def on_a_grid(loss, ball):
             yield apart, np.abs(g) + np.abs(other), h
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("box", [False, True])
 @pytest.mark.parametrize(
     ("name", "ball"),

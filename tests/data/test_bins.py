@@ -234,6 +234,7 @@ def drawn(n, seed=3):
     return table, a.astype(int), y
 
 
+@pytest.mark.slow
 def test_a_cross_removes_what_a_line_leaves():
     table, a, y = drawn(20_000)
     domains = domain_of({**DECLARED, "bins": {}}), domain_of(CROSSED)

@@ -96,6 +96,7 @@ def same(one: Records, other: Records) -> bool:
     return all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in "Xay")
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("keep", [0, 10_000, 10**9])
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
 def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep, scheduler):
@@ -143,7 +144,7 @@ def test_arrays_that_come_back_misaligned_are_aligned_first():
 
 
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
-def test_tables_of_any_length(tmp_path, n):
+def test_tables_of_any_length_are_read_as_in_memory(tmp_path, n):
     path = written(tmp_path, raw(n))
     assert opened(path).n_samples == n
     assert as_in_memory(opened(path), path)
@@ -175,6 +176,7 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
         BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("counted", [True, False])
 def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):

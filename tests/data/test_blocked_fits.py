@@ -33,7 +33,7 @@ from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.program.registry import build, first_stages
 from tests.data.test_blocked import PERSONS, opened, raw, written
 from tests.plugins.literature import bounded_influence, matching, poisson
-from tests.rows import default_rows, slow_rows
+from tests.rows import default_rows, slow, slow_rows
 
 pa = pytest.importorskip("pyarrow")
 dask = pytest.importorskip("dask")
@@ -126,7 +126,7 @@ MODELS = {
 LONG = ("risks", "multinomial", "arms of rates", "ipw_logistic, itr_logistic", "ipw_private, itr")
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("name", slow_rows(MODELS, *LONG))
 def test_blocks_release_what_memory_releases(path, name):
     assert alike(*both(MODELS[name], path))
@@ -200,8 +200,7 @@ def test_stable_balancing(path, settings):
     )
 
 
-@pytest.mark.parametrize("model", [PrivateEffect, PrivateTwoStageERM])
-@pytest.mark.one_row_in(2)
+@pytest.mark.parametrize("model", [PrivateEffect, slow(PrivateTwoStageERM)])
 def test_dask_arrays(path, model):
     asked = model(SURVEY if model is PrivateEffect else PLAIN, BUDGET, **SEEDED)
     assert alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])

@@ -92,7 +92,7 @@ def test_a_sampling_weight_is_a_number_within_its_bound(cell: Any, weight: float
     assert Domain.from_dict(json.loads(json.dumps(SAMPLED.to_dict()))) == SAMPLED
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(ROWS, ROWS, st.sampled_from([DOMAIN, LOGGED]))
 def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(
     rows, others, domain
@@ -112,7 +112,7 @@ def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(
         assert getattr(permuted, name)[::-1].tobytes() == getattr(data, name).tobytes()
 
 
-def test_records_by_hand() -> None:
+def test_a_table_becomes_the_records_computed_by_hand() -> None:
     rows = [
         (55, 5.0, "N", True, 1, "yes", 60.0),
         (None, "", "Q", None, "2.5", "no", "40"),
@@ -434,7 +434,7 @@ def admitted(rows: list[tuple[Any, ...]]) -> Dataset:
     return Dataset.coded(WARDS, table, table["drug"], table["sbp"])
 
 
-def test_records_of_cells_by_hand() -> None:
+def test_cells_become_the_records_computed_by_hand() -> None:
     data = admitted(PATIENTS)
     assert data.columns == ("age", "creatinine", "admitted", "sex=F", "sex=M")
     middle = [54, 5.15, 365, 0, 0]

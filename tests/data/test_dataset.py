@@ -150,7 +150,9 @@ def test_a_bad_csv_is_named_in_one_line(tmp_path: Path, text: str | bytes, messa
     assert "\n" not in str(caught.value)
 
 
-def test_files_and_names_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_columns_that_cannot_be_read_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "text.parquet").write_text(GOOD)
     for name, message in (
         *((name, "cannot be read") for name in ("absent", "absent.parquet", "")),
@@ -201,7 +203,9 @@ def test_files_and_names_that_are_none(tmp_path: Path, monkeypatch: pytest.Monke
         ),
     ],
 )
-def test_bad_arrays(X: object, a: object, y: object, message: str) -> None:
+def test_arrays_that_hold_no_records_are_refused(
+    X: object, a: object, y: object, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         Dataset.from_arrays(X, a, y)  # type: ignore[arg-type]
 
@@ -216,7 +220,7 @@ def test_a_masked_entry_is_missing_whatever_it_hides_or_fills() -> None:
         assert read((row, row), "X").tolist() == [[None, 2.0]] * 2
 
 
-def test_bad_frames(tmp_path: Path) -> None:
+def test_frames_that_hold_no_records_are_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": [1, 2], "a": [0, 1], "y": [1.0, 2.0]})
     missing = frame.astype({"x": "Int64"})
     missing.loc[1, "x"] = pd.NA
@@ -255,7 +259,7 @@ def cells(path, layout=PLAIN, **more):
     return [list(row) for row in zip(*(table.cells(name) for name in table.names), strict=True)]
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     st.sampled_from(ENCODINGS),
     st.binary(min_size=1, max_size=20)
@@ -346,7 +350,7 @@ def test_records_end_at_line_feeds(tmp_path) -> None:
     assert cells(tmp_path / "a.csv", CsvLayout(encoding="utf-16"), ragged=True) == [[1.0, "ü"]]
 
 
-def test_what_no_file_can_have() -> None:
+def test_wrong_layouts_of_a_csv_file_are_refused() -> None:
     for declared in ({"line_breaks": 1}, *({"encoding": one} for one in ("base64", "hex", 3))):
         with pytest.raises(DeclarationError, match="csv: "):
             CsvLayout(**declared)

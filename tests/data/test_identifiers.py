@@ -150,6 +150,7 @@ def test_bytes_that_are_no_text_name_nobody(tmp_path):
     assert len(set(persons(latin.cells("id", written=True)).tolist())) == 3
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "pair",
     [

@@ -73,6 +73,7 @@ def test_the_page_tells_what_the_domain_does() -> None:
     assert told.items() <= nhefs_domain(**told).to_dict().items()
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_covariates_treatments_and_noise_have_their_moments(scenario: str) -> None:
     drawn = simulate(scenario, SIZE, rng=7)
@@ -147,7 +148,7 @@ def test_optimal_shares_are_the_known_ones_and_no_rule_is_better() -> None:
         assert drawn.value(all_of) - drawn.value(none) == pytest.approx(drawn.contrast.mean())
 
 
-def test_bad_simulations() -> None:
+def test_wrong_settings_of_simulations_are_refused() -> None:
     with pytest.raises(
         DeclarationError, match="scenario = 'cubic': must be one of linear, tree, nonlinear"
     ):
@@ -193,6 +194,7 @@ def test_the_demo_runs_is_readable_and_writes_what_it_says(demo, tmp_path):
     assert not any(verdict["violated"] for verdict in facts["audits"][0]["verdicts"])
 
 
+@pytest.mark.slow
 def test_without_a_seed_a_release_is_private_and_new(demo, tmp_path):
     assert run("demo", "--seed", "x", "--output-dir", str(tmp_path)).stderr.count("\n") == 1
     told = run("demo", "--output-dir", str(tmp_path), "--audit-seconds", "0")

@@ -131,6 +131,7 @@ def test_arms_lie_as_far_apart_as_a_study_declares(treated):
     assert log_odds_of(1.99, 0.5) == 6.0  # no log odds put arms so far apart
 
 
+@pytest.mark.slow
 def test_weights_of_a_scheme_are_compared_where_the_question_may_take_them(monkeypatch):
     for others in ("_EFFECT", "_RULE"):
         monkeypatch.setattr(f"dp2erm_cvx.design.simulation.{others}", {})
@@ -193,7 +194,7 @@ def test_what_is_not_stated_is_filled_in_and_told():
         (partial(DesignRequest, LINE, 100, 3), "budget", Budget(1.0)),  # one range
     ],
 )  # fmt: skip
-def test_guesses_and_questions_that_are_none(made, name, wrong):
+def test_wrong_guesses_and_questions_are_refused(made, name, wrong):
     with pytest.raises(DeclarationError):
         made(**{name: wrong})
 

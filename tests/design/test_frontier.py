@@ -323,6 +323,7 @@ def test_records_in_the_place_of_n_only_where_they_tell_the_same():
         rehearsed_size(of_sums().at(larger), larger)
 
 
+@pytest.mark.slow
 def test_public_records_take_the_place_of_normal_ones():
     x, a = normal_arms(80, 2, 0.25, 1.0)
     data = Dataset.from_arrays(0.3 * x, a, np.zeros(80))

@@ -19,7 +19,7 @@ A = np.array([0, 0, 0, 1, 1])
 W = np.array([1.0, 1.0, 2.0, 3.0, 1.0])
 
 
-def test_the_table_by_hand() -> None:
+def test_the_table_has_the_numbers_computed_by_hand() -> None:
     table = balance_table(X, A, W, ["dose", "one"])
     pooled = np.sqrt((4.0 + 8.0) / 2)
     assert table.smd_before[0] == pytest.approx((5.0 - 2.0) / pooled)
@@ -35,7 +35,7 @@ def test_the_table_by_hand() -> None:
     assert table.notes == ("one does not vary within the arms: no difference is defined",)
 
 
-def test_weights_have_no_scale() -> None:
+def test_the_scale_of_weights_changes_no_balance() -> None:
     table = balance_table(X, A, W)
     for scale in (1e-200, 5e307):  # squares underflow, sums overflow
         scaled = balance_table(X, A, scale * W)
@@ -193,7 +193,9 @@ def test_overlap_plot_mirrors_the_arms(tmp_path: Path) -> None:
     assert [ax.yaxis.get_major_formatter()(one, 0) for one in (-0.25, 0.025)] == ["25%", "2.5%"]
 
 
-def test_what_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_of_wrong_scores_or_without_its_packages_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for score, arms, message in (
         ([0.5, 0.5], [1, 1], "the control arm is empty"),
         ([0.5, 0.5], [1, 2], r"a\[1\] = 2.0"),

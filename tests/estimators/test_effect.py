@@ -172,6 +172,7 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
 NUISANCES = ({}, {"propensity": "constant"}, {"rows": "arms"}, {"rows": "pooled"})
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
 @pytest.mark.parametrize("settings", NUISANCES)
 def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
@@ -232,6 +233,7 @@ def test_an_interval_for_the_score_is_shorter_and_without_bias(estimand):
     assert verify(score).holds
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -294,6 +296,7 @@ def warned(public, *records):
     return [text for text in before if text.endswith("(for the data holder only)")]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("declared", "change", "line"),
     [
@@ -333,7 +336,7 @@ def test_a_confounder_of_a_range_that_is_too_wide_is_adjusted_for(wide, n):
     """
     ranges = {"x": (-3.0 * wide, 3.0 * wide), **{f"z{j}": (-3.0, 3.0) for j in range(3)}}
     domain, errors = Domain(2.0, 6.0, ranges=ranges), []
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         X = pd.DataFrame(rng.standard_normal((n, 4)), columns=list(ranges))
         a = rng.random(n) < expit(X["x"])

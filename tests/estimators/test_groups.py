@@ -52,6 +52,7 @@ def model(**changes):
     return PrivateEffect(DOMAIN, Budget(2.0), **({"residual_scale": 6.0, "seed": 1} | changes))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("prognostic", [None, ["age", "score"]])
 def test_every_group_has_its_own_effect(prognostic):
     for seed in range(2):

@@ -187,6 +187,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_row_in(1)
 @pytest.mark.parametrize(
     ("error", "kind", "changes", "told"),
     [(error, *row) for error, rows in REFUSED.items() for row in rows],
@@ -236,7 +237,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     "name",
     ["average effect", "risks", "ranges", "on released ranges", "rule of all", "private scheme"],

@@ -40,6 +40,7 @@ ARMS = replace(DOMAIN, codebook=Codebook(Treatment(levels=["a", "b", "c"])))
 LOGISTIC = {"propensity": "logistic", "center_share": 0.45, "propensity_share": 0.2}
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "asked",
     [

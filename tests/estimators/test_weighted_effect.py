@@ -271,7 +271,7 @@ def test_the_rehearsal_is_what_first_order_says() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("strength", "declared"), [(0.6, 1.0), (1.2, 1.0), (2.0, 1.5)])
-def test_coverage(strength: float, declared: float) -> None:
+def test_intervals_cover_the_effect_in_seeded_samples(strength: float, declared: float) -> None:
     """Intervals at .95 hold the effect in at least .85 of 40 samples of each population, seeded."""
     n = 6000
     model = model_of(confounding=declared, budget=Budget(1.0))

@@ -162,6 +162,7 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
         done("verify", file, "--study", "study.toml")
 
 
+@pytest.mark.slow
 def test_a_messy_extract_is_answered(tmp_path):
     place = Cell((("n", 3000), ("severity", "left out"), ("replicate", 0)), 20)
     rows = pd.DataFrame(health_record.replicate(health_record.QUICK, place))

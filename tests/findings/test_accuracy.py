@@ -86,6 +86,7 @@ def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper"):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("calibration", "epsilon", "outcome_bound", "theta_set", "result"),
     [

@@ -240,6 +240,7 @@ def test_composition_beats_the_direct_calibration_at_equal_balance(epsilon):
     assert composed[3] < 0.75 * direct[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 def test_the_plug_in_with_laplace_noise_costs_less_noise_and_some_bias(epsilon):
     plug_in = study(COMPOSED, epsilon, 40, "plug-in")
@@ -247,6 +248,7 @@ def test_the_plug_in_with_laplace_noise_costs_less_noise_and_some_bias(epsilon):
     assert plug_in[3] == pytest.approx(0.5 / epsilon, rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
     stability, imbalance, _, sd = study(ipw_logistic(ridge=0.001 * SQUARED, trim=4.0), 1.0, 12)
     assert stability == pytest.approx(78.6, rel=0.01)

@@ -100,7 +100,7 @@ QUESTIONS = (
 )
 
 
-@pytest.mark.parametrize("examples", [80, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [25, pytest.param(3000, marks=pytest.mark.slow)])
 def test_any_table(tmp_path: Path, examples: int) -> None:
     @settings(max_examples=examples)
     @given(written() | written() | SHORT | CUT, st.sampled_from(CHOSEN), st.sampled_from(QUESTIONS))
@@ -154,7 +154,7 @@ def test_many_seeded_cases() -> None:
     assert "release, conditional on certification" not in names
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(
     st.binary(max_size=300)
     | st.text(alphabet="cov_bound=[]{}.,'\"0123e-\n", max_size=80).map(str.encode)
@@ -179,7 +179,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.integers(0, 3), st.integers(0, 10_000), JSON)
 def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) -> None:
     plain = releases.good(number)
@@ -188,7 +188,7 @@ def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) 
     assert fine(lambda: releases.read_back(json.dumps(plain)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     st.lists(
         st.sampled_from([*main.commands, "--json", "--n", "--epsilon"]) | st.text(max_size=6),

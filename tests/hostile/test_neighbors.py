@@ -132,7 +132,7 @@ def others(cells: Any) -> list[tuple[str, str]]:
     return [one for row, one in enumerate(told) if row != 2]
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("read", [by_rows(5, True), by_rows(2, False), in_pandas, in_dask])
 @pytest.mark.parametrize(
     ("kind", "cells", "hostile"), COLUMNS, ids=[f"{one[0]}" for one in COLUMNS]

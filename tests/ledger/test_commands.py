@@ -14,7 +14,7 @@ from tests.ledger.model import spent
 CHARGED = [*FIT[:3], *sets("ledger.file=b.db", "ledger.dataset=trial")]
 
 
-def test_commands(folder: Path) -> None:
+def test_a_study_is_charged_once_and_its_account_is_shown(folder: Path) -> None:
     Path("b.db").unlink()
     done(
         "ledger",

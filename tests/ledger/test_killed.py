@@ -24,7 +24,7 @@ CHARGED = [*FIT[:3], *sets("ledger.file=b.db", "ledger.dataset=trial"), "--outpu
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
-@pytest.fixture(scope="module", params=[(7, 1), pytest.param((200, 3), marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[(4, 1), pytest.param((200, 3), marks=pytest.mark.slow)])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What became of processes that share a ledger, and of the points where one was killed."""
     words = [
@@ -97,6 +97,7 @@ def test_a_full_disk_is_found_before_the_charge(
     assert not list(folder.glob("out.json*"))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_disk_that_fails_after_the_charge(
     call: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +124,7 @@ def test_a_second_process_at_the_same_output_spends_nothing(folder: Path) -> Non
     assert [path.name for path in folder.glob("out.json*")] == ["out.json"]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kept", ["ledger", "link"])
 def test_a_part_is_no_file_of_the_command_and_no_link(kept: str, folder: Path) -> None:
     """The part is written over: as a ledger it was gone, with what had been spent."""

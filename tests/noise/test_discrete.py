@@ -84,6 +84,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("draw", "kind", "scale"), LAWS)
 def test_draws_have_the_discrete_law_of_their_scale(draw, kind, scale):
     k, reach = draw(), math.floor(2 * scale)
@@ -341,7 +342,7 @@ def test_a_repeatable_choice_has_the_law_of_permute_and_flip():
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-3, 1.0, 1e3, 1e300])
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("sensitivity", [1, 2**21])
-def test_scales_of_any_size(sensitivity, seed, epsilon):
+def test_a_choice_is_spread_at_small_epsilon_and_the_best_at_large(sensitivity, seed, epsilon):
     choose = private_choice(sensitivity, epsilon, None if seed is None else random.Random(seed))
     # all three of them but for 3 (2/3)^80 < 1e-13
     places = {choose([0, 10 * sensitivity, -sensitivity]) for _ in range(80)}

@@ -95,16 +95,17 @@ SETTINGS = [
 ENDS = [(3, scale, 5e-324) for scale in (5e-324, 1e-310, 1e307)]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("noise", Noise)
-def test_ideal_is_within_the_distance(stream, noise):
+def test_the_ideal_draw_is_within_the_stated_distance(stream, noise):
     for p, scale, error in [*SETTINGS, (12, 1e-3, 1e-18), *(ENDS if stream == "random" else ())]:
         true, stated = ratios(stream, noise, p, scale, error)
         assert true <= 1.0
         assert stated <= (2.0 if error < 1e-320 else 1.0 + 1e-9)
 
 
-def test_what_lies_beyond_doubles_is_as_far_as_it_says():
+def test_a_draw_beyond_doubles_states_an_infinite_distance():
     uniforms = forced_uniforms("long Gaussians", 2)
     drawn = _evaluate(calibration_of(Noise.GAUSSIAN, 2, 1.7e308), 1.0, uniforms)
     assert np.all(np.isfinite(drawn.value))
@@ -148,6 +149,7 @@ def narrow(self):
     return arb((2 * self.prefix + 1, -self.length - 1))
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     ("bug", "seen_in"), [(truncated, "random"), (clipped, "zeros"), (narrow, "ones")]
 )
@@ -169,7 +171,7 @@ def test_bits_are_appended_and_never_redrawn():
 
 
 @pytest.mark.parametrize("length", [1, 53, 700])
-def test_ball_is_exactly_the_interval_of_what_is_known(length):
+def test_the_ball_of_a_uniform_is_the_interval_of_its_known_bits(length):
     uniform = LazyUniform(random.Random(length))
     uniform.extend_to(length)
     with ctx.workprec(20):
@@ -231,9 +233,10 @@ def sample(kind, calibration, size):
     return np.array([draw(calibration, seed=seed) for seed in range(size)])
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("noise", "p"), [(Noise.GAMMA, 1), (Noise.GAMMA, 3), (Noise.GAUSSIAN, 3)])
-def test_radius_and_direction(kind, noise, p):
+def test_radii_have_their_law_and_directions_are_uniform(kind, noise, p):
     b, law = sample(kind, calibration_of(noise, p), 2000), stats.gamma if noise.pure else stats.chi
     assert b.shape == (2000, p)
     radius = np.linalg.norm(b, axis=1)
@@ -250,6 +253,7 @@ def test_radius_and_direction(kind, noise, p):
         assert p == 1 or stats.spearmanr(column, radius).pvalue > 1e-3
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("p", [1, 4])
 def test_box_noise_is_uniform_in_its_box_with_one_gamma_more(kind, p):
@@ -278,7 +282,7 @@ def test_box_noise_is_uniform_in_its_box_with_one_gamma_more(kind, p):
 
 
 @pytest.mark.parametrize("noise", Noise)
-def test_expected_noise(noise):
+def test_simulated_norms_have_the_stated_mean_and_variances(noise):
     calibration = calibration_of(noise, 7)
     b = simulate_noise(calibration, 40_000, np.random.default_rng(1))
     norms = np.linalg.norm(b, axis=1)

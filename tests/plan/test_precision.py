@@ -66,7 +66,7 @@ def test_numerical_error_costs_twice_epsilon_2_and_no_less(epsilon, epsilon_2) -
     assert loss > epsilon + epsilon_2
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(EPSILONS, st.floats(0, 0.5), st.floats(1e-6, 0.5))
 def test_the_parts_never_exceed_the_budget(epsilon, delta, share) -> None:
     left, each = reserve(Budget(epsilon, delta), share)
@@ -77,7 +77,7 @@ def test_the_parts_never_exceed_the_budget(epsilon, delta, share) -> None:
         assert math.exp(each) * left.delta <= delta
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.floats(1e-200, 1e200), st.integers(1, 300), st.floats(1e-60, 1e4))
 def test_the_grid_noise_covers_shift_and_rounding(shift, p, epsilon) -> None:
     noise = calibrate_grid(shift, p, epsilon)
@@ -96,6 +96,7 @@ def planned(first=None, second=None, budget=None, **changes):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("first", "second", "changes"),
     [

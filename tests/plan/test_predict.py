@@ -117,9 +117,10 @@ def test_noise_range_covers_what_releases_do():
     calibration = model.plan(n, 2).main.calibration
     result = noise_range(second, Universe(domain, n, 2), calibration)
     plain = TwoStageERM(domain, "uniform", second, gamma=calibration.gamma).fit(*data).theta_
-    moved = np.array([model.set_params(seed=seed).fit(*data).theta_ - plain for seed in range(200)])
+    moved = np.array([model.set_params(seed=seed).fit(*data).theta_ - plain for seed in range(100)])
     inside = np.mean(np.abs(moved) <= result.half_width, axis=0)
-    assert np.all((inside > 0.90) & (inside < 0.99)), inside
+    # three standard errors on both sides, of 100 releases
+    assert np.all((inside > 0.88) & (inside < 1.0)), inside
     assert not result.dominates
 
 

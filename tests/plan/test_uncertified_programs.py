@@ -74,6 +74,7 @@ def estimator(program, **settings):
     return PrivateTwoStageERM(DOMAIN, Budget(1.0), program, "arm_means", **settings)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_dataset_certifies_is_refused_when_planned_and_charges_nothing(case, tmp_path):
     program, why = REFUSED[case]

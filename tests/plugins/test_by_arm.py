@@ -91,6 +91,7 @@ def minimizer(program, data, radius):
     return v.value
 
 
+@pytest.mark.one_row_in(3)
 @every
 @pytest.mark.parametrize("radius", [None, 0.4])
 def test_weights_are_those_of_cvxpy_alone(made, radius):
@@ -104,6 +105,7 @@ def test_weights_are_those_of_cvxpy_alone(made, radius):
     assert solution.certificate.output_radius <= 1e-8 * N
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_solvers_of_cvxpy_agree_with_ours_and_are_certified(made):
     data = records(1)
@@ -129,6 +131,7 @@ def test_records_in_parts_and_copies_have_the_same_weights(made):
     np.testing.assert_allclose(whole.output(point), N * by_hand / by_hand.sum(), rtol=1e-12)
 
 
+@pytest.mark.one_row_in(3)
 @every
 @pytest.mark.parametrize("arm", [0, 1])
 def test_an_empty_arm_has_certified_weights(made, arm):
@@ -190,7 +193,7 @@ def test_a_fast_path_that_takes_the_curves_of_the_other_arm_is_found_out(monkeyp
         assert apart <= chunk.radius[k] + alone.certificate.output_radius
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(6)
 @every
 def test_what_is_derived_is_on_one_screen(made):
     rows = dict(describe(made(), Universe(DOMAIN, 400, P)))

@@ -63,6 +63,7 @@ def in_numbers(program, data):
     return v, loss, lambda v: d * np.where(data.a == 1, 1.0, np.exp(data.X @ v + o))
 
 
+@pytest.mark.one_row_in(2)
 @every
 @pytest.mark.parametrize("radius", [None, 0.15])
 def test_weights_are_those_of_cvxpy_alone(made, radius):
@@ -142,7 +143,7 @@ def test_public_bounds_hold_on_a_dataset(made):
     assert solution.certificate.output_radius <= error * N
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @every
 def test_a_release_is_private_and_states_what_is_the_authors(made):
     data = records(6, 400)

@@ -78,6 +78,7 @@ def test_the_certificate_covers_points_nearby(made):
             assert np.sum(np.abs(moved - model.output(point))) <= claimed
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end, with arms down to the
@@ -129,6 +130,7 @@ def test_public_bounds_hold_on_a_dataset(made):
     assert solve(program.instance(records(9, domain=FLOOR))).certificate.output_radius <= error * N
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_a_release_is_private(made):
     data = records(6, 400, FLOOR)

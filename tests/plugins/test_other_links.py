@@ -54,6 +54,7 @@ def test_no_solver_of_cvxpy_takes_a_probit_for_something_else():
         cp.Problem(cp.Minimize(probit(u) - u)).solve(solver="CLARABEL")
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end."""
@@ -64,6 +65,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
     assert 0.1 * bound.V < worst <= bound.V
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_a_release_is_private(made):
     data = records(6, 400)

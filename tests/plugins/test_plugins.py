@@ -47,6 +47,7 @@ def every(programs, name="program"):
     return pytest.mark.parametrize(name, programs, ids=lambda one: one.name)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.filterwarnings("ignore:You are solving a parameterized problem")
 @every(SECOND)
 def test_theta_is_that_of_the_problem_as_it_is_declared(program):
@@ -68,7 +69,7 @@ def test_theta_is_that_of_the_problem_as_it_is_declared(program):
     assert declared.n == N
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @every(FIRST)
 def test_weights_move_by_no_more_than_their_bound(program):
     universe = Universe(DOMAIN, 40, P)
@@ -87,6 +88,7 @@ def test_weights_move_by_no_more_than_their_bound(program):
     assert 0.02 * bound.V < worst <= bound.V
 
 
+@pytest.mark.one_row_in(3)
 @every(SECOND)
 def test_gradients_stay_within_the_derived_constants(program):
     resolved = program().resolve(DOMAIN.space)
@@ -112,7 +114,7 @@ def released(first, second):
     return model.fit(data.covariates, data.a, data.y, conditional=True)
 
 
-@pytest.mark.one_row_in(12)
+@pytest.mark.one_row_in(24)
 @every(one_of(SECOND, 3), "second")
 @every([literature.tailored, robust], "first")
 def test_a_release_rests_on_no_word_of_the_author_where_a_smaller_bound_is_derived(first, second):
@@ -335,6 +337,7 @@ ONE_MARGIN = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", ONE_MARGIN)
 def test_a_loss_of_one_margin_is_read_as_one(name):
     """Both ways of writing it have one minimizer, and the bound of the rows counts the constant

@@ -65,6 +65,7 @@ def test_the_norm_and_the_box_are_there():
     assert np.max(np.abs(solve(boxed.instance(data)).point)) == pytest.approx(0.1, rel=1e-12)
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end."""
@@ -97,6 +98,7 @@ def test_neighbors_are_solved_alone(made, monkeypatch):
     assert fast_path(instance, data, solve(instance).point) is None
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_a_release_is_private(made):
     data = records(6, 400)

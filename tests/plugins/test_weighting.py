@@ -69,7 +69,7 @@ def records(seed=0):
     return DOMAIN.records(*drawn(seed))
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @every()
 def test_a_scheme_is_a_few_lines_and_has_a_bound(made):
     program = at_defaults(made, UNIVERSE)
@@ -79,7 +79,7 @@ def test_a_scheme_is_a_few_lines_and_has_a_bound(made):
     assert program.stability(UNIVERSE).V == pytest.approx(BOUNDS[made.name], abs=0.01)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @every()
 def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     """CVXPY and Clarabel minimize the function's own problem, from data that the records hold."""
@@ -103,7 +103,7 @@ def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     np.testing.assert_allclose(solve(program.instance(data)).value, exact, atol=close)
 
 
-@pytest.mark.one_row_in(10)
+@pytest.mark.one_row_in(20)
 @every()
 def test_every_solver_is_certified(made):
     instance = at_defaults(made, UNIVERSE).instance(records(1))
@@ -139,6 +139,7 @@ def test_a_release_stands_private_on_it(made):
     assert model.release_.private
 
 
+@pytest.mark.slow
 def test_a_hard_scheme_of_an_author_is_fitted_without_privacy_alone():
     """What it states is met, its certificate is a backward error, and it is never released with
     noise.

@@ -320,12 +320,13 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypa
     assert solve(reference_program("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
 
 
-def test_parameters_that_are_none():
+def test_wrong_parameters_of_random_features_are_refused():
     for wrong in ({"bandwidth": 0.0}, {"frequencies": 0}, {"frequencies": 1.5}, {"seed": -1}):
         with pytest.raises(DeclarationError):
             RandomFourier(**wrong)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("n", [4000, 40_000])
 def test_kernels_of_few_features_have_a_public_radius_at_every_n(n: int) -> None:
     universe = Universe(SIMULATED, n, 10)

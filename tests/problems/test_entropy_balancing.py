@@ -143,7 +143,7 @@ def within_a_cube(w: cp.Variable, records: Any, ridge: float, radius: float) -> 
     return cp.Problem(cp.Minimize(n / (2 * ridge) * price - cp.sum(cp.entr(w))), [cp.sum(w) == n])
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [0.05, 0.3])
 def test_a_ball_of_the_sup_norm_is_a_huber_price_of_every_entry(radius: float) -> None:
     records = records_of(1)
@@ -163,6 +163,7 @@ def test_a_radius_alone_is_refused_and_said_how_to_write() -> None:
         entropy_balancing(ridge=0.0, radius=1.0)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", CAPPED)
 @pytest.mark.parametrize("seed", range(2))
 def test_capped_weights_are_those_of_the_problem(name: str, seed: int) -> None:
@@ -222,7 +223,7 @@ def test_bases_by_arm_are_the_mean_weights_of_arms_that_weigh_half(
 
 def test_bases_by_arm_have_a_public_radius_at_every_share() -> None:
     universe = Universe(DOMAIN, 4000, P)
-    for share in (0.02, 0.5, 0.98):
+    for share in (0.02, 0.98):
         program = entropy_balancing(ridge=0.05, treated=share, cap=1.5, bases="by_arm").at(universe)
         radius = program.certified_error(universe)
         assert radius is not None

@@ -114,6 +114,7 @@ def test_every_program_is_in_the_table():
     assert set(EXTREMES) <= set(programs())
 
 
+@pytest.mark.one_row_in(3)
 @every(SETTINGS)
 def test_declaration_is_dpp_with_named_parts(program):
     instance = bind(program, STANDARD)
@@ -132,7 +133,7 @@ def test_declaration_is_dpp_with_named_parts(program):
         assert any(mean.startswith(f"mean_of({name}, ") for mean in means)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(18)
 @at_ends(SETTINGS)
 def test_solvers_agree_within_their_certificates(program, monkeypatch):
     # a point of a conic solver is judged as it is and after polishing, and found once
@@ -174,7 +175,7 @@ def test_declared_objective_is_least_at_the_certified_point(program):
     assert objective == pytest.approx(optimum, rel=2e-6, abs=2e-6 * 60)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(6)
 @at_ends(SETTINGS)
 def test_declared_gradient_agrees_with_the_model(program):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
@@ -213,6 +214,7 @@ def test_declared_gradient_agrees_with_the_model(program):
         assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.one_row_in(3)
 @every(SETTINGS)
 def test_model_derivatives_agree_with_differences(program):
     instance = bind(program, STANDARD)
@@ -238,7 +240,7 @@ def test_model_derivatives_agree_with_differences(program):
     assert eigenvalues[-1] <= model.smoothness * (1 + 1e-9)
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(15)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
     """Only what CVXPY compiles is kept; how it is compiled depends on the program, not on its
@@ -261,7 +263,7 @@ def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
 BOTH_ARMS = ("att_balancing", "mmd", "energy_balancing", "kernel_mean_matching")
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("data", RECORDS)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_edge_datasets_are_solved_and_certified(program, data):
@@ -277,7 +279,7 @@ def test_edge_datasets_are_solved_and_certified(program, data):
         assert solution.certified
 
 
-@pytest.mark.one_row_in(8)
+@pytest.mark.one_row_in(24)
 @every(EXTREMES)
 def test_extreme_settings_are_certified(program):
     instance, settings = bind(program, STANDARD), EXTREMES[program.name][0]
@@ -303,9 +305,9 @@ for name, rows in SETTINGS.items():
             TARGETS.append(pytest.param(n, name, row, conic, marks=pytest.mark.slow))
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(15)
 @pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS)
-def test_radius_target(n, name, settings, conic):
+def test_every_solver_comes_within_the_target_radius(n, name, settings, conic):
     """With ten covariates every solver comes within 1e-9, relative to the size of its solution."""
     if name == "ipw_known":
         settings = settings | {"coefficient": settings["coefficient"] + (0.1,) * 7}

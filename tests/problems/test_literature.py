@@ -190,7 +190,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_weights_are_those_of_the_problem_in_arrays(name, settings):
     stated, _ = STATED[name]
@@ -204,6 +204,7 @@ def test_weights_are_those_of_the_problem_in_arrays(name, settings):
         np.testing.assert_allclose(found, stated(arms, **whole), atol=AGREE)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", STATED)
 def test_balance_functions_and_the_constant_are_those_of_the_problem(name):
     stated, _ = STATED[name]
@@ -221,7 +222,7 @@ def test_balance_functions_and_the_constant_are_those_of_the_problem(name):
     )
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_no_pair_of_neighbors_moves_beyond_the_bound(name, settings):
     """Pairs of few records, at the ends of their set: V counts the replaced record twice."""
@@ -247,6 +248,7 @@ def test_no_pair_of_neighbors_moves_beyond_the_bound(name, settings):
     assert 0.1 * stability.V < largest_found <= stability.V
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", STATED)
 def test_a_rare_treatment_has_caps_of_its_own(name):
     """At a declared share of 20 % the treated may weigh four times what controls may."""

@@ -176,7 +176,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Callable[[Records], Array]]] = {
 }
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(2))
 def test_weights_are_those_of_the_statement(name: str, seed: int) -> None:

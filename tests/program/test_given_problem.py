@@ -104,7 +104,7 @@ def as_its_user_solves_it(name: str, records: Records) -> Array:
     return np.asarray(problem.variables()[0].value)
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", GIVEN)
 def test_weights_are_those_of_the_problem(name: str) -> None:
     records = records_of()
@@ -243,7 +243,7 @@ def test_records_with_other_columns_are_refused() -> None:
         scheme_of("stable_weights")().stability(Universe(DOMAIN, N, 3))
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", GIVEN)
 def test_the_problem_with_its_data_is_there_for_other_solvers(name: str) -> None:
     records = records_of()

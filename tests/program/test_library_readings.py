@@ -64,7 +64,7 @@ def test_another_loss_than_was_read_is_found(monkeypatch):
         program.compare()
 
 
-@pytest.mark.one_row_in(8)
+@pytest.mark.one_row_in(24)
 @pytest.mark.parametrize("stage", WEIGHTINGS, ids=[stage.label for stage in WEIGHTINGS])
 @pytest.mark.parametrize("intercept", one_of([1.2, 0.0], 2))
 def test_forms_in_the_weights_have_the_values_of_cvxpy(stage, intercept):

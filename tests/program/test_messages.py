@@ -137,6 +137,7 @@ def test_a_message_has_the_expression_and_the_remedy_in_one_line(name):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("curve", [cp.logistic, cp.exp, lambda r: cp.huber(r, 0.1)])
 def test_a_loss_that_falls_without_end_is_planned_on_a_ball(curve):
     """Its least value is that of the margins that the ball admits: an infinite one set no starting

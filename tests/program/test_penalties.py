@@ -117,7 +117,7 @@ def test_every_solver_certifies_the_minimizer_of_what_is_declared(loss, name):
     assert certify(instance, off).radius >= 2e-3 - solution.certificate.radius
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("theta_set", [L1Ball(0.3), L2Ball(0.2), Box(0.1), WholeSpace()], ids=str)
 @pytest.mark.parametrize("loss", one_of(["logistic", "huber"], 2))
 def test_kinks_are_certified_in_every_set(loss, theta_set):
@@ -171,6 +171,7 @@ def test_a_mean_goes_with_a_penalty_and_a_release_is_made():
     )
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", ["groups", "form", "linear"])
 def test_theorems_without_a_regularizer_refuse_every_penalty(name):
     """Theorems 7 and 8 are of R = 0: a penalty that they did not see would be a wrong claim."""

@@ -338,6 +338,7 @@ CHANGING = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_second_stage_that_changes_with_the_data_is_refused_where_it_stands_or_before_the_charge(
     name,
@@ -432,7 +433,7 @@ def test_a_loss_of_margins_that_remembers_is_refused():
 # what stays allowed
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("n", [2, 7, 49, 1000, 6007])
 @pytest.mark.parametrize("p", [1, 2, 9])
 def test_a_factor_of_n_on_a_whole_term_is_a_scale(n, p):
@@ -503,6 +504,7 @@ WEIGHTS = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("stated", [False, True])
 def test_weights_whose_problem_changes_are_refused_where_they_stand_or_before_the_charge(

@@ -204,6 +204,7 @@ PENALTIES = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("loss", one_of(LOSSES, len(LOSSES)))
 def test_strong_convexity_of_declared_penalties(loss, name):
@@ -217,6 +218,7 @@ def test_strong_convexity_of_declared_penalties(loss, name):
     assert declared == pytest.approx(least, abs=1e-12)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("regularizer", NETS, ids=str)
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
@@ -240,7 +242,7 @@ def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
 
     rng = np.random.default_rng(0)
     least = math.inf
-    for _ in range(60):
+    for _ in range(30):
         first, second = rng.normal(size=(2, theta.size))
         if rng.uniform() < 0.5:
             second = first * rng.uniform(0.2, 0.9)  # along a ray norms are linear

@@ -335,6 +335,7 @@ def forgetful(**settings):
     yield second_stage(**settings), of_theta
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "trimm",
     [5.0, "M**2 / 10", math.inf, setting(2.0, above=1)],

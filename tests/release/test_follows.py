@@ -107,7 +107,7 @@ def test_a_tipping_point_solves_its_equation(risks):
     assert tipping_point(replace(risks, interval=replace(interval, bias=0.0))) is None
 
 
-def test_what_is_said_of_risks(risks):
+def test_risks_are_told_with_e_values_tipping_points_and_numbers_needed_to_treat(risks):
     text = told(risks)
     ratio = next(one for one in risks.ratios if one.name == "risk ratio")
     assert f"E-value of the risk ratio: {e_value(ratio.estimate):.3g}" in text

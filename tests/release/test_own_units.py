@@ -63,7 +63,7 @@ def inside(release, n, seed):
 NUMBERS = st.floats(-1e3, 1e3).map(lambda value: round(value, 6))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.sampled_from([*MODELS]), st.lists(NUMBERS, min_size=4, max_size=4), st.integers(0, 10**6))
 def test_decisions_inside_the_domain_are_the_same(releases, kind, theta, seed) -> None:
     release = replace(releases[kind], theta=tuple(theta[: len(releases[kind].theta)]))

@@ -168,7 +168,7 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
 
     noise = calibrate_sums(SumLaw.TREATED, 1.0, 1000, Budget(0.2))
     covered = partial(
-        treated_study, np.array([0.1, 0.9]), np.array([1, 0]), np.array([0.9, 0.0]), noise, 300, 5
+        treated_study, np.array([0.1, 0.9]), np.array([1, 0]), np.array([0.9, 0.0]), noise, 150, 5
     )
     assert covered() >= 0.91
     plain = Fieller._rejected
@@ -185,6 +185,7 @@ def test_wrong_levels_of_ratios_are_refused(level):
         )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize(("n", "epsilon"), [(2, 1.0), (1000, 0.05), (1000, 100.0), (10**7, 1.0)])
 def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unbounded(

@@ -30,6 +30,7 @@ def test_the_sentence_and_the_warning_of_a_release_round_up() -> None:
 SCHEMES = [name for name, model in RELEASES.items() if isinstance(model, PrivateTwoStageERM)]
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", [name for name in SCHEMES if RELEASES[name].domain is not WIDE])
 def test_a_release_shows_what_its_plan_predicts(name):
     release = release_of(name)

@@ -32,7 +32,7 @@ def changed(release, path, change):
     return parsed(json.dumps(plain), type(release))
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_is_read_again_and_follows_from_what_it_states(name, tmp_path):
     release, path = release_of(name), tmp_path / "release.json"
@@ -75,7 +75,7 @@ def without_exact(assumptions):
     return [one for one in assumptions if one != "exact arithmetic assumed"]
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     ("name", "path", "change", "told"),
     [

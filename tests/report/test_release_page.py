@@ -47,7 +47,7 @@ def page_of(name) -> tuple[str, str]:
     return page, read(page)[1]
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("kind", RELEASES)
 def test_every_kind_tells_the_same_things_and_loads_nothing(kind) -> None:
     release, (page, text) = release_of(kind), page_of(kind)
@@ -156,6 +156,7 @@ def test_what_is_not_counted_is_said_so() -> None:
     assert "effect_center" not in page_of("average effect")[1]  # which may be a released one
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kind", [kind for kind in RELEASES if not kind.startswith("many")])
 def test_the_first_screen_has_the_result_its_population_what_would_make_it_wrong_and_its_cost(
     kind,

@@ -158,9 +158,11 @@ SEARCHING = (
     "tutorials/cost_of_privacy",
     "tutorials/first_rule",
     "tutorials/choose_a_solver",
+    "tutorials/first_effect",
 )
 
 
+@pytest.mark.one_row_in(1)
 @pytest.mark.parametrize(
     "name", slow_rows(["../README", *(f"tutorials/{name}" for name in TUTORIALS)], *SEARCHING)
 )
@@ -231,6 +233,7 @@ RUNNING = [
 RUNNING += ["after_release", "which_pipeline"]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", slow_rows(RUNNING, "which_pipeline"))  # half a minute
 def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -548,6 +551,7 @@ def test_every_bound_has_its_rows():
     assert {row.split(" |")[0] for row in ROWS} == set(BOUNDS)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("row", ROWS)
 def test_reference_values(row):
     kind, n, *numbers, value = (cell.strip() for cell in row.split("|"))

@@ -51,6 +51,7 @@ def ratio(error, allowed):
     return 0.0 if error == 0 else float(error / allowed) if allowed > 0 else math.inf
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("kind", KERNELS, ids=repr)
 def test_every_entry_of_a_kernel_is_within_its_error(kind):
     rng, worst = np.random.default_rng(40), 0.0
@@ -88,6 +89,7 @@ def some_point(rng, model):
     )
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_gradient_or_hessian_is_farther_off_than_it_says(name):
     rng, gradients, hessians = np.random.default_rng(42), [], []

@@ -113,6 +113,7 @@ REFUSED += [
 ]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_cannot_be_solved_is_refused_in_words(call, error, message):
     with pytest.raises(error, match=message):
@@ -142,6 +143,7 @@ def test_what_no_gap_is_measured_for_is_refused_when_it_is_declared(cone):
 CHAIN = cp.reductions.solvers.solving_chain.SolvingChain
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     "solver", [SCS(max_iterations=1000), Clarabel(), "first_certified"], ids=str
 )
@@ -334,6 +336,7 @@ def test_one_that_says_solved_and_is_not_is_refused(function):
     assert solve(WEIGHTS, solver=own(function)).certified
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     "left", [np.zeros, lambda shape: np.zeros(1), lambda shape: np.full(shape, "none")]
 )

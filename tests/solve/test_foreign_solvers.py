@@ -295,6 +295,7 @@ def inverse(w: Any, records: Any, rho: float) -> Any:
     return cp.Problem(cp.Minimize(cp.sum(cp.inv_pos(w)) + penalty), [w >= 0.01])
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("declared", [squares, inverse])
 def test_stiff_penalties_on_constant_covariates_end_without_an_error(declared):
     X = np.full((20, 2), 0.5 / np.sqrt(2))

@@ -54,6 +54,7 @@ def hostile_sums(count: int) -> Iterator[tuple[Any, ...]]:
         yield rows, offset, rng.choice([1, 10, 50], size=4), ridge, 0.1, start
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("sums", "most"), [([(*one, 0.0) for one in CIRCLES], 40), ([*hostile_sums(100)], 60)]
 )
@@ -140,6 +141,7 @@ def weights(name, data, **settings):
     return solve(PROGRAMS[name](**settings).instance(data)).value
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", HARD)
 def test_the_error_names_the_covariate_and_its_arm(name):
     told = r"age \((control|treated)\).*(Allow|tolerance of) (?P<least>0\.\d+) or more"
@@ -156,6 +158,7 @@ def test_the_error_names_the_covariate_and_its_arm(name):
             weights(name, records(what))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "balance", [Moments(2), BalanceFunctions(lambda x: x * x[0], 4.0, "products")]
 )
@@ -213,7 +216,7 @@ def every(*names):
     return pytest.mark.parametrize("made", made, ids=lambda one: one.name)
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(12)
 @every(*MARGINS, *KERNELS, *CLOSED)
 def test_weights_and_radii_are_those_of_single_solves(made):
     records = make_records(90, 3)
@@ -322,6 +325,7 @@ class Moved(Reading):
         return np.hstack([self.parts[key] for key in sorted(self.parts) if key[1] == m])
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("heights", [(1, 7), (16, 16)])
 @every(*MARGINS)
 def test_readings_are_those_of_the_held_weights(made, heights, monkeypatch):

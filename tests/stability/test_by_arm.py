@@ -104,6 +104,8 @@ class Case:
         return Search(scheme, n).run(**settings)
 
 
+#: A search that comes near enough to the bounds.
+SHORT = {"generations": 40, "population": 200}
 HALF = (("offset", (-0.5, 0.5)),)
 TIED = (("factor", (0.5, 2.0)), ("tied", True))
 BASE = (("base", (0.5, 2.0)),)
@@ -129,10 +131,10 @@ CASES = (
 )
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_no_pair_moves_more_than_its_bound(case):
-    bound, found = case.bound(400), case.found(400, generations=40, population=200)
+    bound, found = case.bound(400), case.found(400, **SHORT)
     assert case.least * bound <= found <= bound
 
 
@@ -143,7 +145,7 @@ def test_the_largest_weight_is_nearly_attained(label, n):
     (case,) = [case for case in CASES if case.label == label]
     bound = margin_movement(n, case.ridge, 1.0, case.curves(**dict(case.numbers))).largest
     scheme = Scheme(case.slope, case.log_weight, case.ridge, **dict(case.numbers))
-    found = Search(scheme, n, of_weights=True).run(generations=80)
+    found = Search(scheme, n, of_weights=True).run(generations=60, population=200)
     assert 0.97 * bound <= found <= bound
 
 
@@ -170,10 +172,10 @@ def test_no_pair_of_a_longer_search_moves_more(case, n):
 )
 def test_a_search_finds_the_bound_of_another_scheme_wrong(label, wrong):
     (case,) = [case for case in CASES if case.label == label]
-    assert case.found(400) > 1.1 * wrong.bound.V
+    assert case.found(400, **SHORT) > 1.1 * wrong.bound.V
 
 
-def test_one_entry_is_both_arms_alike():
+def test_one_curve_alone_stands_for_both_arms():
     one, two = (margin_movement(300, 0.05, 1.0, arms) for arms in ((CURVES,), (CURVES, CURVES)))
     assert two.bound.V == pytest.approx(one.bound.V, rel=1e-3)
     assert two.least_mean == pytest.approx(one.least_mean, rel=1e-3)
@@ -182,7 +184,7 @@ def test_one_entry_is_both_arms_alike():
 CURVES = ArmCurves(LOGISTIC, OVERLAP)
 
 
-def test_the_log_odds_and_the_margin_of_the_own_arm_say_the_same():
+def test_log_odds_and_signed_margins_give_the_same_bound():
     by_arm, signed = (margin_movement(300, 0.05, 1.0, arms) for arms in (overlap(), (CURVES,)))
     assert by_arm.bound.V == pytest.approx(signed.bound.V, rel=1e-2)
     assert by_arm.reach == pytest.approx(signed.reach, rel=1e-4)
@@ -244,7 +246,7 @@ def test_intervals_that_are_none_are_refused(numbers):
         ArmCurves(LOGISTIC, OVERLAP, **numbers)
 
 
-def test_there_are_two_arms():
+def test_no_curve_and_three_curves_are_refused():
     for curves in ((), (CURVES,) * 3):
         with pytest.raises(DeclarationError, match="two arms"):
             margin_movement(400, 1.0, 1.0, curves)
@@ -275,9 +277,9 @@ def test_a_floor_on_both_arms_raises_the_mean_weight():
     )
     assert floored.least_mean > 1.2 * plain.least_mean
     assert floored.bound.V < 0.8 * plain.bound.V
-    assert 0.6 * floored.bound.V <= Search(scheme, 400, floor=40).run() <= floored.bound.V
+    assert 0.6 * floored.bound.V <= Search(scheme, 400, floor=40).run(**SHORT) <= floored.bound.V
     # without the floor the bound is wrong, and one of a single record is none
-    assert Search(scheme, 400).run() > floored.bound.V
+    assert Search(scheme, 400).run(**SHORT) > floored.bound.V
     assert margin_movement(400, 0.1, 1.0, odds(), arm_floor=1).bound.V == plain.bound.V
 
 
@@ -314,7 +316,7 @@ def test_no_pair_of_a_normalization_by_arm_moves_more(floor, least):
     scheme = Scheme(logistic, overlap_weight, 0.1, normalization="arm")
     settings = {"normalization": "arm", "arm_floor": floor}
     bound = margin_movement(400, 0.1, 1.0, overlap(), **settings).bound
-    found = Search(scheme, 400, floor=floor).run()
+    found = Search(scheme, 400, floor=floor).run(**SHORT)
     assert least * bound.V <= found <= bound.V
     assert "Theorem 43" in bound.theorem
     # the bound of one normalization is wrong
@@ -327,7 +329,7 @@ def test_no_pair_of_a_saturated_normalization_moves_more(total, least):
     scheme = Scheme(logistic, overlap_weight, 0.1, normalization="arm", total=total)
     settings = {"normalization": "arm", "arm_total": total}
     bound = margin_movement(400, 0.1, 1.0, overlap(), **settings).bound
-    found = max(Search(scheme, 400).run(), Search(scheme, 400, keep=True).run())
+    found = max(Search(scheme, 400, keep=keep).run(**SHORT) for keep in (False, True))
     assert least * bound.V <= found <= bound.V
     assert "Theorem 44" in bound.theorem
 

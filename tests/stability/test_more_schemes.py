@@ -112,6 +112,7 @@ def main(solves):
 ROWS = list(rows())
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(("varying", "r"), [(0.6, 1.7), (0.95, 0.2), (0.1, 3.0)])
 def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
     arms = (ArmCurves(EXPONENTIAL, INVERSE_PROPENSITY),)
@@ -176,7 +177,7 @@ CAUGHT = {
 }
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     "row",
     [row for row in ROWS if row.universe.n_samples == 400 and (row.scheme, row.setting) in CAUGHT],

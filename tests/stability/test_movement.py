@@ -207,7 +207,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.one_row_in(8)
+@pytest.mark.one_row_in(16)
 @pytest.mark.parametrize(("movement", "bound", "at_least", "planted"), ROWS)
 def test_a_worst_pair_is_within_the_bound_and_beyond_planted_ones(
     movement, bound, at_least, planted
@@ -371,7 +371,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.one_row_in(20)
+@pytest.mark.one_row_in(40)
 @pytest.mark.parametrize(
     "kind",
     [

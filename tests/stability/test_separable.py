@@ -35,13 +35,13 @@ def test_the_bound_is_the_formula_of_theorem_3(n, ridge, radius):
 @pytest.mark.parametrize(
     ("n", "ridge", "radius"), [(400, 0.1, 1.0), (400, 1.0, 0.7), (10_000, 0.003, 2.0)]
 )
-def test_no_sharper_than_theorem_22_in_the_logistic_case(n, ridge, radius):
+def test_theorem_3_is_no_sharper_than_theorem_22_in_the_logistic_case(n, ridge, radius):
     D = logistic_diameter(radius)
     sharp = logistic_propensity(n, 1.0, ridge, radius)
     assert separable(n, ridge, D, D, radius, radius).V >= sharp.V * (1 - 1e-6)
 
 
-def test_degenerate_constants():
+def test_constants_of_zero_and_infinity_give_the_least_and_the_trivial_bound():
     # no movement of the coefficient, or no dependence of the weights on it
     assert separable(50, 1.0, 0.0, 1.0, 0.0).V == pytest.approx(2.0)
     assert separable(50, 1.0, 1.0, 0.0, INF).V == 100.0
@@ -74,6 +74,7 @@ def test_units_of_the_rows_change_nothing():
     assert large.V == pytest.approx(small.V, rel=1e-12)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("radius", [1.0, 3.0])
 def test_weights_that_are_linear_in_the_margin_move(radius):
     @scheme.separable(ridge=0.01, radius=radius)
@@ -99,7 +100,7 @@ def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monke
     assert wrong < right
 
 
-def test_where_the_loss_is_flat_theorem_3_is_left():
+def test_a_loss_that_is_flat_somewhere_is_bounded_by_theorem_3_alone():
     flat = Curve((Part(1.0, atom("huber", 0.1), 1.0, 1.0),))
     result = margin_movement(200, 1.0, 1.0, (ArmCurves(flat, MATCHING),))
     assert math.isinf(result.variance)
@@ -122,7 +123,7 @@ def test_a_cap_below_every_weight_makes_them_equal(n, ridge, radius):
     assert pytest.approx(2.0) == logistic_propensity(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
 
 
-def test_bounded_in_n_and_of_order_root_ridge():
+def test_V_is_free_of_n_and_grows_as_the_inverse_root_of_the_ridge():
     few, many = (logistic_propensity(n, 1.0, 0.01, 1.0).V for n in (1000, 10**7))
     assert pytest.approx(few, rel=0.02) == many
     small, large = (
@@ -132,10 +133,11 @@ def test_bounded_in_n_and_of_order_root_ridge():
     assert small / large == pytest.approx(10.0, rel=0.05)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("margin", [0.5, 2.0, 6.0])
 def test_the_variance_constant_against_a_dense_grid_and_random_laws(margin):
     """The weights of its worst law sit on the ends of their interval; others have no more."""
-    axis = np.linspace(0, 1, 151)
+    axis = np.linspace(0, 1, 101)
     Q, alpha, beta = np.meshgrid(axis, axis, axis, indexing="ij", sparse=True)
     low, high = 1 + math.exp(-margin), 1 + math.exp(margin)
     g, g_high = (f * (f - 1) for f in (low, high))
@@ -144,7 +146,7 @@ def test_the_variance_constant_against_a_dense_grid_and_random_laws(margin):
     dense = np.max(
         4 * (Q * (1 - Q) ** 2 * A + (1 - Q) * Q**2 * B) * ((1 - mean) / low + mean / high)
     )
-    assert dense <= variance(margin) <= dense * 1.002
+    assert dense <= variance(margin) <= dense * 1.003
     rng = np.random.default_rng(5)
     for trim in (INF, 2.5):
         most = variance(margin, trim)
@@ -163,7 +165,7 @@ def test_weights_reach_their_largest_value():
         pairs = [
             Pair.of([((1, z, 0.0), n - 1)], (1, -u, 0.0), (0, 0.0, 0.0))
             for z in (1.0, 0.9)
-            for u in np.linspace(0.0, 1.0, 11)
+            for u in np.linspace(0.0, 1.0, 6)
         ]
         seen = max(solved(ipw(ridge, trim=trim), pair)[1][-1] for pair in pairs)
         assert seen <= bound

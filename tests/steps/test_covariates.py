@@ -80,6 +80,7 @@ def movement(plan, noise):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize("kind", ["rate", "mean", "spread", "each"])
 @pytest.mark.parametrize("name", DOMAINS)
@@ -213,7 +214,7 @@ def alike(name, epsilon=4.0):
     return all(map(np.array_equal, one, other))
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
     along = "along " if size(DOMAINS[name.removeprefix("rule ")]) > 1 else ""
@@ -264,6 +265,7 @@ def joint_loss(steps, domain, released):
     return float(np.max(losses))
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", ["box", "levels", "rule box"])
 def test_what_comes_before_a_regression_loses_its_shares_together(name):
     """At every mean that may be released; attained where one record falls on it, and another far
@@ -342,7 +344,7 @@ def outside(name, extreme, epsilon=4.0):
     return max(excess)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch):
     assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0

@@ -131,6 +131,7 @@ def _common(first, second):
     return found
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_pairs_in_secret_lose_epsilon_and_no_more_whatever_the_order_of_the_records(n):
     scale = step_of(PLAIN, n).calibration.scale
@@ -309,6 +310,7 @@ ABSURD = (
 )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("counts", ABSURD, ids=["nothing", "negative", "ties", "far"])
 @pytest.mark.parametrize(
     "settings", [{}, {"weights": "entropy_balancing"}], ids=["score", "weights"]

@@ -50,7 +50,7 @@ def one_treated(n=400, p=10):
 CHAIN = FirstCertified((Newton(max_iterations=99), ProjectedGradient()))
 
 
-@pytest.mark.one_row_in(11)
+@pytest.mark.one_row_in(22)
 @pytest.mark.parametrize(
     ("settings", "private"),
     [
@@ -104,7 +104,7 @@ def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
     assert np.array_equal(drawn[0].value, model.private_workings_.noise)
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     ("lengths", "distance", "private"),
     # noise too far from the ideal, and noise of any length: within the reach it certifies

@@ -170,7 +170,7 @@ def coded_lists(public):
     return [Dataset.coded(public, one, one.arm, one.y) for one in tables]
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize(
     ("name", "count"),
     [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2), ("arms", 2)],
@@ -216,6 +216,7 @@ def test_rows_of_nobody_and_their_order_change_nothing():
     assert (fitted.release_.n_samples, fitted.interval_) == (N, (-math.inf, math.inf))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_the_effect_is_the_mean_over_persons_or_over_records_so_counted(count):
     """A tenth of persons have 30 records of effect 3, the others one each of effect 1."""
@@ -252,6 +253,7 @@ def release():
     return model("ate", seed=1).fit(table, table.arm, table.y).release_
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "other",
     [
@@ -367,6 +369,7 @@ APART, OUTSIDE = r"unit: .* protects single records", "are not those of the doma
 COUNTED = r"count = 2: .* with count = 1 every person counts once"
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -14,6 +14,7 @@ UNIVERSE = Universe(Domain(1.0, 1.0), 400, 3)
 GRID = 2.0**-29
 
 
+@pytest.mark.one_row_in(1)
 @pytest.mark.parametrize(
     ("made", "repaired"),
     [

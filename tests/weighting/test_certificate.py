@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -51,24 +52,36 @@ def points_of(generator: np.random.Generator, exact: Exact) -> list[Point]:
     return points
 
 
-def ratios(seed: int, problems: int, drawn: Callable[..., Penalty] = drawn_penalty) -> list[float]:
-    """True distances over claims at points of drawn problems."""
+@cache
+def solved_problems(
+    seed: int, problems: int, drawn: Callable[..., Penalty]
+) -> list[tuple[Exact, list[Point]]]:
+    """Drawn problems with their exact solutions, and points of each: solved once for all tests."""
     generator = np.random.default_rng(seed)
     found = []
     with mpmath.workdps(50):
         for number in range(problems):
             exact = drawn_problem(generator, NAMES[number % len(NAMES)], drawn)
-            if exact is None:
-                continue
-            for point in points_of(generator, exact):
-                weights, claim = certified_distance(exact.data, point)
-                found.append(exact.distance(weights) / max(claim, _NONE))
+            if exact is not None:
+                found.append((exact, points_of(generator, exact)))
     return found
 
 
+def ratios(
+    seed: int, problems: int, drawn: Callable[..., Penalty] = drawn_penalty
+) -> Iterator[float]:
+    """True distances over claims at points of drawn problems."""
+    for exact, points in solved_problems(seed, problems, drawn):
+        for point in points:
+            with mpmath.workdps(50):
+                weights, claim = certified_distance(exact.data, point)
+                ratio = exact.distance(weights) / max(claim, _NONE)
+            yield ratio
+
+
 def test_no_claim_is_below_the_truth() -> None:
-    found = ratios(1, 90)
-    assert len(found) >= 300
+    found = list(ratios(1, 36))
+    assert len(found) >= 120
     assert max(found) <= 1.0
     # Claims are of use as well: some are nearly met.
     assert max(found) >= 0.5
@@ -77,7 +90,7 @@ def test_no_claim_is_below_the_truth() -> None:
 @pytest.mark.slow
 def test_no_claim_of_other_shapes_is_below_the_truth() -> None:
     """One side, norms of other orders, envelopes and logarithms of sums."""
-    found = ratios(3, 120, drawn_shape)
+    found = list(ratios(3, 120, drawn_shape))
     assert len(found) >= 400
     assert max(found) <= 1.0
     assert max(found) >= 0.5
@@ -85,7 +98,7 @@ def test_no_claim_of_other_shapes_is_below_the_truth() -> None:
 
 @pytest.mark.slow
 def test_no_claim_of_two_thousand_of_other_shapes_is_below_the_truth() -> None:
-    found = ratios(4, 500, drawn_shape)
+    found = list(ratios(4, 500, drawn_shape))
     assert len(found) >= 2000
     assert max(found) <= 1.0
 
@@ -109,7 +122,7 @@ def test_a_proximal_point_that_is_off_is_claimed(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_no_claim_of_two_thousand_is_below_the_truth() -> None:
-    found = ratios(2, 500)
+    found = list(ratios(2, 500))
     assert len(found) >= 2000
     assert max(found) <= 1.0
 
@@ -238,7 +251,7 @@ def targets_and_truth(seed: int) -> tuple[Array, Array, Array]:
 
 def test_targets_of_means_are_within_their_rounding() -> None:
     """The units of a target that is left say nothing of the means and sums that cancel in it."""
-    found = [targets_and_truth(seed) for seed in range(40)]
+    found = [targets_and_truth(seed) for seed in range(12)]
     assert all(np.all(missed <= bound) for missed, bound, _ in found)
     assert max(np.max(missed / bound) for missed, bound, _ in found) > 1e-3
     assert max(np.max(missed / (30.0 * UNIT * size)) for missed, _, size in found) > 1.0
@@ -247,4 +260,4 @@ def test_targets_of_means_are_within_their_rounding() -> None:
 def test_a_response_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = certificate.response_of_means
     monkeypatch.setattr(certificate, "response_of_means", lambda *given: whole(*given) / 4.0)
-    assert max(ratios(1, 90)) > 1.0
+    assert any(ratio > 1.0 for ratio in ratios(1, 36))

@@ -285,7 +285,7 @@ DISPERSIONS = [
 ]
 
 
-@pytest.mark.one_row_in(7)
+@pytest.mark.one_row_in(28)
 @pytest.mark.parametrize("kind", list(SumKind))
 @pytest.mark.parametrize("place", range(len(DISPERSIONS)))
 def test_every_form_has_finite_constants_or_a_reason(kind: SumKind, place: int) -> None:

@@ -96,7 +96,7 @@ def spread(weights: Array, count: Array, k: int) -> Array:
     return np.repeat(weights[k], count[k].astype(int))
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize("name", [*FORMS, *KERNELS, *KINKS])
 def test_kinds_are_all_records_within_both_claims(name: str) -> None:
     form = {**FORMS, **KERNELS, **KINKS}[name]
@@ -141,12 +141,13 @@ def farthest_of_few_steps(
     return farthest
 
 
-@pytest.mark.one_row_in(8)
+@pytest.mark.one_row_in(16)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert farthest_of_few_steps(FORMS[name], 0.7, monkeypatch) > 1e-6 * N
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_claims_of_kernels_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is missed in features of a kernel is an error of every price: far off there is no
@@ -155,7 +156,9 @@ def test_claims_of_kernels_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert farthest_of_few_steps(KERNELS[name], 0.95, monkeypatch) > 1e-11 * N
 
 
-def test_steps_that_are_called_near_have_no_small_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_end_too_early_are_not_claimed_to_be_near(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What ends the steps is an estimate; the certificate does not believe it."""
     kinds, count = drawn_kinds()
     monkeypatch.setattr(NeighborClaims, "estimates", lambda self, missed, *_: np.zeros(len(missed)))
@@ -163,7 +166,7 @@ def test_steps_that_are_called_near_have_no_small_claim(monkeypatch: pytest.Monk
     assert np.all(found.claims > 1e-3 * N)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("wrong", ["rows", "targets", "count"])
 @pytest.mark.parametrize("name", ["squares", "logit", "sums: counts", "kernel: gaussian"])
 def test_wrong_data_of_kinds_are_seen(
@@ -223,7 +226,7 @@ def test_claims_are_those_of_all_records(monkeypatch: pytest.MonkeyPatch) -> Non
             assert 0.9 * alone - 1e-10 * N <= together <= 1.1 * alone + 1e-10 * N
 
 
-def test_other_counts_are_refused() -> None:
+def test_counts_that_do_not_add_up_to_n_are_refused() -> None:
     kinds, count = drawn_kinds()
     data = KindsData(FORMS["squares"], KINDS)
     for wrong in (count[:-1], count + 1.0, count * 0.999, count[:, :-1]):
@@ -234,7 +237,7 @@ def test_other_counts_are_refused() -> None:
         weights_of_kinds(hard, kinds, count)
 
 
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_in_chunks_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds, count = drawn_kinds()
     whole = weights_of_kinds(FORMS["tolerance"], kinds, count)
     monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.kind_weights._CHUNK", 5)

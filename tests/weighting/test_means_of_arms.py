@@ -187,6 +187,7 @@ def test_a_release_states_the_bound_and_its_floor(program: Any) -> None:
         assert verify(model.release_).refuted == ()
 
 
+@pytest.mark.slow
 def test_controls_have_the_mean_of_the_treated_but_for_the_ridge() -> None:
     X, a, y = drawn()
     program = to_the_treated(ridge=0.02, cap=20.0)

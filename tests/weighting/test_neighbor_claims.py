@@ -58,7 +58,7 @@ def claims_of_both(form: WeightingForm, noise: float) -> tuple[Array, Array]:
     return NeighborClaims(neighboring).claims(points, part), np.array(alone)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(24)
 @pytest.mark.parametrize("name", [*FORMS, "kink", "kinked norm"])
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
 def test_claims_are_those_of_one_dataset(name: str, noise: float) -> None:
@@ -71,6 +71,7 @@ def test_claims_are_those_of_one_dataset(name: str, noise: float) -> None:
     assert np.all(together[known] <= 3.0 * alone[known])
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("wrong", ["rows", "targets"])
 @pytest.mark.parametrize("name", ["squares", "logit", "sums: public"])
 def test_wrong_data_of_neighbors_are_seen(

@@ -51,6 +51,7 @@ def of_a_kernel(w: cp.Variable, records: Any) -> cp.Problem:
     return cp.Problem(cp.Minimize(cp.sum_squares(phi.T @ w) / records.n + cp.sum_squares(w - 1)))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("declared", [capped_entropies, least_dispersion, of_a_kernel])
 def test_neighbors_of_programs_are_solved_together(declared: Any) -> None:
     part = replacements()
@@ -118,6 +119,7 @@ def movement(program: Any, part: Replacements, k: int) -> tuple[float, float]:
     return moved, first.certificate.output_radius + second.certificate.output_radius
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     "declared",
     [capped_entropies, of_the_treated, of_a_kernel, programs()["ipw_logistic"], programs()["mmd"]],

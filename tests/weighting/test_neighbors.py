@@ -103,7 +103,7 @@ def single(
     return DualProblem(form, records.replaced(int(index[k]), new.X[k], int(new.a[k])))
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("name", FORMS)
 def test_together_is_alone_within_both_claims(name: str) -> None:
     form = FORMS[name]
@@ -118,7 +118,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
         assert apart <= one.claim + found.claims[k]
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few steps leave weights well off, which claims have to say."""
@@ -163,7 +163,7 @@ def test_constraints_are_solved_alone() -> None:
         np.testing.assert_array_equal(found.weights[k], one.weights)
 
 
-def test_new_outcomes_count() -> None:
+def test_the_outcome_of_a_new_record_moves_weights_that_depend_on_it() -> None:
     outcome = examples.Features(
         "outcome", examples.IntervalSet(-1.0, 1.0), 1, lambda r: r.y[:, None]
     )
@@ -179,7 +179,7 @@ def test_new_outcomes_count() -> None:
     assert np.max(np.abs(together.weights[0, index[0]] - 1.0)) > 0.1
 
 
-def test_neighbors_without_weights() -> None:
+def test_a_neighbor_without_weights_has_an_infinite_claim() -> None:
     """An arm that loses its last record cannot hold its sum."""
     records = records_of(N)
     only = Records.within(records.space, records.X, (np.arange(N) == 3).astype(int), records.y)
@@ -195,7 +195,9 @@ def test_neighbors_without_weights() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["the new record", "the old record", "the number of records"])
-def test_a_mean_that_does_not_move_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mean_that_a_neighbor_leaves_unmoved_is_caught(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     form = FORMS["means: all"]
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
@@ -238,7 +240,7 @@ def test_an_arm_that_loses_its_last_record_has_no_mean() -> None:
         single(FORMS["means: all"], only, np.array([3, 5]), new, 0)
 
 
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_in_chunks_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     form = FORMS["tolerance"]
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
@@ -264,7 +266,7 @@ def test_many_rows_have_their_own_jacobians_without_a_table(
     assert np.all(apart <= whole.claims + single_products.claims)
 
 
-def test_other_numbers_are_refused() -> None:
+def test_numbers_of_records_that_do_not_exist_are_refused() -> None:
     records = records_of(N)
     _, new = drawn_neighbors(records, 2)
     neighbors = FormNeighbors(FORMS["squares"], records)

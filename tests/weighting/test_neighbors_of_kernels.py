@@ -128,7 +128,7 @@ def forms() -> dict[str, WeightingForm]:
 FORMS = forms()
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(16)
 @pytest.mark.parametrize("name", FORMS)
 def test_together_is_alone_within_both_claims(name: str) -> None:
     form = FORMS[name]
@@ -140,7 +140,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
     solved = found.claims <= 1e-10 * N
     assert np.mean(solved) >= 0.8
     moved = 0.0
-    for k in np.flatnonzero(solved)[::4]:
+    for k in np.flatnonzero(solved)[::8]:
         one = single(form, records, index, new, k).newton()
         apart = float(np.sum(np.abs(one.weights - found.weights[k])))
         assert apart <= one.claim + found.claims[k]
@@ -148,7 +148,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
     assert moved > 1e-3
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are taken after the first steps are well off, which claims have to say."""
@@ -157,7 +157,7 @@ def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPa
     index, new = drawn_neighbors(records, M, seed=3)
     near = FormNeighbors(form, records).together(index, new)
     farthest = 0.0
-    for within in (1e12, 1e9, 1e6, 1e3):
+    for within in (1e12, 1e6, 1e3):
         monkeypatch.setattr(pair_steps, "_WITHIN", within)
         far = FormNeighbors(form, records).together(index, new)
         known = np.isfinite(far.claims) & np.isfinite(near.claims)
@@ -265,7 +265,7 @@ def test_claims_of_steps_that_end_early_hold_against_exact_weights(
 ) -> None:
     """They are nearly reached there."""
     monkeypatch.setattr(pair_steps, "_WITHIN", 1e5)
-    distances, claims = exactly(dispersion, range(40, 60))
+    distances, claims = exactly(dispersion, range(40, 50))
     assert len(claims) >= 10
     assert np.all(np.array(distances) <= np.array(claims))
     assert np.max(np.array(distances) / np.array(claims)) >= 0.4
@@ -278,7 +278,7 @@ def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> 
     counts.
     """
     counted = 0
-    for seed in range(40, 80):
+    for seed in range(40, 60):
         form, records, _, _ = drawn_case(np.random.default_rng(seed), dispersion)
         problem = DualProblem(form, records)
         if problem.pairs is None:
@@ -291,15 +291,15 @@ def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> 
         apart = sum(abs(w - float(x)) for w, x in zip(exact, found.weights, strict=True))
         assert float(apart) <= found.claim
         assert found.claim <= 1e-7 * form.n
-    assert counted >= 15
+    assert counted >= 8
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("dispersion", ["square", "entropy"])
 @pytest.mark.parametrize("beside", [False, True])
 def test_claims_by_few_features_hold_against_exact_weights(dispersion: str, beside: bool) -> None:
     n = 24
-    for seed, factor in enumerate((0.3, 30.0, 3000.0)):
+    for seed, factor in enumerate((0.3, 3000.0)):
         records = records_of(n, p=2, seed=seed)
         vectors = (moments_by_arm(ImbalancePenalty(factor / n), p=2),) if beside else ()
         squares = three_ways(Linear(1.0), factor, n)
@@ -327,10 +327,11 @@ def test_a_tenth_of_what_arguments_are_off_is_seen(
         return 0.1 * proved(self, *given)
 
     monkeypatch.setattr(InverseSlope, "arguments_off", nearer)
-    distances, claims = exactly(dispersion, range(40, 60))
+    distances, claims = exactly(dispersion, range(40, 50))
     assert np.any(np.array(distances) > np.array(claims))
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("wrong", ["across", "own", "pulled"])
 def test_wrong_products_are_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison with exact weights fails where one product is that of another record."""
@@ -341,7 +342,7 @@ def test_wrong_products_are_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) ->
         return common.replace(part, **{wrong: getattr(part, wrong) * (1.0 + 1e-6)})
 
     monkeypatch.setattr(NeighboringPairs, "replaced", mistaken)
-    distances, claims = exactly("square", range(8))
+    distances, claims = exactly("square", range(3))
     assert np.any(np.array(distances) > np.array(claims))
 
 
@@ -359,7 +360,7 @@ def test_an_arm_that_loses_its_last_record() -> None:
         single(form, only, index, new, 0)
 
 
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_in_chunks_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     form = FORMS["entropy"]
     records = records_of(N)
     index, new = drawn_neighbors(records, M)

@@ -204,7 +204,7 @@ FORMS = {
 }
 
 
-@pytest.mark.one_row_in(7)
+@pytest.mark.one_row_in(14)
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("sums", ["one", "public"])
 def test_drawn_pairs_stay_below_their_bounds(name: str, sums: str) -> None:

@@ -157,7 +157,7 @@ def by_differences(e: Any, w: Any) -> Any:
     return (ahead - behind) / 2e-6
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(27)
 @pytest.mark.parametrize("domain", one_of([WITH_INTERCEPT, DOMAIN], 2), ids=["intercept", "plain"])
 @pytest.mark.parametrize("name", one_of(READ, 2))
 def test_a_form_has_the_values_and_slopes_of_the_problem(name: str, domain: Domain) -> None:
@@ -320,6 +320,7 @@ SMOOTHED: dict[str, tuple[Function, Any]] = {
 }
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", SMOOTHED)
 def test_kinks_are_smoothed_in_units_of_the_mean(name: str) -> None:
     """A price ``n Psi(m / n)`` becomes n times the envelope of Psi at the mean, in units of the
@@ -836,7 +837,7 @@ FILES = (
 )
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_misreading_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted, old, new, function = PLANTED[name]

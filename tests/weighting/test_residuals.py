@@ -143,6 +143,7 @@ def exact_separation(data: WeightingData, direction: np.ndarray, tolerance: Frac
     return total > tolerance * sum(map(abs, lam))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("factor", [0.9, 0.999999, 1.000001, 1.1])
 def test_a_proof_is_one_in_fractions_and_the_least_tolerance_is_the_least(factor: float) -> None:
     """Records of separated arms, whose means cannot be alike."""

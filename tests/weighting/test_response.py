@@ -80,7 +80,9 @@ def chords(dispersion: Dispersion, low: float, high: float, mean: float) -> floa
         (of(SQUARE, ENTROPY), 0.0, 4.0, 0.5),
     ],
 )
-def test_closed_forms(dispersion: Dispersion, low: float, high: float, response: float) -> None:
+def test_mean_responses_are_those_of_their_closed_forms(
+    dispersion: Dispersion, low: float, high: float, response: float
+) -> None:
     assert mean_response(dispersion, low, high, 1.0) == pytest.approx(response, rel=1e-9)
     assert mean_response(dispersion, low, high, 1.0) >= response
 
@@ -88,7 +90,7 @@ def test_closed_forms(dispersion: Dispersion, low: float, high: float, response:
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("ends", [(0.05, 3.0), (0.3, 4.2), (0.9, 1.7)])
 @pytest.mark.parametrize("mean", [0.93, 1.0, 1.6])
-def test_it_is_above_every_chord_and_close_to_the_largest(
+def test_the_mean_response_is_above_every_chord_and_close_to_the_largest(
     name: str, ends: tuple[float, float], mean: float
 ) -> None:
     found = chords(SUMS[name], *ends, mean)
@@ -114,7 +116,7 @@ def test_the_envelope_of_a_sum_to_thirty_digits() -> None:
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_the_largest_response(name: str) -> None:
+def test_the_largest_response_is_that_of_a_dense_grid(name: str) -> None:
     weights = np.linspace(0.3, 2.9, 300_001)
     found = float(np.max(1.0 / np.maximum(SUMS[name].curvature(weights), 1e-300)))
     if found > 1e200:
@@ -161,6 +163,7 @@ def test_a_mean_outside_of_the_interval_is_refused() -> None:
         largest_response(logit(0.0, 2.0), 3.0, 4.0)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     "dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.0, 8.0), *SUMS.values()]
 )
@@ -170,7 +173,7 @@ def test_the_response_of_bases_is_above_every_mixture(dispersion: Dispersion) ->
     bases, ratios = (0.6, 1.9), (0.2, 4.4)
     bound = base_response(dispersion, ratios, bases)
     largest = 0.0
-    for _ in range(3_000):
+    for _ in range(1_000):
         d = generator.uniform(*bases, 3)
         d[generator.random(3) < 0.3] = bases[1]
         w = d * np.exp(generator.uniform(math.log(ratios[0]), math.log(ratios[1]), 3))
@@ -190,7 +193,7 @@ def test_bases_of_1_have_the_response_at_the_mean() -> None:
         assert one == pytest.approx(mean_response(dispersion, 0.3, 3.0, 1.0), rel=1e-8)
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize(
     "dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.5, 8.0), *SUMS.values()]
 )
@@ -209,7 +212,7 @@ def test_the_response_of_controls_is_above_every_mixture(
         bound = treated_response(dispersion, high, shares, total)
     largest = 0.0
     low = max(0.01, dispersion.ends[0])
-    for _ in range(3_000):
+    for _ in range(1_000):
         share = generator.choice([*shares, generator.uniform(*shares)])
         mean = (1.0 if total is None else total - share) / share
         w = (

@@ -95,6 +95,7 @@ def test_a_bound_that_an_arm_floor_lowers_assumes_it() -> None:
     assert not any("each arm" in one for one in free.assumptions)
 
 
+@pytest.mark.slow
 def test_weights_for_the_treated_keep_theirs_and_balance() -> None:
     X, a, y = drawn()
     domain, program, _ = RELEASED["treated"]

@@ -49,6 +49,7 @@ def test_bounds_are_those_of_the_page(name: str) -> None:
     assert bounds == pytest.approx(expected, abs=0.06)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_programs_of_the_table_are_the_same(name: str) -> None:
     _, shipped, declared, _, _ = CASES[name]
@@ -59,6 +60,7 @@ def test_programs_of_the_table_are_the_same(name: str) -> None:
     assert np.ptp(old) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["least dispersion", "entropy"])
 def test_a_cap_keeps_small_ridges_affordable(name: str) -> None:
     made = {"least dispersion": script.least_dispersion, "entropy": script.even_entropy}[name]

@@ -272,7 +272,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.one_row_in(13)
+@pytest.mark.one_row_in(26)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bugs_are_caught_and_nothing_without_them(name):
     model, planted, pair = PLANTED[name]

@@ -238,6 +238,7 @@ LIMITED = {
 }
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("seconds", one_of([1, 100], 2))
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_search_keeps_its_limit_in_seconds_and_says_what_it_cut(monkeypatch, name, seconds):
@@ -305,6 +306,7 @@ def test_densities_that_are_no_numbers_are_no_audit(monkeypatch):
         audit_density(release(), *PAIR, starts=1)
 
 
+@pytest.mark.slow
 def test_a_search_among_densities_that_are_no_numbers_audits_nothing(monkeypatch):
     monkeypatch.setattr(ObjectiveLaw, "log_density", lambda *_: math.nan)
     model, search = release(delta=1e-3, noise="gaussian"), SearchPlan(1, progress=print)

@@ -249,6 +249,7 @@ def test_the_joint_law_is_that_of_the_formula(first, terms, size):
             assert result == pytest.approx(expected[0] - expected[1], abs=1e-8)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kind", [neighbors, heavy])
 def test_the_joint_loss_is_that_of_the_closed_form(kind):
     pair, model = drawn(kind, N, 1, seed=2), release(LINE, MEAN)
@@ -290,7 +291,7 @@ FITS = {
 }
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize("name", FITS)
 def test_the_law_of_every_step_at_its_noise_is_what_was_released(name):
     """The audited mechanism is the one that releases."""
@@ -298,7 +299,7 @@ def test_the_law_of_every_step_at_its_noise_is_what_was_released(name):
     pair = drawn(neighbors, 8 if name == "effect" else 6, covariates, seed=7)
     plan, data = model.plan_and_data(*pair[0])
     _, (law_of, _) = audited_laws(plan, pair)
-    for seed in range(3):
+    for seed in range(2):
         result, drawn_noises = plan.run(data, Execution("newton", 1e-6, seed=seed)), 0
         for step, own in result.steps.items():
             if own.noise is not None:

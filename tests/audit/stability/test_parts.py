@@ -51,7 +51,7 @@ def exact(w, v, j):
     }
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6), n=st.integers(2, 40), error=st.sampled_from([0.0, 1e-9, 1e-3, 0.3])
 )
@@ -98,6 +98,7 @@ def near(first, second, changed):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("n", "floor", "relation"),
     [(400, 100, "replace-one"), (5, None, "replace-one"), (12, 6, "replace-one-keep-treatment")],
@@ -157,6 +158,7 @@ def base_of(program, records):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
     rng, space = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5).space
@@ -244,7 +246,7 @@ def test_a_full_list_takes_only_what_is_larger():
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(15)
 @pytest.mark.parametrize(
     ("program", "domain"),
     [
