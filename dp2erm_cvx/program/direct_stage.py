@@ -173,9 +173,12 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def _at(self, universe: MappedUniverse) -> WeightsReading:
         """The reading in a universe: that of the program, unless it was read elsewhere."""
         read: WeightsReading = self.reading
-        if read.universe == universe:
+        place = universe.space, universe.n_samples, universe.n_columns
+        known = read.universe
+        # What is read depends on the place alone, whatever else is declared of the universe.
+        if (known.space, known.n_samples, known.n_columns) == place:
             return read
-        return self.reading_at(universe.space, universe.n_samples, universe.n_columns)
+        return self.reading_at(*place)
 
     def refuse_misread(self) -> None:
         reading = self._at(self.scheme.example())
