@@ -41,7 +41,7 @@ class Place:
     multiplier
         v (p,): a subgradient of the l1 term and Theta; of rounded numbers, what rounding took off.
     slope
-        The derivative Pi (p, p) of theta in u: that of the prox.
+        The derivative Pi (p, p) of theta in u: that of the prox; of rounded numbers, 0.
     """
 
     theta: Array
@@ -52,7 +52,8 @@ class Place:
     def regular(self) -> bool:
         """True if theta alone determines v.
 
-        That is so inside Theta and off the kinks of R, where Pi is the identity.
+        That is so inside Theta and off the kinks of R, where Pi is the identity. It is never so
+        where Gaussian noise is rounded: what was rounded off is no part of theta.
         """
         # 0 <= Pi <= I
         return float(self.slope.trace()) == len(self.theta)
@@ -171,8 +172,11 @@ class ShiftLaw:
 
     def _at(self, u: Array) -> Place:
         theta = np.rint(u) if self.whole else u
-        multiplier = np.zeros(len(u)) if self.pure else u - theta
-        return Place(theta, multiplier, np.eye(len(u)))
+        if self.pure:
+            return Place(theta, np.zeros(len(u)), np.eye(len(u)))
+        # rounding is flat: the integers do not determine what it took off
+        slope = np.zeros((len(u), len(u))) if self.whole else np.eye(len(u))
+        return Place(theta, u - theta, slope)
 
     def _length(self, place: Place) -> float:
         """The norm of the noise that leads to an output."""

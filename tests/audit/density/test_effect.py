@@ -2,6 +2,7 @@
 number.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,16 +10,18 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
-from dp2erm_cvx.audit import SearchPlan, search_density
+from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.density import log_density_ratio
 from dp2erm_cvx.audit.release_laws import audited_laws
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.steps.covariates import ArmMeans, DifferenceSquare
 from dp2erm_cvx.steps.record_map import UNIT
 from tests.audit.bugs import loss_at_zero, weaker, whole
-from tests.audit.density.released import SAMPLED, N, effect, rule, weights
+from tests.audit.density.released import LEAVING, SAMPLED, N, effect, rule, weights
 from tests.audit.pairs import changed_record, lone, neighbors, of_persons
+from tests.plan.changed import changed
 
 RANGED = replace(SAMPLED, ranges={"x": (-1.0, 1.0)})
 SCALE = 0.3
@@ -66,6 +69,29 @@ def test_integers_move_by_their_share_at_most(model, least):
     assert all(
         share > (least if name in ("score", "value") else 0.98) for name, share in worst.items()
     )
+
+
+def test_a_rounded_sum_is_not_accused_of_what_rounding_hides():
+    """At epsilon = 4 the normal variable has delta = 0.77, the integer that it rounds to 0.02."""
+    scale, epsilon, delta = 0.25, 4.0, 0.2
+    whole = np.arange(-9, 10)
+
+    def law(center):
+        ends = (whole[:, None] + [0.5, -0.5] - center) / scale
+        above, below = special.ndtr(ends).T
+        return above - below
+
+    assert np.sum(np.maximum(law(0.0) - math.exp(epsilon) * law(1.0), 0.0)) < 0.03
+    rate = effect().plan(N, 1).step("rate")
+    noise = replace(rate.integers, noise=Noise.GAUSSIAN, scale=scale, epsilon=epsilon, delta=delta)
+    plan = changed(effect(epsilon=9.0, delta=0.5).plan(N, 1), "rate", calibration=noise)
+    plan = replace(plan, steps=plan.steps[:1])
+    result = audit_density(plan, *LEAVING, draws=200)
+    assert (result.epsilon, result.delta) == (epsilon, delta)
+    assert result.exceeds
+    assert not result.theta_exceeds
+    assert result.hockey_stick.theta_low == 0.0
+    assert result.theta_loss == -math.inf
 
 
 def test_no_pairs_are_drawn_with_sampling_weights():
