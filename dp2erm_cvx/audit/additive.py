@@ -26,7 +26,7 @@ from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.noise import simulate_cubes
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.steps.sums import IntegerSums
@@ -342,7 +342,7 @@ def audit_additive(
     Raises
     ------
     DeclarationError
-        For noise of another kind.
+        For noise of another kind, and for a mechanism that yields anything but stages.
     """
     return _walk(mechanism, (first, second), declared, seed)[0]
 
@@ -415,9 +415,14 @@ def _next(stages: Stages[Any], sent: Any) -> Any:
     """The next Split or Noised of a mechanism, or the Observation of its end.
 
     A mechanism ends with an output or with an exception.
+
+    Raises
+    ------
+    DeclarationError
+        For a mechanism that yields anything else.
     """
     try:
-        return stages.send(sent)
+        stage = stages.send(sent)
     except StopIteration as end:
         output = end.value
         if isinstance(output, tuple):
@@ -425,6 +430,12 @@ def _next(stages: Stages[Any], sent: Any) -> Any:
         return of_output(output)
     except Exception as raised:
         return of_exception(raised)
+    if not isinstance(stage, Split | Noised):
+        raise DeclarationError(
+            f"mechanism: it yields {brief(stage)}: it must yield Split and Noised, and return its "
+            "output"
+        )
+    return stage
 
 
 def _different(one: Noised, other: Noised) -> str | None:

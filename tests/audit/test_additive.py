@@ -77,6 +77,14 @@ def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
         assert math.isnan(of_mu.epsilon_found)
 
 
+def test_a_mechanism_that_yields_a_number_is_refused():
+    def unmarked(dataset):
+        yield dataset.sum()
+
+    with pytest.raises(DeclarationError, match="must yield Split and Noised"):
+        audit_additive(unmarked, FIRST, SECOND, ONE)
+
+
 @pytest.mark.parametrize("mu", [0.01, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
 def test_epsilon_of_a_mu_is_that_of_balle_and_wang(mu, delta):
