@@ -212,7 +212,7 @@ def measured(population: Population, runs: int) -> Iterator[tuple[str, float, fl
     rows: dict[str, list[tuple[float, bool, float]]] = {}
     for seed in range(runs):
         model = PrivateEffect(population.domain, Budget(1.0), seed=seed)
-        release = model.fit(*population.sample(seed), accept=True).release_
+        release = model.run_plan(*model.plan_and_data(*population.sample(seed))).release
         for one in release.arms.contrasts:
             truth = STEP * (LEVELS.index(one.level) - LEVELS.index(one.against))
             holds = one.interval.low <= truth <= one.interval.high
