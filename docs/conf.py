@@ -76,4 +76,5 @@ html_theme = "furo"
 html_title = "dp2erm-cvx"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_js_files = ["wide_formulas.js"]
 html_copy_source = False

@@ -26,3 +26,11 @@ def test_every_constant_of_the_page_is_one_of_the_code():
     assert names
     for name in names:
         assert any(re.search(rf"^{name} = ", source, flags=re.MULTILINE) for source in sources)
+
+
+def test_no_numbered_equation_breaks_its_lines():
+    """Sphinx puts a formula with a line break into ``split``, where MathJax refuses its number."""
+    formulas = re.findall(r"\$\$(.*?)\$\$", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    numbered = [formula for formula in formulas if "\\tag{" in formula]
+    assert numbered
+    assert [formula for formula in numbered if "\\\\" in formula] == []
