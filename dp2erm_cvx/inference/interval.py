@@ -91,12 +91,32 @@ def score_interval(
     DeclarationError
         Unless ``1/2 <= level < 1``.
     """
-    moments_share, _ = misses(level)
-    deviation = widening * _deviation(noise, released, moments_share) / math.sqrt(noise.n_samples)
+    deviation = _deviation_of_mean(noise, released, level, widening)
     rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
     estimate = center + widening * noise.means(released)[0]
     scales = (widening * noise.scales[0],)
     return linear_interval(noise, level, estimate, (deviation, scales, rounding), error)
+
+
+def score_deviation(
+    noise: GridSums, released: Sequence[int], level: float, widening: float
+) -> float:
+    """Standard deviation of a score, as :func:`score_interval` states it.
+
+    Parameters
+    ----------
+    noise, released, level, widening
+        As in :func:`score_interval`.
+    """
+    return _deviation_of_mean(noise, released, level, widening) * math.sqrt(noise.n_samples)
+
+
+def _deviation_of_mean(
+    noise: GridSums, released: Sequence[int], level: float, widening: float
+) -> float:
+    """At least the standard deviation of the mean of the score."""
+    moments_share, _ = misses(level)
+    return widening * _deviation(noise, released, moments_share) / math.sqrt(noise.n_samples)
 
 
 def linear_interval(

@@ -186,8 +186,7 @@ def part_interval(
     """
     moments_miss, tail = misses(level)
     test = part_test(noise, released, moments_miss)
-    n = noise.n_samples
-    largest = 0.5 if noise.law.has_shares else 1.0
+    largest = _largest_part(noise)
     size = min(max(test.denominator, 0.0), largest) / widening
     by_sampling = test.deviation
 
@@ -201,7 +200,7 @@ def part_interval(
     of_regressions = math.hypot(error.noise, error.sampling)
     with_all = replace(test, deviation=with_error(of_regressions), biases=(size * error.bias, 0.0))
     low, high = with_all.ends(tail)
-    estimate = test.numerator / min(max(test.denominator, 1.0 / n), largest)
+    estimate = _estimate(test, noise)
     noise_alone = replace(test, deviation=error_alone, slope=0.0)
     sampling_alone = replace(
         test, deviation=with_error(error.sampling), scales=(0.0, 0.0), shared=()
@@ -212,11 +211,41 @@ def part_interval(
         low=center + widening * min(low, estimate),
         high=center + widening * max(high, estimate),
         level=float(level),
-        standard_deviation=widening * math.sqrt(n) * by_sampling(estimate),
+        standard_deviation=_deviation(test, noise, widening),
         noise_half_width=widening * _half_width(noise_alone, tail),
         sampling_half_width=widening * _half_width(sampling_alone, tail),
         bias=error.bias,
     )
+
+
+def part_deviation(
+    noise: GridSums, released: Sequence[int], level: float, widening: float
+) -> float:
+    """Standard deviation in a part of the population, as :func:`part_interval` states it.
+
+    Parameters
+    ----------
+    noise, released, level, widening
+        As in :func:`part_interval`.
+    """
+    moments_miss, _ = misses(level)
+    return _deviation(part_test(noise, released, moments_miss), noise, widening)
+
+
+def _deviation(test: Fieller, noise: GridSums, widening: float) -> float:
+    """Deviation of sampling at the estimate, of one record."""
+    return widening * math.sqrt(noise.n_samples) * test.deviation(_estimate(test, noise))
+
+
+def _estimate(test: Fieller, noise: GridSums) -> float:
+    """The ratio of both means, with a denominator that a part of the population can have."""
+    size = min(max(test.denominator, 1.0 / noise.n_samples), _largest_part(noise))
+    return test.numerator / size
+
+
+def _largest_part(noise: GridSums) -> float:
+    """Largest mean of h: 1/2 where h is a share, else 1."""
+    return 0.5 if noise.law.has_shares else 1.0
 
 
 def _half_width(test: Fieller, tail: float) -> float:

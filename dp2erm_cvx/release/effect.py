@@ -23,10 +23,10 @@ from dp2erm_cvx.inference.distance import (
 )
 from dp2erm_cvx.inference.effect_error import nuisance_error, risk_errors
 from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
-from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
+from dp2erm_cvx.inference.interval import ScoreInterval, score_deviation, score_interval
 from dp2erm_cvx.inference.levels import few_records, with_rare_levels
 from dp2erm_cvx.inference.nuisances import NO_ERROR, EffectFacts, NuisanceError
-from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
+from dp2erm_cvx.inference.ratio import ArmRisks, part_deviation, part_interval
 from dp2erm_cvx.inference.scale import clipped_residuals, clipped_weighted, too_large
 from dp2erm_cvx.inference.skewed import skewed
 from dp2erm_cvx.inference.weighted import Weighting, weighted_interval
@@ -600,22 +600,25 @@ def _answer(
     assert center is not None
     middle = plan.study.universe.domain.outcome_center
     step = plan.main
-    interval, risks, ratios = estimated(step, sums, center, middle, level, score.widening)
     if by_mean_error:
         # Risks never predict a bias by this error of a mean: they have errors of their own, below.
-        # The first interval only supplies the deviation that nuisance_error needs.
+        deviation = _standard_deviation(step, sums, level, score.widening)
         share = step.calibration.means(sums)[1]
-        error = nuisance_error(facts, released, interval.standard_deviation, share)
+        error = nuisance_error(facts, released, deviation, share)
         center = center + error.shift
-        interval, *_ = estimated(step, sums, center, middle, level, score.widening, (error, error))
-    elif target == TARGETS[0] and risks and plan.study.settings.rows is Rows.ARMS:
+        interval, risks, ratios = estimated(
+            step, sums, center, middle, level, score.widening, (error, error)
+        )
+        return _Answer(interval, True, risks, ratios)
+    interval, risks, ratios = estimated(step, sums, center, middle, level, score.widening)
+    if target == TARGETS[0] and risks and plan.study.settings.rows is Rows.ARMS:
         errors = risk_errors(facts, released, (risks[0], risks[1]))
         errors = with_rare_levels(facts, released, errors)
         interval, risks, ratios = estimated(
             step, sums, center, middle, level, score.widening, errors
         )
         return _Answer(interval, True, risks, ratios, counts_rare_levels=True)
-    return _Answer(interval, by_mean_error, risks, ratios)
+    return _Answer(interval, False, risks, ratios)
 
 
 def _integers(plan: Plan[EffectStudy], released: Mapping[str, Array]) -> tuple[int, ...]:
@@ -777,9 +780,8 @@ def estimated(
     law = noise.law
     if law is SumLaw.TREATED or law.has_shares:
         interval = part_interval(noise, sums, center, level, widening, errors[0])
-        # The deviation is that of a whole score, of which a part was summed.
-        part = step.part if law.has_shares else 1.0
-        return replace(interval, standard_deviation=interval.standard_deviation / part), (), ()
+        deviation = interval.standard_deviation / _part_summed(step)
+        return replace(interval, standard_deviation=deviation), (), ()
     if not law.of_arms:
         assert law is SumLaw.SCORE
         return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
@@ -795,6 +797,21 @@ def estimated(
         if ratio is not None:
             ratios.append(Ratio(name, ratio.estimate, EffectInterval.of(ratio)))
     return means.difference(level), means.risks, tuple(ratios)
+
+
+def _standard_deviation(
+    step: EffectScore, sums: tuple[int, ...], level: float, widening: float
+) -> float:
+    """Standard deviation of a score, as the interval by :func:`estimated` states it."""
+    noise = step.calibration
+    if noise.law is SumLaw.SCORE:
+        return score_deviation(noise, sums, level, widening)
+    return part_deviation(noise, sums, level, widening) / _part_summed(step)
+
+
+def _part_summed(step: EffectScore) -> float:
+    """What was summed of a whole score, whose deviation is stated."""
+    return step.part if step.calibration.law.has_shares else 1.0
 
 
 def counted_records(step: EffectScore, sums: tuple[int, ...]) -> float | None:
