@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.movement import Intervals, Movement, NeighborPair, Quantity
 from dp2erm_cvx.audit.pairs import records_at
-from dp2erm_cvx.audit.search import Deadline, evolve
+from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighing
 from dp2erm_cvx.data.blocks import tree_sum
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
@@ -35,11 +35,6 @@ Strategy = Callable[[Records, np.random.Generator], Replacements]
 _CORNERS = 0.3
 #: Share of the other ends that are antipodes of a record.
 _ANTIPODES = 0.3
-
-#: Distance between neighbors whose difference is a slope, in units of the bound of covariates.
-_DIFFERENCE = 1e-4
-#: Lengths of steps along a slope, in units of the reach.
-_LENGTHS = np.array([1.0, 0.4, 0.15, 0.05, 0.015])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +120,14 @@ class Moves:
     def __len__(self) -> int:
         return len(self.number)
 
+    def take(self, chosen: Index) -> Moves:
+        """Those changes alone, with their movements."""
+        movements = {
+            quantity: Intervals(intervals.low[chosen], intervals.high[chosen])
+            for quantity, intervals in self.movements.items()
+        }
+        return Moves(self.changes.take(chosen), self.number[chosen], movements)
+
     def highest(self, count: int) -> Index:
         """The ``count`` that are largest in V, one of every record, largest first."""
         order = np.argsort(-self.movements[Quantity.V].low, kind="stable")
@@ -197,6 +200,8 @@ class Base:
         #: Whether neighbors are solved together, asked once: what is tried does not depend on how
         #: they went.
         self.shares = begun.neighbors.shares
+        #: Whether V has gradients that cost one solve.
+        self.knows_gradients = self.shares and begun.neighbors.knows_gradients
         self.weights = begun.weights
         self.radius = begun.radius
         #: The records, lightest first.
@@ -307,6 +312,20 @@ class Base:
         far = along < 0
         return Changes(index, np.where(far[:, None], ends, -ends), arms)
 
+    def centered(self, first: int, size: int) -> Changes:
+        """Changes of the heaviest records, of which ``first`` were proposed before, to the center.
+
+        At most n, in the other arm where that may change. How far such a change moves the weights
+        tells best how far they move once its slopes are followed.
+        """
+        n = self.records.n_samples
+        places = (first + np.arange(min(size, n))) % n
+        index = self.by_weight[n - 1 - places]
+        arms = self.arms[index]
+        if self.universe.flips:
+            arms = 1 - arms
+        return Changes(index, np.zeros((len(index), self.universe.n_features)), arms)
+
     def carried(self, kept: Changes, size: int, rng: np.random.Generator) -> Changes:
         """``size`` changes of other records to what was kept.
 
@@ -366,137 +385,26 @@ class Base:
         """Scaled covariates of the records ``index``, read in one pass."""
         return self.records.at(index).covariates
 
-    def ascend(
-        self, starts: Changes, step: float, solves: int, rng: np.random.Generator, until: Deadline
-    ) -> tuple[Changes, int, int]:
-        """Where evolution strategies on the covariates of the records end.
-
-        They climb in lockstep, so that their candidates are solved together.
-
-        Parameters
-        ----------
-        starts
-            Changes at which they start, one each.
-        step
-            Their first step, in units of the bound of covariates.
-        solves
-            Candidates that each may try.
-        rng
-            Draws the candidates.
-        until
-            After this deadline nothing is tried any more.
-
-        Returns
-        -------
-        ends
-            The changes where they end.
-        tried
-            How many candidates were tried.
-        solved
-            How many of them were solved.
-        """
-        bound = self.universe.space.features_bound
-        solved = 0
-
-        def heights(tried: list[tuple[int, Array]]) -> list[Array]:
-            """V of every candidate, in the order of the climbs."""
-            nonlocal solved
-            of = np.repeat([k for k, _ in tried], [len(points) for _, points in tried])
-            points = bound * np.concatenate([points for _, points in tried])
-            reached = self._heights(starts, of, points, until)
-            solved += int(np.sum(np.isfinite(reached)))
-            return [reached[of == k] for k, _ in tried]
-
-        climbs = [(point / bound, step, solves) for point in starts.covariates]
-        ended = evolve(heights, climbs, rng)
-        best = self.universe.space.inside(bound * np.array([best for best, _, _ in ended]))
-        tried = sum(spent for _, _, spent in ended)
-        return Changes(starts.index, best, starts.arms), tried, solved
-
-    def follow_slopes(
-        self, starts: Changes, solves: int, until: Deadline
-    ) -> tuple[Changes, int, int]:
-        """Where steps along the slopes of V end that begin at every change.
-
-        Slopes are differences between neighbors, which are solved together; a step is the best of
-        several lengths.
-
-        Parameters
-        ----------
-        starts
-            Changes at which the steps begin.
-        solves
-            Neighbors that may be tried for each.
-        until
-            After this deadline nothing is tried any more.
-
-        Returns
-        -------
-        ends
-            The changes where the steps end.
-        tried
-            How many neighbors were tried.
-        solved
-            How many of them were solved.
-        """
-        space = self.universe.space
-        m, d = starts.covariates.shape
-        each = np.arange(m)
-        points = starts.covariates.copy()
-        best = np.full(m, -np.inf)
-        reach = np.full(m, space.features_bound)
-        tried = 0
-        solved = 0
-        for _ in range(solves // (d + 1 + len(_LENGTHS))):
-            near = self._heights_of_sets(starts, self._around(points), until)
-            slopes = np.nan_to_num(near[:, 1:] - near[:, :1])
-            slopes = _along_sphere(slopes, points, space.features_bound)
-            slopes /= np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-300)
-            best = np.fmax(best, near[:, 0])
-            lengths = reach[:, None] * _LENGTHS
-            ends = space.inside(points[:, None, :] + lengths[:, :, None] * slopes[:, None, :])
-            far = self._heights_of_sets(starts, ends, until)
-            chosen = np.argmax(np.nan_to_num(far, nan=-np.inf), axis=1)
-            farthest = far[each, chosen]
-            higher = farthest > best
-            points[higher] = ends[each, chosen][higher]
-            best[higher] = farthest[higher]
-            reach = np.where(higher, 2.0 * lengths[each, chosen], 0.1 * reach)
-            tried += near.size + far.size
-            solved += int(np.sum(np.isfinite(near)) + np.sum(np.isfinite(far)))
-        return Changes(starts.index, points, starts.arms), tried, solved
-
-    def _around(self, points: Array) -> Array:
-        """Points (m, d + 1, d) near ``points`` (m, d), the others a step along one axis each.
-
-        All are within the ball.
-        """
-        d = points.shape[1]
-        shifts = _DIFFERENCE * self.universe.space.features_bound * np.eye(d + 1, d, -1)
-        return np.asarray(points[:, None, :] * (1.0 - 2.0 * _DIFFERENCE) + shifts)
-
-    def _heights_of_sets(self, starts: Changes, points: Array, until: Deadline) -> Array:
-        """V (m, s) where the record of every start gets each of its s ``points`` (m, s, d)."""
-        m, s, d = points.shape
-        of = np.repeat(np.arange(m), s)
-        return self._heights(starts, of, points.reshape(-1, d), until).reshape(m, s)
-
-    def _heights(self, starts: Changes, of: Index, points: Array, until: Deadline) -> Array:
-        """V (m,) where records of the starts ``of`` (m,) get other ``points`` (m, d), or NaN."""
-        reached = np.full(len(of), np.nan)
+    def heights(self, changes: Changes, points: Array, until: Deadline) -> Array:
+        """V (m,) where the records of changes get other ``points`` (m, d), or NaN."""
+        reached = np.full(len(changes), np.nan)
         if not until.passed:
             points = self.universe.space.inside(points)
-            moves = self.moved(Changes(starts.index[of], points, starts.arms[of]), until)
+            moves = self.moved(Changes(changes.index, points, changes.arms), until)
             reached[moves.number] = moves.movements[Quantity.V].low
         return reached
 
+    def gradients(self, changes: Changes, points: Array, until: Deadline) -> Array:
+        """Gradients (m, d) of V at other ``points`` (m, d) of the changes, or NaN.
 
-def _along_sphere(slopes: Array, points: Array, bound: float) -> Array:
-    """Slopes (m, d) without the part that leads out of the ball at points of its sphere."""
-    directions = points / bound
-    outward = np.sum(slopes * directions, axis=1)
-    leaves = (np.sum(directions**2, axis=1) > 1.0 - 1e-6) & (outward > 0.0)
-    return np.asarray(slopes - np.where(leaves, outward, 0.0)[:, None] * directions)
+        Those that neighbors have, of which nothing is proved.
+        """
+        found = np.full(points.shape, np.nan)
+        if not until.passed:
+            moved = Changes(changes.index, points, changes.arms)
+            inside, replacements = self._replacements(moved)
+            found[inside] = self.neighbors.gradients(replacements, self.weights)
+        return found
 
 
 def _joined(parts: list[Any], shape: tuple[int, ...] = (0,), dtype: Any = np.float64) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.changes import Base, Changes, Moves, Replacement, Strategy
+from dp2erm_cvx.audit.climbs import evolved, slopes_followed
 from dp2erm_cvx.audit.movement import (
     Claim,
     NeighborPair,
@@ -43,6 +44,9 @@ CHUNK, LARGEST_CHUNK = 100, 1024
 _WEIGHTS = 2**24
 #: Neighbors among which an ascent begins, and those that it tries; attempts per drawn dataset.
 SCREENED, CLIMB, STAY = 20, 200, 4
+#: Where V has gradients, one in so many neighbors of an attempt is one among which ascents begin,
+#: and one in so many of these begins one.
+SCREENED_OF, CLIMBS_OF = 3, 3
 #: Of neighbors that are solved one by one, one in so many is solved again by the named solver.
 CHECKED = 100
 #: Of neighbors that have common steps one in so many times sqrt(n): one solve through CVXPY takes
@@ -238,30 +242,37 @@ class Rounds:
     ) -> tuple[Moves, int, int]:
         """Ends of ascents side by side, the number of neighbors tried, and that of those solved."""
         room = min(self._size(turn), room)
-        climbs = max(room // CLIMB, 1)
+        step = 0.3
+        if base.knows_gradients:
+            screened_before = sum(map(self._size, range(turn))) // SCREENED_OF
+            candidates = base.centered(screened_before, math.ceil(room / SCREENED_OF))
+            climbs = max(len(candidates) // CLIMBS_OF, 1)
+            goes_on = turn % 2 == 1
+        else:
+            climbs = max(room // CLIMB, 1)
+            candidates = base.propose("extreme", 0, min(SCREENED * climbs, room), rng)
+            goes_on = turn % STAY > 0
         known = [one for one in state.pairs(Quantity.V) if isinstance(one, Replacement)]
         elite = [one for one in known if one.base == base.index]
-        tried = min(SCREENED * climbs, room)
-        step = 0.3
-        candidates = base.propose("extreme", 0, tried, rng)
-        if elite and turn % STAY:  # mostly on from the best, whichever record is changed
+        tried = len(candidates)
+        if elite and goes_on:
             step = 0.1
             best = Changes.of(elite)
             candidates = best.and_those(base.carried(best, tried, rng)).take(slice(tried))
         screened = base.moved(candidates, self.until)
-        starts = screened.changes.take(screened.highest(climbs))
-        left = room - tried
-        if not len(starts) or left <= len(starts) or self.until.passed:
+        starts = screened.take(screened.highest(climbs))
+        # the ends are solved once more, each as it is kept
+        left = room - tried - len(starts)
+        if not len(starts) or left <= 0 or self.until.passed:
             return screened, tried, len(screened)
-        solves = left // len(starts) - 1
-        if (
-            base.shares and turn % 2 == 0
-        ):  # one slope costs a neighbor per covariate, solved together
-            ends, spent, climbed = base.follow_slopes(starts, solves, self.until)
+        if base.knows_gradients or (base.shares and turn % 2 == 0):
+            climbed = slopes_followed(base, starts, left, self.until)
         else:
-            ends, spent, climbed = base.ascend(starts, step, solves, rng, self.until)
-        moves = base.moved(ends, self.until)  # once more, each as it is kept
-        return moves, tried + spent + len(ends), len(screened) + climbed + len(moves)
+            solves = left // len(starts)
+            climbed = evolved(base, starts.changes, step, solves, rng, self.until)
+        moves = base.moved(climbed.ends, self.until)
+        tried += climbed.tried + len(climbed.ends)
+        return moves, tried, len(screened) + climbed.solved + len(moves)
 
     def _sample(
         self, base: Base, tried: int, solved: int, first: bool, rng: np.random.Generator

@@ -41,6 +41,13 @@ class Neighbors(Protocol):
     def shares(self) -> bool:
         """Whether they have common steps, without which each is weighed by itself."""
 
+    @property
+    def knows_gradients(self) -> bool:
+        """Whether gradients of V cost one solve of each."""
+
+    def gradients(self, replacements: Replacements, base: Array) -> Array:
+        """Gradients (m, d) of V from the weights ``base`` (n,), by covariates of new records."""
+
     def solve(
         self,
         replacements: Replacements,
@@ -278,6 +285,15 @@ class _FunctionNeighbors:
     def shares(self) -> bool:
         """A function is called for each."""
         return False
+
+    @property
+    def knows_gradients(self) -> bool:
+        """Nothing is known of a function."""
+        return False
+
+    def gradients(self, replacements: Replacements, base: Array) -> Array:
+        """Numbers (m, d) that are none."""
+        return np.full((len(replacements), replacements.base.n_features), np.nan)
 
     def solve(
         self,

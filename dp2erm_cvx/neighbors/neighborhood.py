@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.weights import WeightsModel
+from dp2erm_cvx.neighbors.gradients import by_covariates, mean_signs
 from dp2erm_cvx.neighbors.movements import NeighborMovements, OthersMoved, movements_of
 from dp2erm_cvx.neighbors.row_batch import RowBatch, minimize_together
 from dp2erm_cvx.neighbors.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements
@@ -168,6 +170,40 @@ class Neighborhood:
         instance, point = self._base
         return fast_path(instance, self.records, point)
 
+    @property
+    def knows_gradients(self) -> bool:
+        """True if :meth:`gradients` are known.
+
+        Raises InfeasibleError where the dataset has no weights.
+        """
+        return self._path is not None and self._path.knows_gradients
+
+    def gradients(self, replacements: Replacements, base: Array) -> Array:
+        """How V changes with the covariates of the new records, by the implicit function theorem.
+
+        Nothing is proved about them: they tell where to look.
+
+        Parameters
+        ----------
+        replacements
+            The neighbors, in the order of the result.
+        base
+            The weights (n,) of the dataset.
+
+        Returns
+        -------
+        Array
+            Gradients (m, p); NaN where common steps did not solve a neighbor, and everywhere
+            unless :attr:`knows_gradients`.
+        """
+        found = [np.zeros((0, self.records.n_features))]
+        for _, part, fast in self._parts(replacements, TOLERANCE):
+            if fast.gradients is None:
+                found.append(np.full((len(part), self.records.n_features), np.nan))
+            else:
+                found.append(fast.gradients(base))
+        return np.concatenate(found)
+
     def _solved(
         self,
         replacements: Replacements,
@@ -221,8 +257,7 @@ class Neighborhood:
         """Neighbors in a chunk, so few that their weights stay in a cache."""
         n = self.records.n_samples
         size = min(max(_CHUNK // n, 128), 1024)
-        holds_no_weights = isinstance(self._path, partial) and self._path.func is minimize_together
-        if holds_no_weights:
+        if self._path is not None and not self._path.holds_weights:
             return size
         return max(min(size, _LARGEST_CHUNK // n), 1)
 
@@ -240,7 +275,7 @@ def _claimed(path: FastPath | None, part: Replacements, goal: float) -> Claims:
     """What common steps claim of the neighbors; nothing without such steps."""
     if path is None:
         return Claims.nothing(part)
-    return path(part, goal)
+    return path.solve(part, goal)
 
 
 def _values_of(claims: Claims, reading: Reading | None) -> tuple[Array, ...]:
@@ -277,7 +312,9 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     assert isinstance(program, FirstStage)
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
         base = np.concatenate(records.rows(program.unnormalized).each())
-        return partial(_closed_form, program, base)
+        return FastPath(
+            partial(_closed_form, program, base), holds_weights=True, knows_gradients=True
+        )
     if type(model) is WeightsModel:
         return weighting_path(model, records)
     rows = program.row_neighbors(records)
@@ -290,7 +327,7 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     batch = RowBatch(model, point, rows)
     if not batch.usable:
         return None
-    return partial(minimize_together, batch)
+    return FastPath(partial(minimize_together, batch), holds_weights=False, knows_gradients=True)
 
 
 def _closed_form(
@@ -303,14 +340,29 @@ def _closed_form(
     m = len(part)
     n = len(base)
     weights = np.tile(base, (m, 1))
-    weights[np.arange(m), part.index] = program.unnormalized(part.records())
+    f_of_new = program.unnormalized(part.records())
+    weights[np.arange(m), part.index] = f_of_new
     largest = weights.max(axis=1, keepdims=True)
     weights /= largest
     total = weights.sum(axis=1)
     weights *= (n / total)[:, None]
     radius = np.full(m, _CLOSED_FORM_ERROR * n)
     points = (2 * n / total)[:, None]
-    return Claims.held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
+    steps = np.zeros(m, dtype=np.int64)
+    claims = Claims.held(weights, radius, steps, points, part.index)
+
+    def gradients(moved_from: Array) -> Array:
+        """Gradients (m, p) of V, by ``dV/df_j = (1 - c) n / sum f`` with the mean sign c."""
+        mean_sign = mean_signs(claims.read, moved_from, part.index)
+        own = weights[np.arange(m), part.index]
+        by_own = (1.0 - mean_sign) * own / f_of_new
+
+        def of_new_records(near: Replacements) -> Array:
+            return program.unnormalized(near.records())[:, None]
+
+        return by_covariates(by_own[:, None], part, of_new_records)
+
+    return replace(claims, gradients=gradients)
 
 
 def _confirmed(

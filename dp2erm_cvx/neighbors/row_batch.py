@@ -15,6 +15,7 @@ from dp2erm_cvx.curves.curves import Curve, CurvesByArm
 from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
+from dp2erm_cvx.neighbors.gradients import by_covariates, mean_signs
 from dp2erm_cvx.neighbors.rows import (
     CLIP,
     LARGEST_SCORE,
@@ -253,6 +254,63 @@ class RowBatch:
         steep = self.loss.largest_curvature(largest_margin)
         return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
 
+    def of_new_records(self, part: Replacements) -> Array:
+        """Rows of new records, and the linear terms of the models that have them: (m, 2 d)."""
+        rows, target = self.rows(part.leaving, part.records())
+        return np.hstack([rows, np.zeros_like(rows) if target is None else target])
+
+    def partials(
+        self, V: Array, members: Members, total: Array, base: Array, mean_sign: Array
+    ) -> Array:
+        """Partial derivatives (m, 2 d) of V by what :meth:`of_new_records` makes.
+
+        With z the new row of a neighbor, s = <z, v>, t its linear term and H its Hessian, the
+        implicit function theorem gives ``dv = -H^-1 (phi'(s) dz + phi''(s) <dz, v> z + dt)``. The
+        weights ``w_i = n f_i / sum f`` move by ``dV = sum_i g_i ds_i`` with
+        ``g_i = (c_i - c) w_i h'(s_i)``, the sign c_i of their movement, 1 for the new record, and
+        the mean c of these by the weights. So one solve ``H q = sum_i g_i z_i`` serves all
+        coordinates (docs/audits.md, *Gradients*).
+
+        Parameters
+        ----------
+        V
+            Solutions v (m, d) of the neighbors.
+        members
+            The neighbors.
+        total
+            Sums (m,) that weights are divided by.
+        base
+            Weights (n,) from which the weights move.
+        mean_sign
+            The means c (m,).
+        """
+        z = members.rows
+        arm = members.arm
+        margin = np.clip(dot(V, z), -CLIP, CLIP)
+        pull, own = self.terms.own(V, z, arm)
+        curvature = self.terms.curvature(margin, arm)
+        scale = self.n / total
+        weighed = (own, scale)
+        by_point, hessian = self.shared.derivatives(V, members.index, weighed, base, mean_sign)
+        by_margin = (1.0 - mean_sign) * own * scale * self.terms.log_slope(margin, arm)
+        by_point += by_margin[:, None] * z
+        hessian += curvature[:, None, None] * z[:, :, None] * z[:, None, :]
+        adjoint = self._adjoint(V, members, hessian, by_point)
+        bent = by_margin - curvature * dot(z, adjoint)
+        by_row = bent[:, None] * V + pull[:, None] * adjoint
+        return np.hstack([by_row, -adjoint])
+
+    def _adjoint(self, V: Array, members: Members, hessian: Array, by_point: Array) -> Array:
+        """Solutions q (m, d) of ``H q = by_point`` with the ridge; on the ball along it alone."""
+        on_ball = norms(V) >= self.radius * (1 - 1e-9)
+        gradient, _ = self.sweep(V, members)
+        shift = self.ridge + _multiplier(V, gradient, on_ball)
+        hessian = hessian + shift[:, None, None] * np.eye(self.dimension)
+        right = np.stack([by_point, V], axis=2)
+        adjoint, normal = np.moveaxis(np.linalg.solve(hessian, right), 2, 0)
+        outward = np.where(on_ball, dot(V, adjoint) / dot(V, normal), 0.0)
+        return np.asarray(adjoint - outward[:, None] * normal)
+
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
         """Bound (m,) on the l1 error of weights by the tilt lemma.
 
@@ -336,7 +394,19 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
         sums, maxima = batch.shared.read(best, members.index, own, scale, reading)
         return sums, maxima, own * scale
 
-    return Claims(best, search.radius, search.sweeps, weights, read)
+    @np.errstate(all="ignore")
+    def gradients(base: Array) -> Array:
+        """Gradients (m, p) of V in the covariates of the new records."""
+        proved = np.isfinite(search.radius)
+        mean_sign = mean_signs(read, base, members.index)
+        partials = batch.partials(
+            best[proved], members.take(proved), total[proved], base, mean_sign[proved]
+        )
+        found = np.full((len(best), replaced.base.n_features), np.nan)
+        found[proved] = by_covariates(partials, replaced[proved], batch.of_new_records)
+        return found
+
+    return Claims(best, search.radius, search.sweeps, weights, read, gradients)
 
 
 class _Search:

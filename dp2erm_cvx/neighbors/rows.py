@@ -22,6 +22,10 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.margin_rows import MarginRows
 
+#: Distance of two records whose difference is a derivative, in units of the bound of covariates.
+#: What a row or a target is of a record is smooth at this scale, and costs no solve.
+VARIATION = 1e-6
+
 #: Numbers of records or of neighbors.
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -166,6 +170,21 @@ class Replacements:
         """The m new records as a dataset of their own."""
         return Records(self.X, self.a, self.leaving.y, self.base.space)
 
+    def varied(self) -> Replacements:
+        """Every neighbor, then d more in each of which one covariate is a little larger.
+
+        These m (d + 1) stay within the ball of the covariates, as all of them are shortened alike.
+        """
+        d = self.base.n_features
+        m = len(self)
+        covariates = slice(self.X.shape[1] - d, None)
+        X = np.repeat(self.X[:, None, :], d + 1, axis=1)
+        X[:, :, covariates] *= 1.0 - 2.0 * VARIATION
+        X[:, 1:, covariates] += VARIATION * self.base.space.features_bound * np.eye(d)
+        each = np.repeat(np.arange(m), d + 1)
+        X = X.reshape(m * (d + 1), -1)
+        return replace(self, index=self.index[each], X=X, a=self.a[each])
+
     def neighbor(self, k: int) -> Records:
         """The dataset with replacement ``k`` made."""
         return self.base.replaced(int(self.index[k]), self.X[k], int(self.a[k]))
@@ -243,6 +262,9 @@ class Claims:
         Makes the weights (., n) of a slice of the neighbors.
     read
         Makes what a reading says of all: sums, maxima, and the weights of the replaced records.
+    gradients
+        Maps the weights (n,) of the dataset to the gradients (m, p) of V in the covariates of the
+        new records; None where the path has none.
     """
 
     points: Array
@@ -250,6 +272,7 @@ class Claims:
     iterations: Index
     weights: Callable[[slice], Array]
     read: Callable[[Reading], tuple[Array, Array, Array]]
+    gradients: Callable[[Array], Array] | None = None
 
     @classmethod
     def held(
@@ -275,8 +298,23 @@ class Claims:
         return cls.held(unknown, np.full(m, np.inf), iterations, unknown, part.index)
 
 
-#: A function of replacements and of the l1 error to aim at.
-FastPath = Callable[[Replacements, float], Claims]
+@dataclass(frozen=True, eq=False)
+class FastPath:
+    """Common steps of the neighbors of one dataset.
+
+    Parameters
+    ----------
+    solve
+        Makes claims about replacements, from them and the l1 error to aim at.
+    holds_weights
+        Whether it holds the weights of all neighbors that are solved at a time.
+    knows_gradients
+        Whether its claims come with gradients.
+    """
+
+    solve: Callable[[Replacements, float], Claims]
+    holds_weights: bool
+    knows_gradients: bool = False
 
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
@@ -329,6 +367,14 @@ class Terms:
         if isinstance(self.loss, CurvesByArm):
             return self.loss.along(arm).curvature(s)
         return self.loss.curvature(s)
+
+    def log_slope(self, s: Array, arm: Index | None) -> Array:
+        """Slopes h'(s) of log weights at margins of records of these arms.
+
+        At a kink it is the mean of the slopes on both sides.
+        """
+        enclosed = self.weight.along(arm).enclose(s, s)
+        return np.asarray(0.5 * (enclosed.down + enclosed.up))
 
     def steepest(self, reach: float) -> float:
         """Bound on the slopes of log weights at margins up to a reach, which may be infinite.
@@ -419,6 +465,43 @@ class SharedRows:
         parts = self._map(partial(_read, tiles=tiles, reading=reading.alone()), *reading.beside)
         sums, largest = zip(*parts, strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
+
+    def derivatives(
+        self,
+        V: Array,
+        index: Index,
+        weighed: tuple[Array, Array],
+        base: Array,
+        mean_sign: Array,
+    ) -> tuple[Array, Array]:
+        """Derivatives of the movement V, and of the sums of losses, without the records ``index``.
+
+        Parameters
+        ----------
+        V
+            Points v (m, d).
+        index
+            Numbers of the records that are left out, (m,).
+        weighed
+            Weights f of these records, and the factors of all: as of :meth:`read`.
+        base
+            Weights (n,) from which the weights move.
+        mean_sign
+            Means (m,) of the signs of the movements, by the weights.
+
+        Returns
+        -------
+        gradients
+            Sums (m, d) of ``(c_i - mean_sign) w_i h'(s_i) z_i`` with the sign c_i of a movement.
+        hessians
+            Sums (m, d, d) of ``phi''(s_i) z_i z_i'``.
+        """
+        ask = partial(_derivatives, tiles=self._tiles(V, index, *weighed))
+        parts = self._map(
+            partial(ask, terms=self.terms, V=V, index=index, mean_sign=mean_sign), base
+        )
+        gradients, hessians = zip(*parts, strict=True)
+        return tree_sum(gradients), tree_sum(hessians)
 
     def weights(self, V: Array, index: Index, own: Array, scale: Array) -> Array:
         """These weights (m, n)."""
@@ -530,6 +613,34 @@ def _read(
         sums.append(of_part[0])
         largest.append(of_part[1])
     return tree_sum(sums), np.maximum.reduce(largest)
+
+
+def _derivatives(
+    rows: MarginRows,
+    numbers: range,
+    base: Array,
+    *,
+    tiles: Tiles,
+    terms: Terms,
+    V: Array,
+    index: Index,
+    mean_sign: Array,
+) -> tuple[Array, Array]:
+    gradients = []
+    hessians = []
+    for part, _, weights in tiles(rows, numbers):
+        tile = _part_of(rows, part)
+        margins = np.clip(V @ tile.Z.T, -CLIP, CLIP)
+        arm = None if tile.arm is None else np.broadcast_to(tile.arm, margins.shape)
+        signs = np.sign(weights - base[part])
+        slopes = (signs - mean_sign[:, None]) * weights * terms.log_slope(margins, arm)
+        curvatures = terms.loss.along(arm).curvature(margins)
+        left_out = index[:, None] == numbers.start + np.arange(part.start, part.stop)
+        slopes[left_out] = 0.0
+        curvatures[left_out] = 0.0
+        gradients.append(slopes @ tile.Z)
+        hessians.append(np.stack([(tile.Z.T * row) @ tile.Z for row in curvatures]))
+    return tree_sum(gradients), tree_sum(hessians)
 
 
 def _weights(rows: MarginRows, numbers: range, *, tiles: Tiles) -> Array:

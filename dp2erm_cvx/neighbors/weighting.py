@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.weights import WeightsModel
+from dp2erm_cvx.neighbors.gradients import by_covariates
 from dp2erm_cvx.neighbors.rows import Claims, FastPath, Replacements
 from dp2erm_cvx.weighting.neighbors.many_datasets import release_factors
 from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
@@ -28,6 +31,7 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
     neighbors = FormNeighbors(form, records)
     if not neighbors.usable:
         return None
+    derivatives = neighbors.derivatives
 
     def solved(part: Replacements, goal: float) -> Claims:
         """Common steps, and the factor that released weights have."""
@@ -38,6 +42,26 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
         rounding = 4.0 * UNIT * np.sum(weights, axis=1)
         radius = factor * solutions.claims * ROUND_UP + rounding
         radius = np.where(np.isfinite(solutions.claims), radius, np.inf)
-        return Claims.held(weights, radius, solutions.steps, solutions.weights, part.index)
+        claims = Claims.held(weights, radius, solutions.steps, solutions.weights, part.index)
+        if derivatives is None:
+            return claims
+        proved = np.flatnonzero(np.isfinite(radius))
 
-    return solved
+        def gradients(base: Array) -> Array:
+            """Gradients (m, p) of V in the covariates of the new records."""
+            some = part[proved]
+            at = derivatives(solutions.duals[proved], some.index, some.records())
+            signs = np.sign(weights[proved] - base)
+            signs[np.arange(len(some)), some.index] = 1.0
+            partials = at.partials(factor[proved, None] * signs)
+
+            def of_new_records(near: Replacements) -> Array:
+                return at.of_new_records(near.index, near.records())
+
+            of_all = np.full((len(part), records.n_features), np.nan)
+            of_all[proved] = by_covariates(partials, some, of_new_records)
+            return of_all
+
+        return replace(claims, gradients=gradients)
+
+    return FastPath(solved, holds_weights=True, knows_gradients=derivatives is not None)

@@ -77,6 +77,10 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
         shared = self.replaced_records(index, new_records, vectors).by_field()
         return ReplacedRows(**shared, rows=rows_of_records(self.form, vectors, new_records.a))
 
+    def lined_of(self, part: ReplacedRows) -> Array:
+        """Rows of new records with the blocks as further columns, (m, K + B)."""
+        return np.hstack([part.rows, part.block[:, None] == np.arange(self.n_blocks)])
+
     def arguments(self, prices: Array, multipliers: Array, part: ReplacedRows) -> Array:
         argument = -(prices @ self.rows.T)
         argument -= self.data.linear
@@ -136,8 +140,7 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
         else:
             for k, rate in enumerate(rates):
                 moments[k] = (self.lined * rate[:, None]).T @ self.lined
-        inside = part.block[:, None] == np.arange(self.n_blocks)
-        new_lined = np.hstack([part.rows, inside])
+        new_lined = self.lined_of(part)
         moments += (new_rate[:, None] * new_lined)[:, :, None] * new_lined[:, None, :]
         return moments
 

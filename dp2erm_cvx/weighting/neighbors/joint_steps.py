@@ -125,10 +125,7 @@ class JointSteps(Generic[Part]):
         """
         K = self.K
         size = moments.shape[1]
-        proximal = self._proximal_slopes(y)
-        through = np.zeros((len(y), size, size))
-        through[:, :K, :K] = (np.eye(K) - proximal) / self.step[:, None]
-        through[:, range(K, size), range(K, size)] = 1.0
+        proximal, through = self.price_slopes(y, size - K)
         jacobians = moments @ through
         jacobians[:, K:] *= -1.0
         jacobians[:, :K, :K] += proximal
@@ -138,6 +135,24 @@ class JointSteps(Generic[Part]):
         jacobians[:, range(K), range(K)] += slack
         jacobians[:, range(K, size), range(K, size)] -= slack
         return np.asarray(jacobians)
+
+    def price_slopes(self, y: Array, n_blocks: int) -> tuple[Array, Array]:
+        """Derivatives by the outer variable y (m, K), and by the multipliers of B blocks.
+
+        Returns
+        -------
+        proximal
+            Those of proximal points, (m, K, K).
+        through
+            Those of prices and multipliers, (m, K + B, K + B).
+        """
+        K = self.K
+        size = K + n_blocks
+        proximal = self._proximal_slopes(y)
+        through = np.zeros((len(y), size, size))
+        through[:, :K, :K] = (np.eye(K) - proximal) / self.step[:, None]
+        through[:, range(K, size), range(K, size)] = 1.0
+        return proximal, through
 
     def _proximal_slopes(self, y: Array) -> Array:
         """Slopes (m, K, K) of the proximal points of outer variables y (m, K)."""

@@ -121,10 +121,13 @@ class PairSteps:
         self.response = _response(pairs.Q, self.rates, neighboring.inside)
         self.newton = _Steps(self.response, problem.form.dispersion)
 
+    #: These steps have no outer variable.
+    n_duals = 0
+
     def solved(
         self, index: Numbers, new_records: Records, goal: float
-    ) -> tuple[Array, Array, Numbers]:
-        """Weights (m, n) of some neighbors, claims (m,) and numbers of steps (m,).
+    ) -> tuple[Array, Array, Numbers, Array]:
+        """Weights (m, n) of some neighbors, claims (m,), numbers of steps (m,), and no duals.
 
         Claims are infinite where the steps do not serve.
 
@@ -142,9 +145,10 @@ class PairSteps:
         weights = np.full((m, self.neighboring.n), np.nan)
         claims = np.full(m, np.inf)
         steps = np.zeros(m, dtype=np.int64)
+        no_duals = np.zeros((m, 0))
         live = np.flatnonzero(every.feasible)
         if not len(live):
-            return weights, claims, steps
+            return weights, claims, steps, no_duals
         part = every
         if len(live) < m:
             part = every.take(live)
@@ -154,12 +158,12 @@ class PairSteps:
         near = ends.steps > 0
         done = live[near]
         if not len(done):
-            return weights, claims, steps
+            return weights, claims, steps, no_duals
         if not np.all(near):
             part = part.take(near)
         weights[done] = ends.weights[near]
         claims[done] = self._claims(ends.weights[near], ends.multipliers[near], part, goal)
-        return weights, claims, steps
+        return weights, claims, steps, no_duals
 
     def _claims(
         self, weights: Array, multipliers: Array, part: ReplacedPairs, goal: float

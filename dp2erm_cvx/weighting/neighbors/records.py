@@ -120,7 +120,7 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         """
         form = self.form
         arms = new_records.a
-        targets, target_errors, have_means = self._targets(index, vectors, arms)
+        targets, target_errors, have_means = self.targets_of(index, vectors, arms)
         block = block_of_records(form, arms)
         treated = np.asarray(np.sum(self.arms) + arms - self.arms[index], dtype=np.float64)
         totals = totals_of_blocks(form, treated)
@@ -185,7 +185,7 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         summed[part.places] = part.block != OUTSIDE
         return summed
 
-    def _targets(
+    def targets_of(
         self, index: Numbers, vectors: Mapping[str, Array], arms: Arms
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Targets (m, K) of vectors, bounds of their rounding, and whether arms have means (m,)."""

@@ -8,7 +8,9 @@ is solved alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.weighting.forms.form import WeightingForm
 from dp2erm_cvx.weighting.neighbors.data import NeighboringData, ReplacedRows
+from dp2erm_cvx.weighting.neighbors.derivatives import NeighborDerivatives
 from dp2erm_cvx.weighting.neighbors.joint_steps import JointSteps, taken
 from dp2erm_cvx.weighting.neighbors.many_datasets import Numbers
 from dp2erm_cvx.weighting.neighbors.pair_steps import PairSteps
@@ -51,12 +54,16 @@ class NeighborWeights:
         Steps (m,) of the solver.
     alone
         Whether a neighbor (m,) was solved alone.
+    duals
+        Outer variables and multipliers (m, K + B) of common steps; of no columns where these have
+        none.
     """
 
     weights: Array = field(repr=False)
     claims: Array = field(repr=False)
     steps: Numbers = field(repr=False)
     alone: NDArray[np.bool_] = field(repr=False)
+    duals: Array = field(repr=False)
 
 
 class FormNeighbors:
@@ -164,14 +171,23 @@ class FormNeighbors:
         weights = np.full((m, n), np.nan)
         claims = np.full(m, np.inf)
         steps = np.zeros(m, dtype=np.int64)
+        duals = np.zeros((m, 0))
         if self._together is not None:
+            duals = np.zeros((m, self._together.n_duals))
             size = min(max(_CHUNK // n, _LEAST), _MOST)
             for begin in range(0, m, size):
                 chunk = slice(begin, begin + size)
                 numbers = np.arange(m)[chunk]
                 solved = self._together.solved(index[chunk], new_records.at(numbers), tolerance * n)
-                weights[chunk], claims[chunk], steps[chunk] = solved
-        return NeighborWeights(weights, claims, steps, np.zeros(m, dtype=bool))
+                weights[chunk], claims[chunk], steps[chunk], duals[chunk] = solved
+        return NeighborWeights(weights, claims, steps, np.zeros(m, dtype=bool), duals)
+
+    @property
+    def derivatives(self) -> Callable[[Array, Numbers, Records], NeighborDerivatives] | None:
+        """Makes the derivatives at duals (m, K + B) of neighbors; None where none are known."""
+        if not isinstance(self._together, _Together):
+            return None
+        return partial(NeighborDerivatives, self._together, self._together.neighboring)
 
 
 def _with_outcome(records: Records, index: int, y: float) -> Records:
@@ -211,10 +227,15 @@ class _Together(JointSteps[ReplacedRows]):
         _, rates = self.data.curve.at(argument, slice(None))
         return rates
 
+    @property
+    def n_duals(self) -> int:
+        """Number of outer variables and multipliers."""
+        return len(self.y) + len(self.multipliers)
+
     def solved(
         self, index: Numbers, new_records: Records, goal: float
-    ) -> tuple[Array, Array, Numbers]:
-        """Weights (m, n) of some neighbors, claims (m,) and numbers of steps (m,).
+    ) -> tuple[Array, Array, Numbers, Array]:
+        """Weights (m, n) of some neighbors, claims (m,), numbers of steps (m,), and duals.
 
         Claims are infinite where the steps do not serve.
 
@@ -263,4 +284,4 @@ class _Together(JointSteps[ReplacedRows]):
                 change = self.own_steps(y[live], state, ~near, part.take(live))
             y[live] += change[:, : self.K]
             multipliers[live] += change[:, self.K :]
-        return weights, claims, steps
+        return weights, claims, steps, np.hstack([y, multipliers])

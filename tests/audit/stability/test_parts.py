@@ -13,6 +13,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.changes import Base, Changes
+from dp2erm_cvx.audit.climbs import slopes_followed, solves_of_step
 from dp2erm_cvx.audit.movement import NeighborPair, resolve
 from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
 from dp2erm_cvx.audit.rounds import STRATEGIES
@@ -149,6 +150,7 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
 
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 
 
 def base_of(program, records):
@@ -205,22 +207,100 @@ def test_what_a_search_keeps_is_the_largest_by_every_quantity():
     assert best[0] == np.argmax(moves.movements[Quantity.V].low)
 
 
+def random_records(space, n, d):
+    rng = np.random.default_rng(1)
+    return records_at(space, space.inside(rng.normal(size=(n, d))), rng.integers(2, size=n))
+
+
 def test_steps_along_slopes_end_where_nothing_near_is_higher():
     space = Domain(1.0, 1.0).space
     rng = np.random.default_rng(1)
-    records = records_at(space, space.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
-    base = base_of(reference_program("ipw_logistic", ridge=0.1), records)
-    starts = base.propose("random", 0, 4, rng)
-    ends, tried, solved = base.follow_slopes(starts, 180, Deadline())
-    assert tried == solved == 4 * 20 * 9
-    assert np.array_equal(ends.index, starts.index)
+    base = base_of(reference_program("ipw_logistic", ridge=0.1), random_records(space, 30, 3))
+    starts = base.moved(base.propose("random", 0, 4, rng))
+    climbed = slopes_followed(base, starts, 1000, Deadline())
+    ends = climbed.ends
+    assert climbed.tried == climbed.solved <= 1000
+    assert climbed.tried % solves_of_step(base) == 0
+    assert np.array_equal(ends.index, starts.changes.index)
     assert np.all(np.linalg.norm(ends.covariates, axis=1) <= space.features_bound)
-    before, after = (base.moved(one).movements[Quantity.V].low for one in (starts, ends))
+    before = starts.movements[Quantity.V].low
+    after = base.moved(ends).movements[Quantity.V].low
     assert np.all(after > before)
-    of = np.repeat(np.arange(4), 50)
-    near = ends.covariates[of] + 0.02 * rng.normal(size=(200, 3))
-    around = base.moved(Changes(ends.index[of], near, ends.arms[of])).movements[Quantity.V].low
+    highest = np.argsort(-after)[:2]  # the climbs that went on to the end
+    of = np.repeat(highest, 50)
+    near = ends.covariates[of] + 0.02 * rng.normal(size=(100, 3))
+    around = base.heights(ends.take(of), near, Deadline())
     assert np.all(around <= after[of] + 5e-3)  # V has kinks, at which slopes lead no further
+
+
+@pytest.mark.one_row_in(4)
+@pytest.mark.parametrize(
+    ("program", "domain"),
+    [
+        (reference_program("ipw_logistic", ridge=0.1), PLAIN),
+        (reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
+        (reference_program("overlap", ridge=0.003, radius=1.0), FLOOR),
+        (reference_program("inverse_probability_tilting", ridge=0.02, radius=1.0), PLAIN),
+        (reference_program("ipw_known", coefficient=(1.0, -0.5, 0.3), trim=2.0), PLAIN),
+        (reference_program("entropy_balancing", ridge=0.02, cap=1.5), PLAIN),
+        (reference_program("entropy_balancing", ridge=0.1, radius=0.3, treated=0.3), FLOOR),
+        (reference_program("entropy_balancing", bases="by_arm", treated=0.3), FLOOR),
+        (reference_program("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
+        (reference_program("att_balancing"), PLAIN),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_gradients_agree_with_differences(program, domain):
+    base = base_of(program, random_records(domain.space, 40, 3))
+    assert base.knows_gradients
+    rng = np.random.default_rng(0)
+    starts = base.propose("random", 0, 12, rng)
+    moves = base.moved(Changes(starts.index, 0.9 * starts.covariates, starts.arms))
+    changes = moves.changes
+    gradients = base.gradients(changes, changes.covariates, Deadline())
+
+    def along(axis):
+        far = base.heights(changes, changes.covariates + axis, Deadline())
+        return (far - base.heights(changes, changes.covariates - axis, Deadline())) / 2e-4
+
+    differences = np.stack([along(1e-4 * axis) for axis in np.eye(3)], axis=1)
+    error = np.max(np.abs(gradients - differences), axis=1)
+    # a kink of V may lie between the neighbors of a difference
+    assert np.sum(error <= 1e-5) >= len(changes) - 2
+
+
+def test_a_function_and_kernels_have_no_gradients():
+    records = random_records(Domain(1.0, 1.0).space, 30, 3)
+    kernels = base_of(reference_program("mmd", ridge=0.1), records)
+    assert kernels.shares
+    assert not kernels.knows_gradients
+    assert solves_of_step(kernels) == 4 + 3
+    starts = kernels.moved(kernels.propose("random", 0, 4, np.random.default_rng(0)))
+    climbed = slopes_followed(kernels, starts, 100, Deadline())
+    ends = kernels.moved(climbed.ends).movements[Quantity.V].low
+    assert np.max(ends) > np.max(starts.movements[Quantity.V].low)
+    assert climbed.tried <= 100
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        reference_program("ipw_logistic", ridge=0.1),
+        reference_program("overlap", ridge=0.03),
+        reference_program("entropy_balancing", ridge=0.1),
+    ],
+    ids=lambda program: program.name,
+)
+def test_ascents_find_more_than_as_many_other_neighbors(program):
+    base = base_of(program, random_records(Domain(1.0, 1.0).space, 40, 4))
+    rng = np.random.default_rng(0)
+    starts = base.moved(base.centered(0, 40))
+    climbed = slopes_followed(base, starts.take(starts.highest(10)), 150, Deadline())
+    assert climbed.tried <= 150
+    ascended = base.moved(climbed.ends).movements[Quantity.V].low
+    others = [base.propose(name, 0, 50, rng) for name in ("random", "extreme", "flips", "each")]
+    found = [base.moved(changes).movements[Quantity.V].low for changes in others]
+    assert np.max(ascended) > np.max(found)
 
 
 def test_a_full_list_takes_only_what_is_larger():
@@ -241,9 +321,6 @@ def test_a_full_list_takes_only_what_is_larger():
     assert state.pairs("V") == [3.0, 2.0, 1.0]
     state.add(Gain(pairs=[({"V": 2.5}, 2.5)]), 3, 1e-9)
     assert state.pairs("V") == [3.0, 2.5, 2.0]
-
-
-PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 
 
 @pytest.mark.one_row_in(15)
