@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,44 +106,57 @@ def audit_command(
     if options["replay"] is not None:
         return _replayed(data, program, options)
     planted = [public_number("--plant", factor, above=1) for factor in options["plant"]]
-    command = shlex.join(["dp2erm", *context.meta[opt.WORDS]])
-    *pages, facts = _paths(data, options)
+    paths = _paths(data, options)
     if data is not None and (options["n_samples"], options["n_features"]) != (None, None):
         raise DeclarationError("--n and --n-features are for audits without data: leave them out")
     examined = programs.read_examined(options, program, {} if data else {"outcome_bound": 1.0})
     audit: Any
-    if examined.first is None:
-        if data is not None or planted:
-            raise DeclarationError(_NO_PROGRAM)
+    if examined.first is not None:
+        audit = _searched(data, examined.first, examined.records, options)
+    elif data is None and not planted:
         audit = _of_sums(examined.records.domain, options)
     else:
-        audit = _searched(data, examined.first, examined.records, options)
+        raise DeclarationError(_NO_PROGRAM)
     if options["save"] is not None:
         audit.save(options["save"])
     if data is not None:
         click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
+    _write_audit(audit, paths, shlex.join(["dp2erm", *context.meta[opt.WORDS]]))
+    caught = {factor: audit.catches(factor) for factor in planted}
+    if options["as_json"]:
+        screen.print_json(_audit_as_json(audit, caught))
+    else:
+        if examined.first is None:
+            screen.console().print(str(audit))
+        else:
+            _show_verdicts(audit)
+        for factor, is_refuted in caught.items():
+            result = "refuted" if is_refuted else "NOT refuted: search for longer"
+            click.echo(f"planted: V / {factor:g}: {result}")
+        click.echo(f"Report: {', '.join(map(str, paths))}")
+    return int(audit.violated or not all(caught.values()))
+
+
+def _write_audit(audit: Any, paths: Sequence[Path], command: str) -> None:
+    """Write the pages and the facts of an audit, which say the command that repeats it."""
     from dp2erm_cvx.report import audit_facts, audit_page
 
+    *pages, facts = paths
     screen.write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
     for page in pages:
         screen.write_text(page, audit_page([audit], command=command))
-    caught = {factor: audit.catches(factor) for factor in planted}
-    code = int(audit.violated or not all(caught.values()))
-    if options["as_json"]:
-        [told] = audit_facts([audit])["audits"]
-        if caught:
-            told["planted"] = [{"factor": factor, "caught": one} for factor, one in caught.items()]
-        screen.print_json(told)
-        return code
-    if examined.first is None:
-        screen.console().print(str(audit))
-    else:
-        _show_verdicts(audit)
-    for factor, refuted in caught.items():
-        result = "refuted" if refuted else "NOT refuted: search for longer"
-        click.echo(f"planted: V / {factor:g}: {result}")
-    click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
-    return code
+
+
+def _audit_as_json(audit: Any, caught: Mapping[float, bool]) -> dict[str, Any]:
+    """The facts of an audit, with the planted violations that it has caught."""
+    from dp2erm_cvx.report import audit_facts
+
+    (facts,) = audit_facts([audit])["audits"]
+    if caught:
+        facts["planted"] = [
+            {"factor": factor, "caught": is_caught} for factor, is_caught in caught.items()
+        ]
+    return dict(facts)
 
 
 def _paths(data: str | None, options: dict[str, Any]) -> list[Path]:
@@ -201,25 +214,19 @@ def _searched(
 def _universe(
     domain: library.Domain, covariates: Sequence[str] | None, options: dict[str, Any]
 ) -> library.Universe:
-    """The records that a search without data is about.
-
-    They are 400, with the covariates that are named, or 2.
-    """
-    n = options["n_samples"]
-    columns = options["n_features"]
-    if n is None:
-        n = 400
-    if columns is None:
-        columns = len(domain.ranges or covariates or "ab")
-    columns = whole_number("--n-features", columns, at_least=1)
-    return library.Universe(domain, whole_number("--n", n, at_least=2), columns)
+    """The records that a search without data is about: 400 with two covariates by default."""
+    n_records = 400
+    if options["n_samples"] is not None:
+        n_records = options["n_samples"]
+    n_covariates = len(domain.ranges or covariates or ()) or 2
+    if options["n_features"] is not None:
+        n_covariates = options["n_features"]
+    n_covariates = whole_number("--n-features", n_covariates, at_least=1)
+    return library.Universe(domain, whole_number("--n", n_records, at_least=2), n_covariates)
 
 
 def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
-    """The worst neighbors of the sums of an effect at its default settings.
-
-    Its fits are taken as given.
-    """
+    """The worst neighbors of the sums of an effect at its default settings, its fits as given."""
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
 
@@ -229,21 +236,24 @@ def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
         search = SearchPlan(1000, seed=options["seed"])
         if options["solves"] is not None or options["seconds"] is not None:
             search = _search(options)
-        search = dataclasses.replace(
-            search, progress=lambda share, *_: bar.update(task, completed=100 * share)
-        )
+
+        def update(share: float, *_: Any) -> None:
+            bar.update(task, completed=100 * share)
+
+        search = dataclasses.replace(search, progress=update)
         n = domain.units or whole_number("--n", options["n_samples"] or 400, at_least=2)
         model = library.PrivateEffect(domain, library.Budget(1.0))
         plan = model.plan(n, len(domain.ranges or (0,)))
         fits = {}
-        epsilon = 0.0
+        epsilon_of_sums = 0.0
         for step in plan.steps:
             if step.integers:
-                epsilon += step.calibration.epsilon
+                epsilon_of_sums += step.calibration.epsilon
             else:
                 fits[step.name] = [0.0] * step.calibration.n_parameters
         sums = noised_sums(plan, fits)
-        return search_additive(sums, plan.study.universe, Declared(epsilon), search=search)
+        declared = Declared(epsilon_of_sums)
+        return search_additive(sums, plan.study.universe, declared, search=search)
 
 
 def _search(options: dict[str, Any]) -> SearchPlan:
@@ -295,23 +305,24 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
 
     seconds = public_number("--solver-seconds", options["solver_seconds"], above=0)
     solver = programs.known_solver(options["checker"])
-    again = replay(options["replay"], solver=solver, seconds=seconds)
-    assert isinstance(again, Verdict)
-    code = int(again.violated)
+    verdict = replay(options["replay"], solver=solver, seconds=seconds)
+    assert isinstance(verdict, Verdict)
     if options["as_json"]:
         names = ("claim", "movement", "saved", "violated", "agrees")
-        screen.print_json({name: getattr(again, name) for name in names})
-        return code
+        screen.print_json({name: getattr(verdict, name) for name in names})
+        return int(verdict.violated)
     console = screen.console()
-    console.print(str(again), style="bold")
-    saved = "another audit saved the pair" if again.saved is None else f"as saved: {again.saved}"
-    console.print(f"movement by {options['checker']}: {again.movement}; {saved}")
-    if again.saved is not None:
+    console.print(str(verdict), style="bold")
+    saved = "another audit saved the pair"
+    if verdict.saved is not None:
+        saved = f"as saved: {verdict.saved}"
+    console.print(f"movement by {options['checker']}: {verdict.movement}; {saved}")
+    if verdict.saved is not None:
         meet = "THE INTERVALS DO NOT MEET: one certificate is wrong"
-        if again.agrees:
+        if verdict.agrees:
             meet = "both intervals meet"
         console.print(meet)
-    return code
+    return int(verdict.violated)
 
 
 @click.command("bounds", short_help="Every stability bound of a first stage, side by side.")
@@ -348,23 +359,13 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
     screen.writable(plot)
     with screen.progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
-        from dp2erm_cvx.data.counts import refuse
         from dp2erm_cvx.report.tables import bound_rows
 
         n = whole_number("--n", options["n_samples"], at_least=2)
         budget = library.Budget(options["epsilon"], options["delta"])
         if options["n_features"] is not None:
             whole_number("--n-features", options["n_features"], at_least=1, at_most=programs.MOST)
-        asked = options["second_stage"]
-        examined = programs.read_examined(options, program, {} if asked else {"outcome_bound": 1.0})
-        domain = examined.records.domain
-        first = examined.first
-        if first is None:
-            raise DeclarationError(_NO_PROGRAM)
-        refuse(domain.codebook, "a first stage", "arms")
-        second = examined.second
-        if asked is not None:
-            second = programs.second_stage_of(asked).resolve(domain.space)
+        examined, first, second = _both_stages(program, options)
         universe, loss = _universe_and_loss(examined, second, n, options["n_features"])
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
@@ -376,13 +377,31 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         return
     console = screen.console()
     console.print(f"Stability of {first.name} with {n} records", style="bold")
-    named = "a unit loss" if second is None else second.name
-    console.print(
-        f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, {named}"
-    )
+    relation = examined.records.domain.relation.value
+    loss_name = "a unit loss" if second is None else second.name
+    console.print(f"neighbors: {relation}; noise: {noise.value}, {law_text(budget)}, {loss_name}")
     screen.show(_bound_blocks(rows))
     if plot:
         console.print(f"V against n and against the ridge: {plot}")
+
+
+def _both_stages(
+    program: str | None, options: dict[str, Any]
+) -> tuple[programs.Examined, FirstStage, SecondStage | None]:
+    """What bounds are about: declarations, a first stage, and a second one where it is named."""
+    from dp2erm_cvx.data.counts import refuse
+
+    name_of_second = options["second_stage"]
+    assumed = {} if name_of_second else {"outcome_bound": 1.0}
+    examined = programs.read_examined(options, program, assumed)
+    domain = examined.records.domain
+    if examined.first is None:
+        raise DeclarationError(_NO_PROGRAM)
+    refuse(domain.codebook, "a first stage", "arms")
+    second = examined.second
+    if name_of_second is not None:
+        second = programs.second_stage_of(name_of_second).resolve(domain.space)
+    return examined, examined.first, second
 
 
 def _plot_bounds(path: str, first: FirstStage, universe: library.Universe) -> None:
@@ -423,10 +442,7 @@ def _bound_blocks(rows: Sequence[BoundRow]) -> list[Block]:
 
 
 def _write_bound(path: str | None, first: FirstStage, universe: library.Universe) -> None:
-    """Write a bound of V that the checker proves, where a file is asked for.
-
-    What is written is said on stderr.
-    """
+    """Write a bound of V that the checker proves, where a file is asked for; stderr says so."""
     if path is None:
         return
     from dp2erm_cvx.solve.exported import document_of, exported_bound
@@ -443,8 +459,17 @@ def _universe_and_loss(
 ) -> tuple[library.Universe, LossConstants]:
     """The records that bounds and the constants of a loss are about, and these constants.
 
-    The records have covariates as declared, or as many as ``n_features`` says. Without a second
-    stage the loss has constants 1: then no bound depends on the covariates.
+    Parameters
+    ----------
+    examined
+        What is declared.
+    second
+        The second stage. Without one the loss has constants 1: then no bound depends on the
+        covariates.
+    n
+        Number of records.
+    n_features
+        Number of their covariates; None for as many as are declared.
 
     Raises
     ------
@@ -457,16 +482,17 @@ def _universe_and_loss(
     domain = examined.records.domain
     if second is None:
         return library.Universe(domain, n, 1), UNIT_LOSS
-    columns = len(domain.ranges or examined.records.covariates or ())
+    n_covariates = len(domain.ranges or examined.records.covariates or ())
     if n_features is not None:
-        columns = whole_number("--n-features", n_features, at_least=1, at_most=programs.MOST)
-    if not columns:
-        one, two = (second.loss_constants(library.Universe(domain, n, number)) for number in (1, 2))
-        if one != two or isinstance(examined.first, PrivateFirstStage):
+        n_covariates = whole_number("--n-features", n_features, at_least=1, at_most=programs.MOST)
+    if not n_covariates:
+        of_one = second.loss_constants(library.Universe(domain, n, 1))
+        of_two = second.loss_constants(library.Universe(domain, n, 2))
+        if of_one != of_two or isinstance(examined.first, PrivateFirstStage):
             raise DeclarationError(
                 "covariates are not declared: give their --n-features, or ranges"
             )
-    universe = library.Universe(domain, n, columns or 1)
+    universe = library.Universe(domain, n, n_covariates or 1)
     return universe, second.constants(universe)
 
 
@@ -566,6 +592,11 @@ def certify_command(
     if data:
         source = f"the {dataset.n_samples} records of {data} ({screen.NOT_PRIVATE})"
     screen.console().print(f"Certificates on {source}", style="bold")
+    screen.show(_certificate_blocks(rows))
+
+
+def _certificate_blocks(rows: Sequence[CertificateRow]) -> list[Block]:
+    """The table of certificates, why some programs have none, and what the columns say."""
     # one line for every reason why a program was not certified: solvers mostly share it
     unsolved = [row for row in rows if row.note and row.status != "does not apply"]
     reasons = dict.fromkeys(f"{row.program}: {row.note}" for row in unsolved)
@@ -575,7 +606,7 @@ def certify_command(
         "solution; gap: Fenchel duality gap. The objective is that of the form that is certified "
         "(the dual, for closed-form weights and entropy balancing); n/a: the solver does not apply."
     )
-    screen.show([_certificate_table(rows), *reasons, legend])
+    return [_certificate_table(rows), *reasons, legend]
 
 
 def _export_file(data: str | None, given: str | None, options: dict[str, Any]) -> str | None:
@@ -671,23 +702,23 @@ def _certify_given(
     if len(table.names) != 1:
         raise DeclarationError(f"{path}: must have one column of weights, not {len(table.names)}")
     records = domain.records(dataset.X, dataset.a, dataset.y)
-    found = certify_weights(program, records, table.numbers(table.names[0]))
+    certified = certify_weights(program, records, table.numbers(table.names[0]))
     click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
     if as_json:
-        screen.print_json(dataclasses.asdict(found) | {"relative": found.relative})
+        screen.print_json(dataclasses.asdict(certified) | {"relative": certified.relative})
         return
     rows = [
-        ("records, sum of the weights", f"{found.n:,}, {found.total:.6g}"),
-        ("least and largest weight", f"{found.least:.4g}, {found.largest:.4g}"),
-        ("to the weights found here, in all", f"{found.distance:.3g}"),
-        (f"to the exact weights of {program.name}, proved", f"at most {found.radius:.3g}"),
-        ("which is, for each record, in the mean", f"at most {found.relative:.3g}"),
+        ("records, sum of the weights", f"{certified.n:,}, {certified.total:.6g}"),
+        ("least and largest weight", f"{certified.least:.4g}, {certified.largest:.4g}"),
+        ("to the weights found here, in all", f"{certified.distance:.3g}"),
+        (f"to the exact weights of {program.name}, proved", f"at most {certified.radius:.3g}"),
+        ("which is, for each record, in the mean", f"at most {certified.relative:.3g}"),
     ]
     blocks: list[Any] = [grid("weights", "", rows=rows)]
-    if found.other_total:
+    if certified.other_total:
         blocks.append(
-            f"The weights of {program.name} have the sum {found.n:,}: multiply those of the file "
-            "so that they have it too, if they are on another scale."
+            f"The weights of {program.name} have the sum {certified.n:,}: multiply those of the "
+            "file so that they have it too, if they are on another scale."
         )
     screen.show(blocks)
 

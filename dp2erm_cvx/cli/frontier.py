@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _REQUEST = "design.trade_off:FrontierRequest"
 #: What is assumed of records where no file and no option declares it.
 _ASSUMED = {"covariate_bound": 1.0, "outcome_bound": 1.0}
+#: Covariates of a record where nothing says how many there are.
+_COVARIATES = 5
 
 
 @click.command(
@@ -63,43 +65,31 @@ def frontier_command(
     A row tells the proved V, what is left of the distance of the arms, and the half width that an
     effect by these weights is predicted to have. No private record is read and nothing is spent.
     """
-    import tomlkit
-
-    from dp2erm_cvx.design import FrontierRequest, frontier
+    from dp2erm_cvx.design import frontier
     from dp2erm_cvx.design.trade_off import paper_curve
     from dp2erm_cvx.parallel import whole_workers
     from dp2erm_cvx.report.figures import check_figure, frontier_plot
-    from dp2erm_cvx.study import declared_records
 
     if plot is not None:
         screen.writable(plot, options["study"], options["public"], *schemes)
         check_figure(plot)
     workers = whole_workers(options["workers"])
-    named = _schemes(schemes)
-    own, settings = programs.split_changes(options["changes"])
-    assumed = _ASSUMED if options["study"] is None else {}
-    records = declared_records(options["study"], own, assumed)
-    public = _public(options, records)
-    texts = dict(_texts(change) for change in settings)
-    request = FrontierRequest(
-        _universe(options, records, public),
-        epsilon=library.Budget(options["epsilon"]).epsilon,
-        treated=options["treated"],
-        distance=options["distance"],
-        grids=_grids(texts, records),
-        public=public,
-    )
+    named_schemes = _schemes(schemes)
+    request, texts = _request(options)
     with screen.progress("trying settings") as bar:
         result = frontier(
-            [made for _, made in named], request, workers=workers, progress=screen.stages(bar)
+            [scheme for _, scheme in named_schemes],
+            request,
+            workers=workers,
+            progress=screen.stages(bar),
         )
         if plot is not None:
             frontier_plot(result, plot, paper_curve(request))
-    best = result.proposed
     study = ""
-    if best is not None:
-        names = {made.name: text for text, made in named}
-        study = tomlkit.dumps(_in_study(best, names[best.scheme], request, texts)).strip()
+    if result.proposed is not None:
+        text_of = {scheme.name: text for text, scheme in named_schemes}
+        name = text_of[result.proposed.scheme]
+        study = _study_text(_in_study(result.proposed, name, request, texts))
     if as_json:
         screen.print_json(result.to_dict() | {"study": study})
         return
@@ -111,45 +101,88 @@ def frontier_command(
         screen.console().print(f"V against what is left: {plot}")
 
 
-def _schemes(texts: Sequence[str]) -> list[tuple[str, Registered]]:
-    """What a study calls a scheme, and the scheme.
+def _request(options: Mapping[str, Any]) -> tuple[FrontierRequest, dict[str, list[Any]]]:
+    """What is asked for, and the values of settings as they are written."""
+    from dp2erm_cvx.design import FrontierRequest
+    from dp2erm_cvx.study import declared_records
 
-    It is a registered first stage, or all those of a file. Schemes of files are known by their
-    names until the command ends. Raises ProgramError.
+    changes_of_records, changes_of_settings = programs.split_changes(options["changes"])
+    assumed = _ASSUMED if options["study"] is None else {}
+    records = declared_records(options["study"], changes_of_records, assumed)
+    public = _public(options, records)
+    texts = dict(_texts(change) for change in changes_of_settings)
+    request = FrontierRequest(
+        _universe(options, records, public),
+        epsilon=library.Budget(options["epsilon"]).epsilon,
+        treated=options["treated"],
+        distance=options["distance"],
+        grids=_grids(texts, records),
+        public=public,
+    )
+    return request, texts
+
+
+def _study_text(question: Mapping[str, Any]) -> str:
+    """A question as a study file writes it."""
+    import tomlkit
+
+    return tomlkit.dumps(question).strip()
+
+
+def _schemes(texts: Sequence[str]) -> list[tuple[str, Registered]]:
+    """The schemes that the command names, each with what a study calls it.
+
+    Schemes of files are known by their names until the command ends.
+
+    Parameters
+    ----------
+    texts
+        Names of registered first stages, or files, all of whose first stages are meant.
+
+    Raises
+    ------
+    ProgramError
+        Where there is no such first stage.
     """
     from dp2erm_cvx.program import registry
+    from dp2erm_cvx.program.files import file_of
+
+    schemes: list[tuple[str, Registered]] = []
+    for text in texts:
+        place = file_of(text)
+        if place is not None:
+            path, name = place
+            schemes += _schemes_of_file(text, path, name)
+            continue
+        registered = registry.available()
+        if text not in registered:
+            registry.build(registry.first_stages(), text)  # says which there are
+        schemes.append((text, registered[text]))
+    return schemes
+
+
+def _schemes_of_file(text: str, path: str, name: str | None) -> list[tuple[str, Registered]]:
+    """The first stage of this name in a file, or all of them."""
+    from dp2erm_cvx.program import registry
     from dp2erm_cvx.program.files import (
-        file_of,
         program_of_file,
         programs_of_file,
         send_by_value,
         stage_of,
     )
 
-    found: list[tuple[str, Registered]] = []
     context = click.get_current_context()
-    for text in texts:
-        place = file_of(text)
-        if place is None:
-            known = registry.available()
-            if text not in known:
-                registry.build(registry.first_stages(), text)  # says which there are
-            found.append((text, known[text]))
-            continue
-        path, chosen = place
-        of_file: list[Registered] = []
-        if chosen is None:
-            of_file = [made for made in programs_of_file(path) if stage_of(made) == "first"]
-        if len(of_file) < 2:
-            made = program_of_file(path, chosen, "first")
-            context.with_resource(registry.known_meanwhile(made))
-            found.append((text, made))
-            continue
-        for made in of_file:
-            send_by_value(made)
-            context.with_resource(registry.known_meanwhile(made))
-            found.append((f"{path}:{made.__name__}", made))
-    return found
+    schemes: list[Registered] = []
+    if name is None:
+        schemes = [scheme for scheme in programs_of_file(path) if stage_of(scheme) == "first"]
+    if len(schemes) < 2:
+        scheme = program_of_file(path, name, "first")
+        context.with_resource(registry.known_meanwhile(scheme))
+        return [(text, scheme)]
+    for scheme in schemes:
+        send_by_value(scheme)
+        context.with_resource(registry.known_meanwhile(scheme))
+    return [(f"{path}:{scheme.__name__}", scheme) for scheme in schemes]
 
 
 def _public(options: Mapping[str, Any], records: RecordsFile) -> library.PublicData | None:
@@ -168,17 +201,17 @@ def _universe(
 ) -> library.Universe:
     """The public sizes: the number of records, and of covariates.
 
-    Covariates are those of public records, of the ranges, as many as told, or 5.
+    Covariates are as many as are asked for, else those of public records, of the ranges, or 5.
     """
-    n = whole_number("--n", options["n_samples"], at_least=4, at_most=programs.MOST)
-    columns = len(records.domain.ranges or records.covariates or "abcde")
+    n_records = whole_number("--n", options["n_samples"], at_least=4, at_most=programs.MOST)
+    n_covariates = len(records.domain.ranges or records.covariates or ()) or _COVARIATES
     if public is not None:
-        columns = len(public.dataset.columns)
+        n_covariates = len(public.dataset.columns)
     if options["n_features"] is not None:
-        columns = whole_number(
+        n_covariates = whole_number(
             "--n-features", options["n_features"], at_least=1, at_most=programs.MOST
         )
-    return library.Universe(records.domain, n, columns)
+    return library.Universe(records.domain, n_records, n_covariates)
 
 
 def _texts(change: str) -> tuple[str, list[Any]]:
@@ -190,7 +223,8 @@ def _texts(change: str) -> tuple[str, list[Any]]:
     if separator and written.strip():
         keys, values = parsed_change(f"{name}=[{written}]")
         if not isinstance(values, list):  # texts without quotes
-            values = [number_or_text(part.strip()) for part in written.split(",") if part.strip()]
+            parts = [part.strip() for part in written.split(",")]
+            values = [number_or_text(part) for part in parts if part]
         if len(keys) == 1 and values:
             return name, values
     raise DeclarationError(
@@ -200,19 +234,33 @@ def _texts(change: str) -> tuple[str, list[Any]]:
 
 def _grids(texts: Mapping[str, Sequence[Any]], records: RecordsFile) -> dict[str, list[Any]]:
     """Values of settings, made of what is written of them."""
-    return {
-        name: [programs.made_settings({name: value}, records).get(name, value) for value in values]
-        for name, values in texts.items()
-    }
+    grids: dict[str, list[Any]] = {}
+    for name, values in texts.items():
+        grids[name] = []
+        for value in values:
+            made = programs.made_settings({name: value}, records)
+            grids[name].append(made.get(name, value))
+    return grids
 
 
 def _in_study(
     row: FrontierRow, name: str, request: FrontierRequest, texts: Mapping[str, Sequence[Any]]
 ) -> dict[str, Any]:
-    """The question that a row proposes, as a study file writes it, with the scheme of this name.
+    """The question that a row proposes.
 
-    An effect by the weights where they answer one; the share of the treated is then that which is
-    released. Else a question of two stages.
+    It is an effect by the weights where they answer one; the share of the treated is then that
+    which is released. Else it is a question of two stages.
+
+    Parameters
+    ----------
+    row
+        Settings of a scheme.
+    name
+        What a study calls the scheme.
+    request
+        What was asked for.
+    texts
+        Values of settings as they are written, by the name of the setting.
     """
     from dp2erm_cvx.design.trade_off import TREATED
     from dp2erm_cvx.study import written

@@ -51,10 +51,21 @@ def apply(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
 class Command(click.Command):
     """A command whose help fits a screen: --help-all explains all options.
 
-    Elsewhere those that are not ``first`` are listed by their names alone.
-    It has an option for every setting that a class declares, ``declared`` as module:name: the
-    default is that of the field; the help is the first sentence of what the docstring says of it.
-    The class is imported when the options are asked for, and not for the help of other commands.
+    Elsewhere those that are not ``first`` are listed by their names alone. It has an option for
+    every setting that a class declares: the default is that of the field; the help is the first
+    sentence of what the docstring says of it. The class is imported when the options are asked for,
+    and not for the help of other commands.
+
+    Parameters
+    ----------
+    args, kwargs
+        As of ``click.Command``.
+    declared
+        The class, as module:name.
+    before
+        The option that the settings of the class stand before.
+    first
+        Options that every help explains.
     """
 
     def __init__(
@@ -68,17 +79,24 @@ class Command(click.Command):
         self._first = {*first, "whole"}
         self._declared = (declared, before) if declared else None
         super().__init__(*args, **kwargs)
-        whole: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
-        whole |= {"callback": _explained, "help": "Explain every option."}
-        self._params.append(click.Option(["--help-all", "whole"], **whole))
+        help_all = click.Option(
+            ["--help-all", "whole"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_explained,
+            help="Explain every option.",
+        )
+        self._params.append(help_all)
 
     @property
     def params(self) -> list[click.Parameter]:
         """The options, those of the settings before the one that is named."""
         if self._declared is not None:
-            (declared, before), self._declared = self._declared, None
+            declared, before = self._declared
+            self._declared = None
             module, _, name = declared.partition(":")
-            place = [one.name for one in self._params].index(before)
+            place = [parameter.name for parameter in self._params].index(before)
             self._params[place:place] = _declared(getattr(import_module(module), name))
         return self._params
 
@@ -88,13 +106,20 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options that are explained, then the names of the others."""
-        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
-        whole = ctx.meta.get(_WHOLE, False)
-        explained = [one for one in options if whole or {one.name, *one.opts} & self._first]
+        explains_all = ctx.meta.get(_WHOLE, False)
+        records = []
+        others = []
+        for option in self.get_params(ctx):
+            if not isinstance(option, click.Option):
+                continue
+            if explains_all or {option.name, *option.opts} & self._first:
+                record = option.get_help_record(ctx)
+                if record is not None:
+                    records.append(record)
+            else:
+                others.append(max(option.opts, key=len))
         with formatter.section("Options"):
-            records = (one.get_help_record(ctx) for one in explained)
-            formatter.write_dl([one for one in records if one is not None])
-        others = [max(one.opts, key=len) for one in options if one not in explained]
+            formatter.write_dl(records)
         if others:
             with formatter.section("Explained by --help-all"):
                 formatter.write_text(", ".join(others))
@@ -105,6 +130,7 @@ _WHOLE = "dp2erm_cvx.whole"
 
 
 def _explained(ctx: click.Context, param: click.Parameter, flag: bool) -> None:
+    """Print the help of every option, where that is asked for, and exit."""
     if flag:
         ctx.meta[_WHOLE] = True
         click.echo(ctx.get_help())
@@ -116,7 +142,10 @@ def _class(module: str, name: str) -> ast.ClassDef:
     """A class as it is written: importing it would bring NumPy to every help."""
     source = Path(__file__).parents[1] / f"{module.replace('.', '/')}.py"
     tree = ast.parse(source.read_text(encoding="utf-8"))
-    return next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node
+    raise LookupError(f"{module}: no class {name}")
 
 
 def sentence(text: str) -> str:
@@ -127,38 +156,54 @@ def sentence(text: str) -> str:
 class FieldOption(click.Option):
     """An option for a field of a class, whose text and default its help shows.
 
-    The field is written ``module:Class.name``. ``beside`` is what only the command line takes.
     Without a default of its own the option is None where it is not given, and the default of the
     field is that of the file or class which it stands over.
+
+    Parameters
+    ----------
+    args, kwargs
+        As of ``click.Option``.
+    declared
+        The field, as ``module:Class.name``.
+    beside
+        What the help says besides, of what only the command line takes.
     """
 
     def __init__(self, *args: Any, declared: str, beside: str = "", **kwargs: Any) -> None:
-        self.declared, self._beside = declared, beside
-        self._stated = not kwargs.keys().isdisjoint(("default", "show_default", "required"))
+        self.declared = declared
+        self._beside = beside
+        self._has_default = not kwargs.keys().isdisjoint(("default", "show_default", "required"))
         super().__init__(*args, **kwargs)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The record of help, its text read when it is asked for."""
         module, _, place = self.declared.partition(":")
         title, _, name = place.partition(".")
-        of = _class(module, title)
-        self.help = sentence(described(ast.get_docstring(of))[name]) + self._beside
-        if not self._stated:
-            self.show_default = _default(of, name)
+        node = _class(module, title)
+        self.help = sentence(described(ast.get_docstring(node))[name]) + self._beside
+        if not self._has_default:
+            self.show_default = _default(node, name)
         return super().get_help_record(ctx)
 
 
-def _default(of: ast.ClassDef, name: str) -> str | None:
+def _default(node: ast.ClassDef, name: str) -> str | None:
     """The default of a field as users write it; None where there is none."""
-    fields = (
-        one for one in of.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == name
-    )
-    value = next(fields).value
+    value = _field(node, name).value
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "setting":
         value = value.args[0] if value.args else None
     if isinstance(value, ast.Attribute):  # a member of an enumeration
         return value.attr.lower().replace("_", "-")
-    return None if not isinstance(value, ast.Constant) or value.value is None else str(value.value)
+    if not isinstance(value, ast.Constant) or value.value is None:
+        return None
+    return str(value.value)
+
+
+def _field(node: ast.ClassDef, name: str) -> ast.AnnAssign:
+    """The declaration of a field of a class."""
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name:
+            return statement
+    raise LookupError(f"{node.name}: no field {name}")
 
 
 def field_option(declared: str, *flags: str, **extra: Any) -> Callable[[Any], Any]:
@@ -169,32 +214,37 @@ def field_option(declared: str, *flags: str, **extra: Any) -> Callable[[Any], An
 
 def _declared(kind: type) -> list[click.Option]:
     """An option for every setting of a class, bound to the class that describes it."""
-    said = {
-        name: f"{base.__module__.partition('.')[2]}:{base.__name__}.{name}"
-        for base in reversed(kind.__mro__)
-        if "__dataclass_fields__" in vars(base)
-        for name in described(base.__doc__)
-    }
-    made: list[click.Option] = []
-    for one in fields(kind):
-        flag = f"--{one.name.replace('_', '-')}"
-        kinds: dict[str, Any] = (
-            {"is_flag": True} if str(one.type) == "bool" else {"default": one.default}
-        )
-        if re.search(r"\b(float|int)\b", str(one.type)) and "Sequence" not in str(one.type):
-            kinds["type"] = Number()
-        made.append(FieldOption([flag, one.name], declared=said[one.name], **kinds))
-    return made
+    described_by: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if "__dataclass_fields__" in vars(base):
+            module = base.__module__.partition(".")[2]
+            for name in described(base.__doc__):
+                described_by[name] = f"{module}:{base.__name__}.{name}"
+    options: list[click.Option] = []
+    for field in fields(kind):
+        flag = f"--{field.name.replace('_', '-')}"
+        type_name = str(field.type)
+        extra: dict[str, Any] = {"default": field.default}
+        if type_name == "bool":
+            extra = {"is_flag": True}
+        if re.search(r"\b(float|int)\b", type_name) and "Sequence" not in type_name:
+            extra["type"] = Number()
+        options.append(FieldOption([flag, field.name], declared=described_by[field.name], **extra))
+    return options
 
 
 def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the class that a :class:`Command` read; a list is written with commas."""
-    settings = {one.name: options[one.name] for one in fields(kind) if one.name in options}
-    lists = [one.name for one in fields(kind) if str(one.type).startswith(("Sequence", "tuple"))]
-    for name in lists:
-        if isinstance(settings.get(name), str):
-            parts = settings[name].split(",")
-            settings[name] = tuple(part.strip() for part in parts if part.strip())
+    settings: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name not in options:
+            continue
+        value = options[field.name]
+        is_list = str(field.type).startswith(("Sequence", "tuple"))
+        if is_list and isinstance(value, str):
+            parts = [part.strip() for part in value.split(",")]
+            value = tuple(part for part in parts if part)
+        settings[field.name] = value
     return settings
 
 
@@ -210,21 +260,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 #: What the estimators and the commands that release something have in common.
-ESTIMATOR, WEIGHTED = (
-    "estimators.fitting:PrivateEstimator",
-    "estimators.two_stage:PrivateTwoStageERM",
-)
+ESTIMATOR = "estimators.fitting:PrivateEstimator"
+#: The class that describes the stages of a two-stage release.
+WEIGHTED = "estimators.two_stage:PrivateTwoStageERM"
 delta_option = field_option("privacy:Budget.delta", type=Number(), default=0.0)
 #: How a CSV file is written, where the domain file does not say it.
 csv_options = apply(
-    *(
-        field_option(f"data.files:CsvLayout.{name}", metavar=metavar)
-        for name, metavar in (
-            ("separator", "CHARACTER"),
-            ("encoding", "NAME"),
-            ("decimal", "CHARACTER"),
-        )
-    )
+    field_option("data.files:CsvLayout.separator", metavar="CHARACTER"),
+    field_option("data.files:CsvLayout.encoding", metavar="NAME"),
+    field_option("data.files:CsvLayout.decimal", metavar="CHARACTER"),
 )
 #: The study or domain file of a command that asks no question of it.
 study_option = click.option(

@@ -1,7 +1,4 @@
-"""Programs by name or from a file, with their settings.
-
-Of a file of one's own also its template and its checks.
-"""
+"""Programs by name or from a file, with their settings; templates and checks of own files."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +68,20 @@ def read_examined(
     assumed
         What is taken of records where nothing declares it.
 
-    Raises DeclarationError in one line.
+    Raises
+    ------
+    DeclarationError
+        In one line.
     """
     from dp2erm_cvx.study import RecordsFile, declared_records
 
-    path, changes = options["study"], options["changes"]
-    if program is None and path is not None:
+    path = options["study"]
+    changes = options["changes"]
+    if program is not None:
+        changes_of_records, changes_of_settings = split_changes(changes)
+        records = declared_records(path, changes_of_records, assumed)
+        return Examined(records, first_stage(program, changes_of_settings, records))
+    if path is not None:
         study, question = _two_stage_question(path, changes)
         if study is not None and question is not None:
             model = study.models()[question.name]
@@ -83,19 +89,16 @@ def read_examined(
             assert isinstance(question.domain, library.Domain)  # only an effect releases ranges
             records = RecordsFile(question.domain, study.layout, question.covariates)
             return Examined(records, model.resolved_first_stage(), model.resolved_second_stage())
-    if program is None:
-        return Examined(declared_records(path, changes, assumed), None)
-    own, settings = split_changes(changes)
-    records = declared_records(path, own, assumed)
-    return Examined(records, first_stage(program, settings, records))
+    return Examined(declared_records(path, changes, assumed), None)
 
 
 def split_changes(changes: Sequence[str]) -> tuple[list[str], list[str]]:
     """Changes of what is declared of records, and the settings of a program."""
     from dp2erm_cvx.study import is_about_records
 
-    own = [text for text in changes if is_about_records(text)]
-    return own, [text for text in changes if text not in own]
+    of_records = [text for text in changes if is_about_records(text)]
+    of_settings = [text for text in changes if text not in of_records]
+    return of_records, of_settings
 
 
 def _two_stage_question(
@@ -126,41 +129,56 @@ def _two_stage_question(
 def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[str, Any]:
     """Settings of a program from the texts of ``--set``.
 
-    A ``target`` is a CSV file with these covariates.
+    Parameters
+    ----------
+    changes
+        Texts NAME=VALUE or program.NAME=VALUE.
+    records
+        What is public about records, whose covariates the file of a ``target`` has.
 
-    Raises DeclarationError.
+    Raises
+    ------
+    DeclarationError
+        For a text of another form, and for any invalid value.
     """
     from dp2erm_cvx.study import parsed_change
 
     settings: dict[str, Any] = {}
     for text in changes:
         keys, value = parsed_change(text)
-        name = keys[-1].replace("-", "_")
-        if len(keys) > 2 or (len(keys) == 2 and keys[0] != "program"):
+        *table, name = keys
+        if table not in ([], ["program"]):
             raise DeclarationError(f"{text!r}: must be NAME=VALUE or program.NAME=VALUE")
-        settings[name] = value
+        settings[name.replace("-", "_")] = value
     return made_settings(settings, records)
 
 
 def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> dict[str, Any]:
     """Settings of a program from what is written of them.
 
-    A ``target`` is a CSV file with these covariates.
+    Parameters
+    ----------
+    written
+        Values by the name of the setting. That of a ``target`` is the path of a CSV file.
+    records
+        What is public about records, whose covariates this file has.
 
-    Raises DeclarationError.
+    Raises
+    ------
+    DeclarationError
+        For any invalid value.
     """
     from dp2erm_cvx.study import public_sample, stage_settings
 
     settings = dict(written)
-    if isinstance(settings.get("target"), str):
+    path = settings.get("target")
+    if isinstance(path, str):
         if records is None:
             raise DeclarationError(
                 "target: needs a --study or named ranges, whose covariates it has"
             )
         columns = records.domain.columns or records.covariates
-        settings["target"] = public_sample(
-            settings["target"], records.layout, records.domain, columns
-        )
+        settings["target"] = public_sample(path, records.layout, records.domain, columns)
     return stage_settings(settings)
 
 
@@ -168,10 +186,9 @@ def first_stage(text: str, changes: Sequence[str], records: RecordsFile | None) 
     """The first stage of that name, or in that file, with these settings."""
     from dp2erm_cvx.program import registry
 
-    name = known_name(text, "first")
-    program: FirstStage = registry.build(
-        registry.first_stages(), name, **read_settings(changes, records)
-    )
+    name = known_name(text, "first")  # a file is read, and known until the command ends
+    settings = read_settings(changes, records)
+    program: FirstStage = registry.build(registry.first_stages(), name, **settings)
     return program
 
 
@@ -185,11 +202,19 @@ def second_stage_of(text: str) -> SecondStage:
 
 
 def known_name(text: str, stage: str | None = None) -> str:
-    """The name that ``text`` stands for, which it is itself unless it is a file.
+    """The name of a program, which can be used by it until the command ends.
 
-    ``stage`` is "first" or "second", None where either will do. A file is executed, and its program
-    can be used by name until the command ends. Raises ProgramError where it holds none of that
-    stage, or several without a choice.
+    Parameters
+    ----------
+    text
+        The name itself, or a file, which is executed.
+    stage
+        "first" or "second"; None where either will do.
+
+    Raises
+    ------
+    ProgramError
+        Where a file holds no program of that stage, or several without a choice.
     """
     from dp2erm_cvx.program.files import file_of, program_of_file
     from dp2erm_cvx.program.registry import known_meanwhile
@@ -197,9 +222,10 @@ def known_name(text: str, stage: str | None = None) -> str:
     place = file_of(text)
     if place is None:
         return text
-    cls = program_of_file(*place, stage)
-    click.get_current_context().with_resource(known_meanwhile(cls))
-    return cls.name
+    path, name = place
+    program = program_of_file(path, name, stage)
+    click.get_current_context().with_resource(known_meanwhile(program))
+    return program.name
 
 
 def read_programs(files: Sequence[str]) -> None:
@@ -210,8 +236,12 @@ def read_programs(files: Sequence[str]) -> None:
     files
         Paths of FILE.py, each with any number of programs of either stage.
 
-    Raises DeclarationError for another path and for two programs of one name, ProgramError where a
-    file cannot be executed or holds no program.
+    Raises
+    ------
+    DeclarationError
+        For another path, and for two programs of one name.
+    ProgramError
+        Where a file cannot be executed or holds no program.
     """
     from dp2erm_cvx.program.files import programs_of_file
     from dp2erm_cvx.program.registry import known_meanwhile
@@ -222,8 +252,8 @@ def read_programs(files: Sequence[str]) -> None:
             raise DeclarationError(
                 f"--program {path!r}: must be a FILE.py; registered programs are known"
             )
-        for cls in programs_of_file(path):
-            context.with_resource(known_meanwhile(cls))
+        for program in programs_of_file(path):
+            context.with_resource(known_meanwhile(program))
 
 
 def known_solver(text: str) -> str | Solver:
@@ -266,34 +296,18 @@ def programs_command(
     # refused before anything is read
     domain = library.Domain(public["covariate_bound"], public["outcome_bound"])
     universe = library.Universe(domain, n_samples, covariates)
-    screen = console()
     if chosen is not None:
-        from dp2erm_cvx.conformance import load_program
-        from dp2erm_cvx.program.weights import describe
-
-        described = {made.name: describe(made(), universe) for made in load_program(chosen)}
-        for title, facts in () if as_json else described.items():
-            screen.print(title, style="bold")
-            screen.print(pairs([(f"  {label}", text) for label, text in facts]))
-        if as_json:
-            print_json(described)
+        _describe(chosen, universe, as_json)
         return
     with progress("collecting programs"):
-        listed = [_program_facts(made) for made in registry.programs().values()]
+        listed = [_program_facts(program) for program in registry.programs().values()]
     if as_json:
         print_json(listed)
         return
-    for program in sorted(listed, key=lambda one: one["stage"]):
-        settings = ", ".join(f"{name}={text}" for name, text in program["settings"].items())
-        neighbors = ", ".join(program["relations"]) or "none: not private"
-        rows = {name: program[name] for name in ("formula", "kind", "theorem")}
-        rows |= {
-            "settings": settings or "none",
-            "neighbors": neighbors,
-            "source": program["citation"],
-        }
-        screen.print(f"{program['name']}, {program['stage']} stage", style="bold")
-        screen.print(pairs([(f"  {name}", text) for name, text in rows.items() if text]))
+    screen = console()
+    for facts in sorted(listed, key=lambda facts: str(facts["stage"])):
+        screen.print(f"{facts['name']}, {facts['stage']} stage", style="bold")
+        screen.print(pairs(_program_rows(facts)))
     screen.print(
         "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within "
         "M', g: balance functions with norm at most G, b_i: g(x_i) in the block of its arm, t: its "
@@ -302,37 +316,66 @@ def programs_command(
     screen.print("What each setting is, and what it accepts: dp2erm settings NAME")
 
 
-def _program_facts(made: Registered) -> dict[str, Any]:
+def _describe(chosen: str, universe: library.Universe, as_json: bool) -> None:
+    """Print what is derived from a program by name, or from those of a file."""
+    from dp2erm_cvx.conformance import load_program
+    from dp2erm_cvx.program.weights import describe
+
+    described = {program.name: describe(program(), universe) for program in load_program(chosen)}
+    if as_json:
+        print_json(described)
+        return
+    screen = console()
+    for name, facts in described.items():
+        screen.print(name, style="bold")
+        screen.print(pairs([(f"  {label}", text) for label, text in facts]))
+
+
+def _program_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a listing says of a program, line by line."""
+    settings = [f"{name}={text}" for name, text in facts["settings"].items()]
+    rows = {
+        "formula": facts["formula"],
+        "kind": facts["kind"],
+        "theorem": facts["theorem"],
+        "settings": ", ".join(settings) or "none",
+        "neighbors": ", ".join(facts["relations"]) or "none: not private",
+        "source": facts["citation"],
+    }
+    return [(f"  {name}", text) for name, text in rows.items() if text]
+
+
+def _program_facts(program: Registered) -> dict[str, Any]:
     """Declaration of a scheme or a class of programs, as plain JSON types."""
     from dp2erm_cvx.program.files import stage_of
     from dp2erm_cvx.program.stage import fields_of
 
-    words: Any = made.defaults
-    kind = getattr(made, "kind", None)
+    defaults_in_words: Any = program.defaults
+    kind = getattr(program, "kind", None)
     settings = {}
-    for name, known in fields_of(made).items():
-        settings[name] = _plain(known.default)
-        if known.default is None:
-            settings[name] = words.get(name, "none")
+    for name, field in fields_of(program).items():
+        settings[name] = _plain(field.default)
+        if field.default is None:
+            settings[name] = defaults_in_words.get(name, "none")
     return {
-        "name": made.name,
-        "stage": stage_of(made),
+        "name": program.name,
+        "stage": stage_of(program),
         "kind": None if kind is None else kind.value,
-        "formula": made.formula,
+        "formula": program.formula,
         "settings": settings,
-        "theorem": made.theorem,
-        "relations": sorted(relation.value for relation in made.relations),
-        "citation": made.citation,
+        "theorem": program.theorem,
+        "relations": sorted(relation.value for relation in program.relations),
+        "citation": program.citation,
     }
 
 
 def _plain(value: object) -> object:
+    """The default of a setting as a plain JSON type."""
     if value is dataclasses.MISSING or value == ():
         return "required"
-    plain = isinstance(value, str | int | None) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
-    return value if plain else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 @click.command("new-program", short_help="Write the file of a new program from a template.")
@@ -360,12 +403,7 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
         raise DeclarationError(
             f"{place}: a program is a file that ends in .py: choose another --output"
         )
-    # a file called numpy.py would be imported in place of NumPy by every program of its folder
-    shadows = place.stem in sys.stdlib_module_names
-    if not shadows and place.stem.isidentifier() and (spec := importlib.util.find_spec(place.stem)):
-        # a file of the current folder shadows nothing but itself
-        shadows = bool(spec.origin) and os.path.dirname(str(spec.origin)) != os.getcwd()
-    if shadows:
+    if _hides_a_module(place.stem):
         raise DeclarationError(
             f"{place}: hides the installed module {place.stem!r}: choose another name"
         )
@@ -374,6 +412,22 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
     click.echo(f"{place}: {TEMPLATES[kind]}")
     click.echo(f"Next: edit it, then dp2erm check-program {place}")
     click.echo(f"and dp2erm check DATA --draft study.toml --program {place}")
+
+
+def _hides_a_module(name: str) -> bool:
+    """Whether a file of this name would be imported in place of a module that is installed.
+
+    A file called numpy.py would take the place of NumPy in every program of its folder. A file of
+    the current folder hides nothing but itself.
+    """
+    if name in sys.stdlib_module_names:
+        return True
+    if not name.isidentifier():
+        return False
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.origin:
+        return False
+    return os.path.dirname(str(spec.origin)) != os.getcwd()
 
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
@@ -402,18 +456,19 @@ def check_program_command(
 
     search = SearchPlan(whole_number("--solves", solves, at_least=1), seconds, seed)
     n = whole_number("--n", n_samples, at_least=4)
-    found = conformance.load_program(program)
+    loaded = conformance.load_program(program)
     reports: list[ConformanceReport] = []
     with progress("checking") as bar:
         (task,) = bar.task_ids
-        for made in found:
 
-            def show(done: CheckOutcome, name: str = getattr(made, "name", made.__name__)) -> None:
-                bar.update(task, description=f"{name}: {done.check}")
-                if not as_json:  # at once: the next one may take long
-                    console().print(str(done))
+        def show(name: str, outcome: CheckOutcome) -> None:
+            bar.update(task, description=f"{name}: {outcome.check}")
+            if not as_json:  # at once: the next one may take long
+                console().print(str(outcome))
 
-            for report in conformance.check_program(made, search=search, done=show, n=n):
+        for checked in loaded:
+            show_outcome = partial(show, getattr(checked, "name", checked.__name__))
+            for report in conformance.check_program(checked, search=search, done=show_outcome, n=n):
                 reports.append(report)
                 if not as_json:
                     console().print(f"{report.headline}\n")

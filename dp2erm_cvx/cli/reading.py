@@ -123,22 +123,22 @@ def read_records(
 
 
 def _in_blocks(path: str, choice: str, public: Public) -> bool:
+    """Whether a data file is read in blocks, by what ``--blocks`` says or by its size."""
     from dp2erm_cvx.data.files import is_text, parquet_parts
     from dp2erm_cvx.data.listing import stands_for_many
 
-    text = is_text(path)
-    large = stands_for_many(path)
-    if not (text or large or path.lower().endswith((".parquet", ".pq"))):
+    is_csv = is_text(path)
+    is_large = stands_for_many(path)
+    if not (is_csv or is_large or path.lower().endswith((".parquet", ".pq"))):
         if choice == "always":
             raise DeclarationError("--blocks always: only Parquet and CSV files are read in blocks")
         return False
-    if choice != "auto" or large:
+    if choice != "auto" or is_large:
         return choice != "never"
-    if (
-        public.codebook is not None and public.codebook.unit is not None
-    ):  # the number of rows is private
+    # the number of rows is private
+    if public.codebook is not None and public.codebook.unit is not None:
         return False
-    if text:  # whose cells take 20 times as much room
+    if is_csv:  # whose cells take 20 times as much room
         size = os.path.getsize(path) if os.path.exists(path) else 0
         return size > 1e8 * LARGE and importlib.util.find_spec("dask") is not None
     columns, rows, _ = parquet_parts(path)

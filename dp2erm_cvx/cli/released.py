@@ -7,7 +7,7 @@ import io
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,9 +81,8 @@ def report_command(
     read_programs(programs)
     with progress(f"writing {page}"):
         from dp2erm_cvx.release.reading import read_release_file
-        from dp2erm_cvx.report.answers import FORMATS, answers, answers_as
 
-        published = {Path(one).stem: read_release_file(one) for one in releases}
+        published = {Path(file).stem: read_release_file(file) for file in releases}
         if len(published) < len(releases):
             raise DeclarationError(
                 "two releases have one name: answers are called like their files"
@@ -91,28 +90,35 @@ def report_command(
         if ending == ".html":
             from dp2erm_cvx.report import release_page
 
-            about = next(iter(published.values())) if len(published) == 1 else published
+            about: Any = published
+            if len(published) == 1:
+                (about,) = published.values()
             write_text(page, release_page(about, source=Path(releases[0]).name))
         else:
-            listed = answers(published)
-            if not listed:
-                raise DeclarationError(
-                    "none of these is the release of an effect: values and rules have pages"
-                )
-            if ending in FORMATS:
-                write_text(page, answers_as(listed, ending))
-            else:
-                from dp2erm_cvx.report.figures import check_figure, forest_plot
-
-                check_figure(page)
-                forest_plot(published, page)
-            answered = {one.question for one in listed}
-            for name in published:
-                if name not in answered:
-                    click.echo(
-                        f"{name} is not in {page}: it states no effect of everybody", err=True
-                    )
+            _write_answers(page, ending, published)
     click.echo(f"wrote {page}")
+
+
+def _write_answers(page: str, ending: str, published: Mapping[str, BaseRelease]) -> None:
+    """Write a table or a forest plot of effects, and say on stderr which releases state none."""
+    from dp2erm_cvx.report.answers import FORMATS, answers, answers_as
+
+    listed = answers(published)
+    if not listed:
+        raise DeclarationError(
+            "none of these is the release of an effect: values and rules have pages"
+        )
+    if ending in FORMATS:
+        write_text(page, answers_as(listed, ending))
+    else:
+        from dp2erm_cvx.report.figures import check_figure, forest_plot
+
+        check_figure(page)
+        forest_plot(published, page)
+    answered = {answer.question for answer in listed}
+    for name in published:
+        if name not in answered:
+            click.echo(f"{name} is not in {page}: it states no effect of everybody", err=True)
 
 
 @click.command("predict", short_help="Recommendations from a release alone.")
@@ -149,14 +155,7 @@ def predict_command(
         layout = CsvLayout(**{name: value for name, value in options.items() if value is not None})
         table = read_table(data, layout, ragged=True)
         predicted = predictions(published, table)
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("row", "treatment", "effect"))
-        for row, effect in enumerate(predicted.effects.tolist(), 1):
-            if math.isnan(effect):
-                writer.writerow((row, "", ""))
-            else:
-                writer.writerow((row, int(effect > 0), repr(effect)))
+        text = _recommendations(predicted.effects.tolist())
     damage = [note.format(count) for note, count in table.damage.items() if count]
     for line in (*damage, *predicted.notes):
         click.echo(f"note: {line}", err=True)
@@ -165,9 +164,22 @@ def predict_command(
             f"{published.standing.upper()}: this release has no unconditional guarantee", err=True
         )
     if output:
-        write_text(output, file.getvalue())
+        write_text(output, text)
     else:
-        click.echo(file.getvalue(), nl=False)
+        click.echo(text, nl=False)
+
+
+def _recommendations(effects: Sequence[float]) -> str:
+    """The CSV of recommended treatments and effects, both empty where an effect is nan."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("row", "treatment", "effect"))
+    for row, effect in enumerate(effects, 1):
+        if math.isnan(effect):
+            writer.writerow((row, "", ""))
+        else:
+            writer.writerow((row, int(effect > 0), repr(effect)))
+    return file.getvalue()
 
 
 @click.command("verify", short_help="Whether a release follows from what it declares.")
@@ -268,12 +280,19 @@ def _other_than_taken(declared: BaseRelease, release: str) -> list[str]:
 def _ranges_of(
     declared: BaseRelease, release: str, ranges: str | None
 ) -> tuple[RangesRelease | None, list[str]]:
-    """The ranges that a release rests on, by ``--ranges`` or beside it.
+    """The ranges that a release rests on, if it does, and what refutes that it does.
 
-    What refutes that it does comes with them.
+    Parameters
+    ----------
+    declared, release
+        The release and its file.
+    ranges
+        The file of ``--ranges``; None for the one beside the release.
 
-    Raises DeclarationError where the file is no release of ranges, and where one of ranges is asked
-    about.
+    Raises
+    ------
+    DeclarationError
+        Where the file is no release of ranges, and where one of ranges is asked about.
     """
     from dp2erm_cvx.release.ranges import resting_on
     from dp2erm_cvx.release.reading import read_release_file
@@ -281,12 +300,12 @@ def _ranges_of(
     path = Path(release).with_name("ranges.json")
     if ranges is None and (declared.public.released is None or not path.exists()):
         return None, []
-    known = read_release_file(ranges or path)
-    if not isinstance(known, library.RangesRelease):
+    released = read_release_file(ranges or path)
+    if not isinstance(released, library.RangesRelease):
         raise DeclarationError(f"{ranges}: is no release of ranges")
     if isinstance(declared, library.RangesRelease):
         raise DeclarationError(f"{release}: is a release of ranges itself: leave --ranges out")
-    return known, list(resting_on(declared, known))
+    return released, list(resting_on(declared, released))
 
 
 @click.command("ledger", short_help="Budget of data sets: total, spent and left.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -170,12 +170,12 @@ def _figures(
         check_figure(str(path))
         figures[option] = {}
         for name in drawn:
-            own = path
+            file = path
             if len(drawn) > 1:
-                own = path.with_stem(f"{path.stem}-{name}")
-            screen.check_new(str(own), options["force"], *taken)
-            taken.append(str(own))
-            figures[option][name] = str(own)
+                file = path.with_stem(f"{path.stem}-{name}")
+            screen.check_new(str(file), options["force"], *taken)
+            taken.append(str(file))
+            figures[option][name] = str(file)
     return figures
 
 
@@ -211,45 +211,46 @@ def _answered(
     bar: Any,
 ) -> dict[str, PlanRun]:
     """Charge all questions, answer each, and write its release."""
-    seeded = options["seed"] is not None
-    book = _account_file(study)
-    if seeded and book is not None:
+    is_seeded = options["seed"] is not None
+    account_file = _account_file(study)
+    if is_seeded and account_file is not None:
         click.echo(_SEEDED, err=True)
     tell = screen.stages(bar)
     answered: dict[str, PlanRun] = {}
 
     def answers() -> Iterator[tuple[str, BaseRelease]]:
         tell("questions answered", 0, len(models))
-        for number, (name, one) in enumerate(study.answered(models, plans, records), 1):
-            answered[name] = one
-            yield name, one.release
+        for number, (name, run) in enumerate(study.answered(models, plans, records), 1):
+            answered[name] = run
+            yield name, run.release
             tell("questions answered", number, len(models))
 
     def charge() -> Receipt | None:
-        if seeded:
+        if is_seeded:
             return None
         return study.charge(plans)
 
     def after() -> None:
-        for name, one in answered.items():
-            if isinstance(one.release, library.RangesRelease):  # which adjusts for nothing
+        for name, run in answered.items():
+            if isinstance(run.release, library.RangesRelease):  # which adjusts for nothing
                 continue
             title = name if len(models) > 1 else ""
-            own = {option: by_name[name] for option, by_name in places.figures.items()}
-            _tell_holder(one, own, balance=options["balance"], title=title)
+            figures = {option: by_name[name] for option, by_name in places.figures.items()}
+            _tell_holder(run, figures, balance=options["balance"], title=title)
 
     if options["output"] is None:
         screen.made_folder(Path(options["output_dir"]))
-    options = {**options, "ledger": book}
+    options = {**options, "ledger": account_file}
     _write_releases(answers(), places.releases, options, charge=charge, after=after)
     return answered
 
 
 def _by_name(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is told of questions by their names; of a single one it is told without."""
+    """What is told of questions by their names; that of a single one by no name."""
     if len(facts) > 1:
         return facts
-    return {"": next(iter(facts.values()))}
+    (fact,) = facts.values()
+    return {"": fact}
 
 
 def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
@@ -273,13 +274,13 @@ def _show_releases(
     study: StudyFile, answered: Mapping[str, PlanRun], files: Mapping[str, str], *, as_json: bool
 ) -> None:
     """The releases as JSON or in words, then all answers, what was spent and the digest."""
-    releases = {name: one.release for name, one in answered.items()}
-    plans = {name: one.plan for name, one in answered.items()}
+    releases = {name: run.release for name, run in answered.items()}
+    plans = {name: run.plan for name, run in answered.items()}
     # behind stdout a disk may be full: what was charged has been told
     with screen.writing("stdout"):
         if as_json:
-            told = _by_name({name: release.to_dict() for name, release in releases.items()})
-            screen.print_json(told.get("", told))
+            facts = _by_name({name: release.to_dict() for name, release in releases.items()})
+            screen.print_json(facts.get("", facts))
             return
         from dp2erm_cvx.report.answers import answer_blocks, answers
 
@@ -297,9 +298,7 @@ def _show_releases(
 def _tell_holder(
     answered: PlanRun, figures: Mapping[str, str], *, balance: bool, title: str = ""
 ) -> None:
-    """Messages about the records.
-
-    They are on solutions without a certificate, and on the balance that was asked for.
+    """Tell the data holder of solutions without a certificate, and of balance if it is asked for.
 
     Parameters
     ----------
@@ -312,22 +311,13 @@ def _tell_holder(
     title
         The question, where there are several.
     """
-    place = f"{title}: " if title else ""
-    result = answered.result
-    theta = result.steps.get("theta")
-    if theta is not None:
-        solutions = [theta.solution]
-        if not result.weights.substituted:  # of which the run has warned
-            solutions = [result.weights, theta.solution]
-        for solution in solutions:
-            if solution is not None and not solution.certified:
-                click.echo(f"warning: {place}{solution.advice()}", err=True)
+    _warn_of_uncertified(answered.result, title)
     if not balance and not figures:
         return
     from dp2erm_cvx.estimators.balance import adjusted_balance
     from dp2erm_cvx.report.figures import love_plot, overlap_plot
 
-    table, propensity, arms = adjusted_balance(answered.plan, result)
+    table, propensity, arms = adjusted_balance(answered.plan, answered.result)
     if balance:
         if title:
             click.echo(title, err=True)
@@ -338,6 +328,20 @@ def _tell_holder(
     if "overlap_plot" in figures:
         overlap_plot(propensity, arms, figures["overlap_plot"])
         click.echo(f"NOT PRIVATE: overlap plot written to {figures['overlap_plot']}", err=True)
+
+
+def _warn_of_uncertified(result: Any, title: str) -> None:
+    """Warn of solutions of a question that have no certificate."""
+    theta = result.steps.get("theta")
+    if theta is None:
+        return
+    solutions = [theta.solution]
+    if not result.weights.substituted:  # of which the run has warned
+        solutions = [result.weights, theta.solution]
+    place = f"{title}: " if title else ""
+    for solution in solutions:
+        if solution is not None and not solution.certified:
+            click.echo(f"warning: {place}{solution.advice()}", err=True)
 
 
 def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bool = False) -> None:
@@ -374,10 +378,7 @@ def _check_words(data: str | None, study: str, options: dict[str, Any]) -> None:
 
 
 def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None:
-    """Raise DeclarationError where a release will not be private.
-
-    ``--conditional`` consents to that.
-    """
+    """Raise DeclarationError where a release will not be private, unless ``--conditional``."""
     from dp2erm_cvx.estimators.fitting import weaker_standings
 
     weaker = weaker_standings(plans)
@@ -388,11 +389,21 @@ def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None
 
 
 def _announce(counted: Sequence[RecordCounts], findings: Findings, *, yes: bool) -> None:
-    """Tell the data holder what becomes of the records, and what a look finds.
+    """Tell the data holder what becomes of the records, and what a look finds, before any charge.
 
-    Nothing is charged before.
+    Parameters
+    ----------
+    counted
+        What becomes of the records, by what is declared.
+    findings
+        What the look has found.
+    yes
+        True where nothing that it finds stops the release.
 
-    Raises DataError where it finds what stops a release, unless ``yes``.
+    Raises
+    ------
+    DataError
+        Where it finds what stops a release, unless ``yes``.
     """
     if not yes:
         findings.refuse("--yes")
@@ -412,6 +423,8 @@ def _write_releases(
 ) -> dict[str, BaseRelease]:
     """Write each release to its file as soon as it is there: what is paid for is never lost.
 
+    Whatever fails after the charge, in what comes ``after`` too, the releases go to stdout.
+
     Parameters
     ----------
     answers
@@ -424,25 +437,25 @@ def _write_releases(
         Pays, once all files are open; returns the receipt, None where nothing is charged.
     after
         What is told of the records afterwards.
-
-    Whatever fails after the charge, in what comes ``after`` too, the releases go to stdout.
     """
     releases: dict[str, BaseRelease] = {}
     receipt: Receipt | None = None
     try:
         with ExitStack() as every:
-            own = {name: every.enter_context(ExitStack()) for name in files}
-            opened = {
-                name: own[name].enter_context(screen.reserved(file, force=options["force"]))
-                for name, file in files.items()
-            }
+            stacks: dict[str, ExitStack] = {}
+            opened: dict[str, TextIO | None] = {}
+            for name in files:
+                stacks[name] = every.enter_context(ExitStack())
+            for name, path in files.items():
+                reserved = screen.reserved(path, force=options["force"])
+                opened[name] = stacks[name].enter_context(reserved)
             receipt = charge()
             for name, release in answers:
                 releases[name] = release
                 file = opened[name]
                 if file is not None:
                     file.write(release.to_json() + "\n")
-                own[name].close()  # it has its name before the next one is answered
+                stacks[name].close()  # it has its name before the next one is answered
         after()
     except BaseException as error:
         for release in releases.values():
@@ -454,13 +467,20 @@ def _write_releases(
     finally:
         if receipt is not None:
             _tell_charge(receipt, options["ledger"])
-            missing = len(files) - len(releases)
-            if not releases:
-                click.echo("nothing was released, and the charge stays", err=True)
-            elif missing:
-                told = f"{', '.join(releases)} released, {missing} of {len(files)} not"
-                click.echo(f"{told}; the charge stays", err=True)
+            _tell_unreleased(list(releases), len(files))
     return releases
+
+
+def _tell_unreleased(released: Sequence[str], n_questions: int) -> None:
+    """Say on stderr which questions were charged and not answered, if any."""
+    n_missing = n_questions - len(released)
+    if not released:
+        click.echo("nothing was released, and the charge stays", err=True)
+    elif n_missing:
+        click.echo(
+            f"{', '.join(released)} released, {n_missing} of {n_questions} not; the charge stays",
+            err=True,
+        )
 
 
 def _tell_charge(receipt: Receipt, ledger: str) -> None:
@@ -474,10 +494,7 @@ def _tell_charge(receipt: Receipt, ledger: str) -> None:
 
 
 def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
-    """Show what plans spend, step by step, and what is predicted of their releases.
-
-    One alone has no name.
-    """
+    """Show what plans spend, step by step, and what is predicted of their releases."""
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.report.caveats import weak
     from dp2erm_cvx.report.plans import plan_blocks
@@ -487,16 +504,16 @@ def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bo
         if as_json:
             facts[name] = _facts_of_plan(plan, question.foreseen)
             continue
-        # of a study a weak guarantee is told once, of all questions
-        alone = weak(plan.guarantee.epsilon) if not name else ""
-        told = [*plan_blocks(plan, name or None, question.unit), question.foreseen, alone]
-        screen.show([block for block in told if block != ""])
+        blocks = [*plan_blocks(plan, name or None, question.unit), question.foreseen]
+        if not name:  # of a study a weak guarantee is told once, of all questions
+            blocks.append(weak(plan.guarantee.epsilon))
+        screen.show([block for block in blocks if block != ""])
         if isinstance(plan.study, Study):
             cost = plan.study.first.cost(plan.study.universe)
             if cost:
                 click.echo(f"note: {cost}", err=True)
     if as_json:
-        listed = _by_name(facts)
+        listed = _by_name(facts)  # that of one alone has no name
         screen.print_json(listed.get("", listed))
 
 

@@ -80,23 +80,28 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
 def stages(bar: Progress, *, in_lines: bool = False) -> Callable[[str, int, int], None]:
     """A bar for whatever is counted; it starts anew with the next, whose steps take another time.
 
-    ``in_lines`` it is told in lines as well where there is no terminal: one in ten seconds, on
-    stderr.
+    Parameters
+    ----------
+    bar
+        The bar.
+    in_lines
+        True where progress is told in lines on stderr as well, if there is no terminal: one in ten
+        seconds.
     """
     (task,) = bar.task_ids
-    at = ""
-    told = monotonic()
+    counted = ""
+    last_line = monotonic()
 
     def update(what: str, done: int, total: int) -> None:
-        nonlocal at, told
-        if what != at:
+        nonlocal counted, last_line
+        if what != counted:
             bar.reset(task)
-        at = what
+        counted = what
         text = f"{done:,} of {total:,} {what}"
         bar.update(task, completed=done, total=total, description=text, left=_LEFT)
-        if in_lines and bar.disable and monotonic() - told >= _BETWEEN_LINES:
+        if in_lines and bar.disable and monotonic() - last_line >= _BETWEEN_LINES:
             click.echo(text, err=True)
-            told = monotonic()
+            last_line = monotonic()
 
     return update
 
@@ -104,28 +109,42 @@ def stages(bar: Progress, *, in_lines: bool = False) -> Callable[[str, int, int]
 def writable(path: str | None, *inputs: str | None) -> None:
     """Raise DeclarationError before any work, where a file could or should not be written.
 
-    ``inputs`` are files that the command reads or writes besides: neither they nor what is their
-    name with ".part", while a file is written, may be one of its own.
+    Parameters
+    ----------
+    path
+        The file; None where there is none.
+    inputs
+        Files that the command reads or writes besides: neither they nor what is their name with
+        ".part", while a file is written, may be one of its own.
     """
     if path is None:
         return
     try:
-        own, read = _and_parts(path), [_and_parts(other) for other in inputs if other is not None]
-        taken = any(own[0] in other or other[0] in own for other in read)
+        is_taken = _is_one_of(path, [other for other in inputs if other is not None])
         folder = Path(path).parent
-        fine = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
-    except (
-        OSError,
-        ValueError,
-    ):  # no name of a file: too long, or with a character that none may hold
-        taken = fine = False
-    if taken:
+        has_folder = folder.is_dir() and os.access(folder, os.W_OK)
+        is_fine = has_folder and not Path(path).is_dir()
+    except (OSError, ValueError):
+        # no name of a file: too long, or with a character that none may hold
+        is_taken = False
+        is_fine = False
+    if is_taken:
         raise DeclarationError(f"{path}: is used by this command already: choose another file")
-    if not fine:
+    if not is_fine:
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
 
 
-def _and_parts(path: str) -> tuple[Path, Path]:
+def _is_one_of(path: str, others: Iterable[str]) -> bool:
+    """Whether a file, or its part while it is written, is one of these or of their parts."""
+    file, part = _and_part(path)
+    for other in others:
+        other_file, other_part = _and_part(other)
+        if file in (other_file, other_part) or other_file == part:
+            return True
+    return False
+
+
+def _and_part(path: str) -> tuple[Path, Path]:
     """A file, and what it is called while :func:`reserved` writes it, links followed."""
     file = Path(path).resolve()
     return file, file.with_name(f"{file.name}.part").resolve()
@@ -148,50 +167,64 @@ def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None
 
     It gets its name when it is whole, or never. Until then it is ``path.part``, locked against
     other processes, with room on the disk. What a process that was killed left there is taken over.
-    Raises DeclarationError in one line where it cannot be opened, or where another process is at
-    it; where ``path`` exists, unless ``force``.
+
+    Parameters
+    ----------
+    path
+        The file; None where nothing is written.
+    force
+        True where a file that exists is replaced.
+
+    Raises
+    ------
+    DeclarationError
+        In one line, where the file cannot be opened, another process is at it, or it exists.
     """
     if path is None:
         yield None
         return
     target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():  # a device has no part, and is not replaced
+        with ExitStack() as stack:
+            with writing(path):
+                descriptor = os.open(target, os.O_RDWR, 0o666)
+                file = stack.enter_context(os.fdopen(descriptor, "w", encoding="utf-8"))
+            yield file
+            file.flush()
+        return
     part = target.with_name(f"{target.name}.part")
-    device = target.exists() and not target.is_file()  # which has no part, and is not replaced
     with ExitStack() as stack:
         with writing(path):
             new = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # not what a link at the part is of
-            fd = os.open(target if device else part, os.O_RDWR | (0 if device else new), 0o666)
-            file = stack.enter_context(os.fdopen(fd, "w", encoding="utf-8"))
-            if not device:
-                _taken(fd, part)
-                if os.path.lexists(path) and not force:
-                    part.unlink()
-                    check_new(path, force)
+            descriptor = os.open(part, os.O_RDWR | new, 0o666)
+            file = stack.enter_context(os.fdopen(descriptor, "w", encoding="utf-8"))
+            _lock(descriptor, part)
+            if os.path.lexists(path) and not force:
+                part.unlink()
+                check_new(path, force)
         try:
             yield file
             file.flush()
-            if not device:
-                file.truncate()
-                os.fsync(fd)
-                os.replace(part, target)
+            file.truncate()
+            os.fsync(descriptor)
+            os.replace(part, target)
         except BaseException:
-            if not device:
-                part.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
 
 
-def _taken(fd: int, part: Path) -> None:
+def _lock(descriptor: int, part: Path) -> None:
     """Lock the file and take room for it.
 
     Raises OSError, BlockingIOError where another process has it.
     """
     if fcntl is not None:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not part.exists() or part.stat().st_ino != os.fstat(fd).st_ino:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not part.exists() or part.stat().st_ino != os.fstat(descriptor).st_ino:
             raise BlockingIOError  # it got its name between our opening and locking it
     if hasattr(os, "posix_fallocate"):
         try:
-            os.posix_fallocate(fd, 0, _ROOM)
+            os.posix_fallocate(descriptor, 0, _ROOM)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 part.unlink()

@@ -56,7 +56,7 @@ def settings_command(question: str, name: str | None, as_json: bool) -> None:
     A study declares them in the table of the question, and dp2erm run --set NAME=VALUE puts another
     value over it.
     """
-    listed = {one.name: one for one in _settings_of(question)}
+    listed = {setting.name: setting for setting in _settings_of(question)}
     if name is not None:
         if name not in listed:
             raise DeclarationError(
@@ -64,22 +64,26 @@ def settings_command(question: str, name: str | None, as_json: bool) -> None:
             )
         listed = {name: listed[name]}
     if as_json:
-        print_json([asdict(one) for one in listed.values()])
+        print_json([asdict(setting) for setting in listed.values()])
         return
     if not listed:
         click.echo(f"{question} has no settings")
     screen = console()
-    for one in listed.values():
-        screen.print(_title(one), style="bold")
-        for line in textwrap.wrap(one.text, screen.width - 2):
+    for setting in listed.values():
+        screen.print(_title(setting), style="bold")
+        for line in textwrap.wrap(setting.text, screen.width - 2):
             screen.print(f"  {line}")
 
 
-def _title(one: SettingText) -> str:
+def _title(setting: SettingText) -> str:
     """The first line about a setting: its name, its default and what is accepted."""
-    default = "required" if one.default is None else f"default {one.default}"
-    parts = [f"{one.name}: {default}", one.wanted]
-    return "; ".join(filter(None, parts))
+    default = "required"
+    if setting.default is not None:
+        default = f"default {setting.default}"
+    title = f"{setting.name}: {default}"
+    if setting.wanted:
+        title += f"; {setting.wanted}"
+    return title
 
 
 def _settings_of(what: str) -> Iterator[SettingText]:
@@ -103,39 +107,47 @@ def _settings_of(what: str) -> Iterator[SettingText]:
 
 
 def _of_question(kind: str) -> Iterator[SettingText]:
-    """The settings of a kind of question.
-
-    They are of its outcome, of its estimator, and of what replaces its rule.
-    """
-    from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
-    from dp2erm_cvx.study import OUTCOME, QUESTIONS, OpenRanges, Question
+    """The settings of a kind of question: of its outcome, its estimator, and its rule of use."""
+    from dp2erm_cvx.study import OUTCOME, Question
 
     texts = described_settings(Question)
     yield SettingText("share", "an even part", "", texts["share"])
     if kind == "ranges":
-        declared = described_settings(OpenRanges)
-        form = '[low, high], { within = [low, high] } or "release"'
-        for name, default in (
-            ("columns", "released"),
-            ("outcomes", "released, unless they have a bound"),
-        ):
-            yield SettingText(name, default, f"by column: must be {form}", declared[name])
+        yield from _of_ranges()
         return
     yield SettingText("covariates", "those of the study", "", texts["covariates"])
-    for one in (*_of_class(library.Codebook), *_of_class(library.Domain)):
-        name = "outcome_column" if one.name == "outcome" else one.name
+    for setting in (*_of_class(library.Codebook), *_of_class(library.Domain)):
+        name = "outcome_column" if setting.name == "outcome" else setting.name
         if name in OUTCOME:
-            yield SettingText(name, "that of the study", one.wanted, one.text)
+            yield SettingText(name, "that of the study", setting.wanted, setting.text)
+    yield from _of_estimator(kind)
+
+
+def _of_ranges() -> Iterator[SettingText]:
+    """The settings of a question that releases ranges."""
+    from dp2erm_cvx.study import OpenRanges
+
+    texts = described_settings(OpenRanges)
+    wanted_range = 'by column: must be [low, high], { within = [low, high] } or "release"'
+    yield SettingText("columns", "released", wanted_range, texts["columns"])
+    default = "released, unless they have a bound"
+    yield SettingText("outcomes", default, wanted_range, texts["outcomes"])
+
+
+def _of_estimator(kind: str) -> Iterator[SettingText]:
+    """The settings of the estimator of a question, and those that its rule of use decides."""
+    from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
+    from dp2erm_cvx.study import QUESTIONS
+
     # the estimator hands its arguments on to a study, which checks most of them
-    studies = {"effect": EffectStudy, "rule": RuleStudy, "two_stage": Study}
-    pipeline: Any = studies[kind]
-    checks = {one.name: one for one in fields(pipeline)}
-    rules = {"effect": EffectSettings, "rule": RuleSettings}
-    for one in _of_class(QUESTIONS[kind], checks=checks):
-        if one.name != "settings":
-            yield one
+    studies: dict[str, Any] = {"effect": EffectStudy, "rule": RuleStudy, "two_stage": Study}
+    checks = {field.name: field for field in fields(studies[kind])}
+    decided = {"effect": EffectSettings, "rule": RuleSettings}
+    for setting in _of_class(QUESTIONS[kind], checks=checks):
+        if setting.name != "settings":
+            yield setting
             continue
-        for inner in _of_class(rules[kind]):
+        for inner in _of_class(decided[kind]):
             yield SettingText(f"settings.{inner.name}", BY_RULE, inner.wanted, inner.text)
 
 
@@ -157,12 +169,14 @@ def _of_class(
     """
     from dp2erm_cvx.program.stage import fields_of
 
+    defaults = defaults or {}
+    checks = checks or {}
     texts = described_settings(kind)
     for name, field in fields_of(kind).items():
         if not field.init or name in _ELSEWHERE:
             continue
-        default = (defaults or {}).get(name) or _default(field)
-        checked = field if "check" in field.metadata else (checks or {}).get(name, field)
+        default = defaults.get(name) or _default(field)
+        checked = field if "check" in field.metadata else checks.get(name, field)
         yield SettingText(name, default, _wanted(checked), as_plain(texts.get(name, "")))
 
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
     from dp2erm_cvx.diagnostics.look import AskedAbout, Seen
     from dp2erm_cvx.display import Block
+    from dp2erm_cvx.study import Question, StudyFile
+
+#: Relative rounding of the norm of a row, within which it is not shrunk.
+_ROUNDING = 1e-9
 
 
 @click.command(
@@ -334,37 +338,62 @@ def _outcomes(study: str | None) -> list[str]:
 def _record_sums(
     table: Table, public: library.Domain | library.OpenDomain, covariates: Sequence[str] | None
 ) -> tuple[RecordCounts, Array]:
-    """Sums of what becomes of the records of a table, or of a part of it.
+    """What becomes of the records of a table, or of a part of it.
 
-    Beside their counts what their weights add up to, and how many are shrunk.
+    Parameters
+    ----------
+    table
+        The cells.
+    public
+        What is declared of them, with a codebook.
+    covariates
+        Names of the covariates where the declaration names none.
+
+    Returns
+    -------
+    counts
+        Records by what becomes of them.
+    sums
+        (2,): the sum of their weights, and how many are shrunk.
     """
     import numpy as np
 
-    from dp2erm_cvx.data.dataset import DatasetBlock
+    from dp2erm_cvx.data.space import LARGEST
     from dp2erm_cvx.diagnostics.columns import record_counts
+
+    data = _coded(table, public, covariates)
+    n_shrunk = 0
+    if isinstance(public, library.Domain):
+        unbounded = replace(
+            public.of_records, covariate_bound=LARGEST, outcome_bound=LARGEST, intercept=0.0
+        )
+        scaled = unbounded.records(data.X, data.a, data.y).X
+        norms = np.linalg.norm(scaled, axis=1)
+        n_shrunk = int(np.sum(norms > public.features_bound * (1.0 + _ROUNDING)))
+    counts = record_counts(table, public=public, columns=data.columns)
+    total = 0.0 if data.sampling is None else data.sampling.sum()
+    return counts, np.array([total, n_shrunk])
+
+
+def _coded(
+    table: Table, public: library.Domain | library.OpenDomain, covariates: Sequence[str] | None
+) -> library.Dataset:
+    """The records of a table, or of a part of it, by the codebook that is declared."""
+    from dp2erm_cvx.data.dataset import DatasetBlock
     from dp2erm_cvx.study.records import data_columns
 
     book = public.codebook
     assert book is not None
-    a, y = (book.raw_cells(table, name) for name in data_columns(public))
-    data = DatasetBlock.coded(public, table, a, y, public.columns or covariates)
-    shrunk = 0
-    if isinstance(public, library.Domain):
-        inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
-        length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
-        shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
-    counts = record_counts(table, public=public, columns=data.columns)
-    total = 0.0 if data.sampling is None else data.sampling.sum()
-    return counts, np.array([total, shrunk])
+    treatment, outcome = data_columns(public)
+    a = book.raw_cells(table, treatment)
+    y = book.raw_cells(table, outcome)
+    return DatasetBlock.coded(public, table, a, y, public.columns or covariates)
 
 
 def _asked(
     path: str | None, changes: Sequence[str], public: library.Domain | library.OpenDomain
 ) -> list[AskedAbout]:
-    """What the questions of a file ask about its records.
-
-    Of a file that asks none, all is adjusted for.
-    """
+    """What the questions of a file ask about its records: one that adjusts for all without any."""
     from dp2erm_cvx.diagnostics.look import AskedAbout
     from dp2erm_cvx.study import read_study
 
@@ -379,14 +408,10 @@ def _asked(
 
 def _seen(table: Table, asked: AskedAbout, covariates: Sequence[str] | None, first: int) -> Seen:
     """What a look reads of a part of a table."""
-    from dp2erm_cvx.data.dataset import DatasetBlock
     from dp2erm_cvx.diagnostics.look import seen_in
-    from dp2erm_cvx.study.records import data_columns
 
-    public = asked.public
-    a, y = (asked.book.raw_cells(table, name) for name in data_columns(public))
-    data = DatasetBlock.coded(public, table, a, y, public.columns or covariates)
-    return seen_in(data, public, table, first)
+    data = _coded(table, asked.public, covariates)
+    return seen_in(data, asked.public, table, first)
 
 
 def _looked_at(seen: Sequence[Seen], asked: Sequence[AskedAbout]) -> Iterator[str]:
@@ -442,13 +467,13 @@ def _column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
     table = grid(
         "column", "declared as", "holds", "missing", "not as declared", "out of range", left=3
     )
-    for one in report:
-        counts = [_count(one[kind]) for kind in ("missing", "odd", "outside")]
-        table.add_row(one["name"], one["declared"], one["holds"], *counts)
+    for column in report:
+        counts = [_count(column[kind]) for kind in ("missing", "odd", "outside")]
+        table.add_row(column["name"], column["declared"], column["holds"], *counts)
     yield table
-    for one in report:
-        for note in one["notes"]:
-            yield f"{one['name']}: {note}"
+    for column in report:
+        for note in column["notes"]:
+            yield f"{column['name']}: {note}"
 
 
 def _count(number: int) -> str:
@@ -626,13 +651,13 @@ def _number_of_arms(cells: TableCells, treatment: str | None) -> int:
     return len({folded(label) for label in labels if not says_missing(label)})
 
 
-def _proposed(part: str, left: Sequence[str], outcome: str | None) -> str:
-    """A question for the ranges that are ``left``, as a remark; nothing where all are declared."""
+def _proposed(part: str, columns: Sequence[str], outcome: str | None) -> str:
+    """A question that releases the ranges of these columns, as a remark; nothing without any."""
     from dp2erm_cvx.diagnostics.unread import key
 
-    if not left:
+    if not columns:
         return ""
-    return Template(part).substitute(columns=", ".join(left), outcome=key(outcome or "OUTCOME"))
+    return Template(part).substitute(columns=", ".join(columns), outcome=key(outcome or "OUTCOME"))
 
 
 def _question_text(
@@ -708,29 +733,22 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 
 
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignRequest]:
-    """Question, with the name of its table in the file; None where that declares a domain alone."""
+    """What is simulated, with the name of its question; None of a file without questions."""
     from dp2erm_cvx.data.domain_file import read_tables
     from dp2erm_cvx.design import DesignRequest, DesignScenario
     from dp2erm_cvx.design.request import GOALS
-    from dp2erm_cvx.study import read_study, taken_questions
+    from dp2erm_cvx.study import taken_questions
 
     name = options["question"]
     goal = options["goal"]
     budget = None
     declared: dict[str, Any] = {}
     if taken_questions(read_tables(path)):
-        study = read_study(path)
-        known = {one.name: one for one in study.questions if one.kind in GOALS}
-        name = name or next(iter(known), None)
-        if goal is not None:
-            raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
-        if name not in known:
-            raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(known))}")
-        if study.resting is not None:
-            raise DeclarationError(f"{path}: {name}: a design needs declared ranges")
-        goal = known[name].kind
-        declared = dict(known[name].settings)
-        domain = known[name].domain
+        study, question = _question_of_study(path, name, goal)
+        name = question.name
+        goal = question.kind
+        declared = dict(question.settings)
+        domain = question.domain
         budget = study.models()[name].budget
     elif name is not None:
         raise DeclarationError(f"--question: {path} asks none")
@@ -741,15 +759,15 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
     if budget is None:
         raise DeclarationError(f"{path} declares no [budget]: give --epsilon")
     public = _public_data(path, options, domain)
-    features = options["n_features"]
+    n_features = options["n_features"]
     if domain.ranges is not None:
-        features = len(domain.ranges)
-    if features is None:
+        n_features = len(domain.ranges)
+    if n_features is None:
         raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
     request = DesignRequest(
         domain,
         options["n_samples"],
-        features,
+        n_features,
         budget,
         goal=goal or GOALS[0],
         scenario=DesignScenario(**opt.declared_settings(DesignScenario, options)),
@@ -760,6 +778,23 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
         public=public,
     )
     return name, request
+
+
+def _question_of_study(path: str, name: str | None, goal: str | None) -> tuple[StudyFile, Question]:
+    """A study and its question of this name: the first effect or rule where none is named."""
+    from dp2erm_cvx.design.request import GOALS
+    from dp2erm_cvx.study import read_study
+
+    study = read_study(path)
+    questions = {question.name: question for question in study.questions if question.kind in GOALS}
+    name = name or next(iter(questions), None)
+    if goal is not None:
+        raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
+    if name not in questions:
+        raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(questions))}")
+    if study.resting is not None:
+        raise DeclarationError(f"{path}: {name}: a design needs declared ranges")
+    return study, questions[name]
 
 
 def _public_data(

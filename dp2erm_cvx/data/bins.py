@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise, product
 
@@ -72,7 +71,14 @@ def bin_places(
 ) -> NDArray[np.int64]:
     """The place (n,) of the bin of every number.
 
-    The place of a number that is missing is ``missing``.
+    Parameters
+    ----------
+    cuts
+        The points that bins lie between, in increasing order.
+    numbers
+        (n,), nan where one is missing.
+    missing
+        The place of a missing number.
     """
     places = np.searchsorted(np.array(cuts), numbers, side="right")
     return np.where(np.isnan(numbers), missing, places)
@@ -99,22 +105,20 @@ def refuse_cuts_outside(name: str, cuts: Sequence[float], declared: object) -> N
 
 def crossed_name(pair: tuple[str, str]) -> str:
     """Name of two crossed columns, which the covariates of their levels begin with."""
-    return f"{pair[0]} x {pair[1]}"
+    first, second = pair
+    return f"{first} x {second}"
 
 
 def crossed_levels(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
     """Names of the levels of two crossed columns: those of the second within each of the first."""
-    return tuple(
-        f"{one or 'missing'}, {other or 'missing'}" for one, other in product(first, second)
-    )
+    pairs = product(first, second)
+    return tuple(f"{one or 'missing'}, {other or 'missing'}" for one, other in pairs)
 
 
 def crossed_places(
     first: NDArray[np.int64], second: NDArray[np.int64], sizes: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """The place (n,) among crossed levels.
-
-    It is behind all of them where one of the columns has no level.
+    """The place (n,) among crossed levels; behind all of them where a column has none.
 
     Parameters
     ----------
@@ -123,5 +127,6 @@ def crossed_places(
     sizes
         Numbers of levels of both columns.
     """
-    none = (first == sizes[0]) | (second == sizes[1])
-    return np.where(none, math.prod(sizes), first * sizes[1] + second)
+    n_first, n_second = sizes
+    has_no_level = (first == n_first) | (second == n_second)
+    return np.where(has_no_level, n_first * n_second, first * n_second + second)

@@ -580,7 +580,7 @@ class RecordBlocks(Records):
 
     @property
     def blocks(self) -> Blocks[Records]:
-        """The records of views of every block."""
+        """Views of the records of every block."""
         return _ViewsOfBlocks(self._blocks)
 
     def column(self, function: Callable[[Records], Array]) -> Beside:
@@ -636,7 +636,7 @@ class RecordBlocks(Records):
         return RecordBlocks(made, self.space, self.n_columns, self._width, self._made_bytes)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """Rows that ``function`` makes of every record by itself, in every pass."""
+        """Rows that ``function`` makes of every record by itself, made anew in every pass."""
         return self.blocks.then(function)
 
     @property
@@ -645,7 +645,7 @@ class RecordBlocks(Records):
         return self._refuse("weights") if self.space.weighted else None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Arrays of all records are refused: see the class."""
+        """Raise ProgramError for an array of all records, AttributeError for any other name."""
         if name not in _HELD:
             raise AttributeError(name)
         self._refuse(_HELD[name])

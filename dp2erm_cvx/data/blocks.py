@@ -162,7 +162,7 @@ class _Views(Blocks[T]):
 
 
 class _Whole(Blocks[T]):
-    """No more than one block of rows."""
+    """Rows that are one block."""
 
     def __init__(self, n_samples: int, rows: T) -> None:
         self.n_samples = n_samples
@@ -184,7 +184,7 @@ def views(n_samples: int, make: Callable[[slice], T]) -> Blocks[T]:
 
 
 def beside_it(block: Any, rows: NDArray[Any]) -> NDArray[Any]:
-    """What stands beside a block."""
+    """The rows beside a block, without the block."""
     return rows
 
 

@@ -172,10 +172,7 @@ class Codebook:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The levels in each of which an effect is estimated.
-
-        They are empty where no column of groups is declared.
-        """
+        """The levels in each of which an effect is estimated; none without a column of groups."""
         return () if self.group is None else self.level_sets[self.group]
 
     @property
@@ -242,7 +239,7 @@ class Codebook:
         return by_label(column(name), name, lambda text: place_of.get(text, other), np.int64)
 
     def members(self, column: Column, name: str) -> NDArray[np.bool_]:
-        """Indicator (n, K) of the level of every record in a raw column: at most one of them."""
+        """Indicators (n, K) of the levels of a raw column: at most one of a record is True."""
         places = self.places(column, name)
         return np.asarray(places[:, None] == np.arange(len(self.level_sets[name])))
 
@@ -291,7 +288,7 @@ class Codebook:
 
     @property
     def protected(self) -> str:
-        """Who is: records, or persons by their column."""
+        """What a guarantee protects: records, or persons by their column."""
         return "records" if self.unit is None else f"persons by {self.unit.column}"
 
     @property

@@ -112,9 +112,7 @@ class SamplingWeights:
 
 @dataclass(frozen=True)
 class Unit:
-    """Who is protected where a person has several records.
-
-    It is the person with all of them (Theorem 24).
+    """Persons with several records, each of whom is protected with all of them (Theorem 24).
 
     A neighbor replaces all records of one person by any others, of whatever number. Each of the k
     records of a person that count does so by 1/max(k, m), m the ``count``. The number of rows is as

@@ -245,7 +245,7 @@ class Domain(Shown):
 
     @property
     def protected(self) -> str:
-        """Who is, as a ledger says it: records, or persons by their column."""
+        """What a guarantee protects, as a ledger says it: records, or persons by their column."""
         return "records" if self.codebook is None else self.codebook.protected
 
     @property

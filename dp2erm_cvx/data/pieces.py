@@ -360,10 +360,7 @@ class Pieces:
         return DaskBlocks(n_rows, blocks.BLOCK, tasks)
 
     def opener(self) -> Callable[[], None] | None:
-        """What raises FileError in a process that does not reach the files.
-
-        It is None where there are no files.
-        """
+        """What raises FileError in a process that does not reach the files; None without files."""
         if self.tasks or not self.readers:
             return None
         first = self.readers[0]

@@ -60,10 +60,7 @@ class Universe(MappedUniverse):
         self._refuse_other_persons()
 
     def shrunk(self, norm: float) -> Universe:
-        """The universe of covariates that are shrunk radially to this norm.
-
-        They are shrunk around what scales to 0.
-        """
+        """The universe of covariates that are shrunk to this norm, around what scales to 0."""
         space = self.space.shrunk(norm)
         if space is self.space:
             return self

@@ -198,7 +198,7 @@ def effective_sample_size(weights: ArrayLike) -> float:
 
 
 class Estimate(NamedTuple):
-    """An estimate.
+    """An estimate of an effect, with its standard error.
 
     Parameters
     ----------
@@ -236,11 +236,15 @@ def augmented(data: Dataset, *, estimand: str = "ate") -> Estimate:
     treated_line = _line_in_arm(rows, data, 1)
     e = fitted_propensity(data)
     treated = data.a == 1
+    # the estimate is the ratio of the means of these two, score and share
     if estimand == "att":
         share = treated * 1.0
         score = np.where(treated, 1.0, -e / (1.0 - e)) * (data.y - control_line)
     else:
-        share = np.minimum(e, 1.0 - e) if estimand == "overlap" else np.ones(len(e))
+        share = np.ones(len(e))
+        if estimand == "overlap":
+            share = np.minimum(e, 1.0 - e)
+        # m_1 - m_0 + a (y - m_1)/e - (1 - a) (y - m_0)/(1 - e), of the lines m of the arms
         of_treated = (data.y - treated_line) / e
         of_controls = -(data.y - control_line) / (1.0 - e)
         residual = np.where(treated, of_treated, of_controls)
@@ -271,7 +275,21 @@ def fitted_propensity(data: Dataset) -> Array:
 def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: str) -> Array:
     """The values as float64 of any shape.
 
-    Raises DataError at the first for which something does not hold.
+    Parameters
+    ----------
+    values
+        The values.
+    name
+        What messages call them.
+    holds
+        A mask of those that are in range.
+    must
+        What is said of any other: must be this.
+
+    Raises
+    ------
+    DataError
+        Where they are no numbers, and at the first that is out of range.
     """
     array = as_array(values, name)
     # numpy would turn dates into counts and complex numbers into their real parts
@@ -289,12 +307,12 @@ def numbers_where(values: Any, name: str, holds: Callable[[Array], Mask], must: 
 
 
 def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
-    """(n,) masks of the controls and of the treated.
+    """Masks (n,) of the controls and of the treated.
 
     Raises DataError at the first a that is neither 0 nor 1.
     """
-    arm = numbers_where(a, "a", lambda v: (v == 0) | (v == 1), "0 or 1")
-    return arm == 0, arm == 1
+    arms = numbers_where(a, "a", lambda arm: (arm == 0) | (arm == 1), "0 or 1")
+    return arms == 0, arms == 1
 
 
 def _weights(values: ArrayLike) -> Array:

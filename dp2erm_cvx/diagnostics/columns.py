@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.data.cells import folded
 from dp2erm_cvx.data.codebook import OTHER, Codebook
+from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.tables import Table, as_column, distinct_labels, labels, numbers_or_nan
@@ -171,31 +172,36 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     cells = _Cells(table, read, book, np.where(eligible, arms, -1), len(book.treatment.labels))
     cells.spelled |= _spelled(treatment, _by_label(texts, place), book.treatment.labels)
     numbers = cells.read_numbers(outcome)
-    cells.unreadable[treatment] = int(np.sum(~in_arm))
+    without_arm = int(np.sum(~in_arm))
+    cells.unreadable[treatment] = without_arm
     outside = cells.read_covariates(public, columns, eligible)
     unreadable = {treatment: cells.unreadable[treatment], **cells.unreadable}
     if book.unit is not None:
-        persons, rows = book.unit.labels(read.cells(book.unit.column, written=True))
-        unreadable[book.unit.column] = int(np.sum(persons[rows] == ""))
-    counted = in_arm & eligible
-    values_that_count = np.unique(numbers[counted & np.isfinite(numbers)])
+        unreadable[book.unit.column] = _rows_of_nobody(book.unit, read)
+    values = np.unique(numbers[in_arm & eligible & np.isfinite(numbers)])
     return RecordCounts(
         outcome,
         arms=_by_arm(book, arms[eligible]),
-        missing=int(np.sum(~in_arm)),
+        missing=without_arm,
         clipped=_clipped(public, arms[eligible], numbers[eligible]),
         unreadable=unreadable,
         spelled=cells.spelled,
         levels=cells.levels | _cut_levels(book, read, columns),
         excluded=int(np.sum(in_arm & ~eligible)),
         absent=int(np.sum(np.isnan(numbers) & in_arm)),
-        values=tuple(values_that_count[:3].tolist()),
+        values=tuple(values[:3].tolist()),
         outside=outside,
         blank=cells.blank,
         gaps={name: gaps for name, gaps in cells.gaps.items() if name != outcome},
         signs=cells.signs,
         words=tuple(sorted(cells.words)[:3]),
     )
+
+
+def _rows_of_nobody(unit: Unit, table: Table) -> int:
+    """How many rows name no person."""
+    persons, place = unit.labels(table.cells(unit.column, written=True))
+    return int(np.sum(persons[place] == ""))
 
 
 def _eligible(book: Codebook, table: Table, n_rows: int) -> NDArray[np.bool_]:
@@ -289,9 +295,9 @@ class _Cells:
                 outside |= _outside(public, columns, covariate, values)
         return outside
 
-    def _gaps(self, name: str, gap: NDArray[np.bool_]) -> None:
+    def _count_gaps(self, name: str, is_gap: NDArray[np.bool_]) -> None:
         """Count the gaps (n,) of a column by arm."""
-        arms = self.arms[gap & (self.arms >= 0)]
+        arms = self.arms[is_gap & (self.arms >= 0)]
         self.gaps[name] = np.bincount(arms, minlength=self.n_arms)
 
     def read_levels(self, name: str, known: Sequence[str]) -> Counter[str]:
@@ -304,8 +310,8 @@ class _Cells:
         empty = {text for text in texts if says_missing(text)}
         self.unreadable[name] = odd.total()
         self.blank[name] = sum(count for text, count in odd.items() if text in empty)
-        gap = np.array([text in empty or text in odd for text in texts], dtype=np.bool_)
-        self._gaps(name, gap[place])
+        is_gap = np.array([text in empty or text in odd for text in texts], dtype=np.bool_)
+        self._count_gaps(name, is_gap[place])
         return seen
 
     def read_numbers(self, name: str) -> NDArray[np.float64]:
@@ -313,9 +319,9 @@ class _Cells:
         cells = as_column(self.table.cells(name), name)
         numbers = numbers_or_nan(cells, name)
         absent = np.isnan(numbers)
-        self._gaps(name, absent)
+        self._count_gaps(name, absent)
         odd = unread_texts(self.book, self.raw, name, cells, absent)
-        self._texts(name, odd, cells)
+        self._count_texts(name, odd, cells)
         blank = sum(count for text, count in odd.items() if says_missing(text))
         lost = odd.total() - blank
         if name in self.book.missing:  # a number is declared for empty cells
@@ -324,7 +330,7 @@ class _Cells:
         self.blank[name] = blank
         return numbers
 
-    def _texts(self, name: str, odd: Counter[str], cells: NDArray[Any]) -> None:
+    def _count_texts(self, name: str, odd: Counter[str], cells: NDArray[Any]) -> None:
         """Count the kinds of texts in a column of numbers, of which the labels ``odd`` are none."""
         self.words |= {f"{name}: {brief(text)}" for text in odd if sign_of(text) == "words"}
         self.signs[name] = signs_of(odd)
@@ -367,9 +373,15 @@ def unread_texts(
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
-    """Record counts in memory.
+    """Record counts of records in memory, whose cells are not there.
 
-    What does not count is ``missing``, and ``unreadable`` too where every record should count.
+    Parameters
+    ----------
+    data
+        The records. One that does not count is ``missing``, and ``unreadable`` too where every
+        record should count.
+    public
+        What is declared of them.
     """
     counted = np.ones(len(data.a), dtype=np.bool_)
     if data.sampling is not None:
@@ -429,7 +441,7 @@ def _outside(
 ) -> dict[str, int]:
     """How many values of a covariate are beyond its range or wide bounds, by its name.
 
-    Nothing is counted of a covariate of which nothing is declared.
+    Nothing is counted where no range is declared.
     """
     if name not in columns:
         return {}
@@ -621,23 +633,24 @@ class TableCells:
         texts = labels(cells, name)
         seen = Counter(text for text in texts if text)
         counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
-        numbers = _numbers(seen)
-        counts["numbers"] = sum(
-            count for text, count in seen.items() if not np.isnan(numbers[text])
-        )
-        counts["dates"] = sum(count for text, count in seen.items() if is_date(text))
+        number_of = _numbers(seen)
+        for text, count in seen.items():
+            if not np.isnan(number_of[text]):
+                counts["numbers"] += count
+            if is_date(text):
+                counts["dates"] += count
         declared, known, _ = self._declared(name)
         odd: Counter[str] = Counter()
         if known:
             odd.update({text: count for text, count in seen.items() if text not in known})
         elif declared not in ("-", "unit", "person"):
-            values = numbers_or_nan(cells, name)
-            absent = np.isnan(values)
+            numbers = numbers_or_nan(cells, name)
+            absent = np.isnan(numbers)
             odd = unread_texts(self.book, raw, name, cells, absent)
             del odd[""]
             low, high = self._range(name, declared)
             counts["missing"] = int(np.sum(absent)) - odd.total()
-            counts["outside"] = int(np.sum((values < low) | (values > high)))
+            counts["outside"] = int(np.sum((numbers < low) | (numbers > high)))
         counts["odd"] = odd.total()
         return _Counted(counts, _first(seen), _first(odd))
 

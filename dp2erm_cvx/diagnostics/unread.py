@@ -80,11 +80,14 @@ def signs_of(odd: Mapping[str, int]) -> Counter[str]:
 
     Words are "texts" where too many of them differ.
     """
+    sign_of_text = {text: sign_of(text) for text in odd}
+    n_words = list(sign_of_text.values()).count("words")
     signs: Counter[str] = Counter()
-    words = sum(sign_of(text) == "words" for text in odd)
     for text, count in odd.items():
-        sign = sign_of(text)
-        signs["texts" if sign == "words" and words > _MOST_WORDS else sign] += count
+        sign = sign_of_text[text]
+        if sign == "words" and n_words > _MOST_WORDS:
+            sign = "texts"
+        signs[sign] += count
     return signs
 
 

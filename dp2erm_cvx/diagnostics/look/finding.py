@@ -40,7 +40,12 @@ class Findings:
     def refuse(self, consent: str) -> None:
         """Raise DataError where something stops a release.
 
-        ``consent`` says how it is released anyway.
+        The message holds as many sentences as there is room for.
+
+        Parameters
+        ----------
+        consent
+            Says how it is released anyway.
         """
         if not self.gross:
             return
@@ -48,16 +53,18 @@ class Findings:
         told = list(self.gross)
         while len(self._stop(told, end)) > LONGEST and len(told) > 1:
             told.pop()
-        beyond = len(self._stop(told, end)) - LONGEST
-        if beyond > 0:
-            told[0] = f"{told[0][: -beyond - 4]} ..."
+        n_too_many = len(self._stop(told, end)) - LONGEST
+        if n_too_many > 0:
+            told[0] = f"{told[0][: -n_too_many - 4]} ..."
         raise DataError(self._stop(told, end))
 
     def _stop(self, told: Sequence[str], end: str) -> str:
         """The message of a stop that tells some of what is gross."""
-        left = len(self.gross) - len(told)
-        more = [f"and {left} more, which dp2erm check lists"] if left else []
-        return "; ".join([*told, *more, end])
+        n_untold = len(self.gross) - len(told)
+        parts = list(told)
+        if n_untold:
+            parts.append(f"and {n_untold} more, which dp2erm check lists")
+        return "; ".join([*parts, end])
 
 
 def look(seen: Seen, asked: AskedAbout) -> Findings:
@@ -66,11 +73,12 @@ def look(seen: Seen, asked: AskedAbout) -> Findings:
     This is the one look that all commands share.
     """
     view = View.of(seen, asked)
-    gross: list[str] = []
-    lines: list[str] = []
+    gross: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for rule in RULES:
-        (gross if rule.stops else lines).extend(rule.found(view))
-    return Findings(tuple(dict.fromkeys(gross)), tuple(dict.fromkeys(lines)))
+        sentences = gross if rule.stops else lines
+        sentences |= dict.fromkeys(rule.found(view))
+    return Findings(tuple(gross), tuple(lines))
 
 
 def seen_of(
@@ -106,11 +114,16 @@ def _added(parts: Sequence[Seen]) -> Seen:
 
 
 def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
-    """The table with columns by their declared names too.
+    """The table, in which columns are found by their declared names as well.
 
-    They are missing where a dataset calls them otherwise.
+    Parameters
+    ----------
+    table
+        The cells.
+    names
+        For each declared name what the dataset calls the column.
     """
-    renamed = {declared: own for declared, own in names.items() if declared not in table.names}
+    renamed = {name: held for name, held in names.items() if name not in table.names}
     if not renamed:
         return table
 

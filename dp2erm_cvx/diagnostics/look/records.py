@@ -276,9 +276,7 @@ def seen_in(
     rank = mixed(units.astype(np.uint64))
     # a slice takes no copy of the records
     rows: NDArray[np.int64] | slice = slice(None) if counted.all() else np.flatnonzero(counted)
-    person = None if data.person is None else data.person[rows]
-    sample = Sample(data.X[rows], data.a[rows], data.y[rows], person, rank[rows]).smallest()
-    sample = sample.within(_LARGEST)
+    sample = _sample(data, rank, rows)
     columns = [*_no_numbers(data.X[rows], sample), data.a[rows], data.y[rows]]
     if table is None:
         counts = dataset_counts(data, public)
@@ -297,6 +295,13 @@ def seen_in(
         persons=persons,
         written=table is not None,
     )
+
+
+def _sample(data: Dataset, rank: NDArray[np.uint64], rows: NDArray[np.int64] | slice) -> Sample:
+    """The rows of the smallest ranks, among these."""
+    person = None if data.person is None else data.person[rows]
+    sample = Sample(data.X[rows], data.a[rows], data.y[rows], person, rank[rows])
+    return sample.smallest().within(_LARGEST)
 
 
 def _counted(data: Dataset) -> NDArray[np.bool_]:

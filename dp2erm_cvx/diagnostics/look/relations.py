@@ -22,6 +22,14 @@ _MOST_VALUES = 50
 _BINS = 20
 #: A value that as large a share of records has keeps a bin of its own.
 _SPIKE = 0.02
+#: Share of a size below which a difference may be a rounding of sums over records.
+_ROUNDING = 1e-9
+#: The least size that a column is measured by: of zeros alone it would be 0.
+_LEAST_SIZE = 1e-300
+#: Eigenvalues of correlations below this share of the largest are those of collinear columns.
+_COLLINEAR = 1e-8
+#: The same of sums of products, which are not scaled by the numbers of records.
+_DEPENDENT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -44,17 +52,26 @@ class SampleMoments:
 
     @classmethod
     def of(cls, columns: Array, n: int | None = None) -> SampleMoments:
-        """The correlations of columns (m, q), in any units."""
+        """The correlations of columns (m, q), in any units.
+
+        Parameters
+        ----------
+        columns
+            The columns.
+        n
+            Independent records; default: m.
+        """
+        if n is None:
+            n = len(columns)
         centered = columns - columns.mean(axis=0)
-        size = np.sqrt(np.einsum("ij,ij->j", centered, centered) / len(columns))
-        varies = size > 1e-9 * np.maximum(np.abs(columns).max(axis=0), 1e-300)
-        centered *= np.where(varies, 1.0 / np.where(varies, size, 1.0), 0.0)
-        return cls(centered.T @ centered / len(columns), varies, len(columns) if n is None else n)
+        deviation = np.sqrt(np.einsum("ij,ij->j", centered, centered) / len(columns))
+        largest = np.maximum(np.abs(columns).max(axis=0), _LEAST_SIZE)
+        varies = deviation > _ROUNDING * largest
+        centered *= np.where(varies, 1.0 / np.where(varies, deviation, 1.0), 0.0)
+        return cls(centered.T @ centered / len(columns), varies, n)
 
     def explained(self, columns: Sequence[int], target: int) -> tuple[float, int]:
-        """Share of the variance of a target that a line in the columns explains.
-
-        The rank of the columns comes with it.
+        """Share of the variance of a target that a line in the columns explains, and their rank.
 
         Parameters
         ----------
@@ -69,18 +86,20 @@ class SampleMoments:
         rank
             k, of the centered columns.
         """
-        kept = [column for column in columns if self.varies[column]]
-        if not kept or not self.varies[target]:
+        varying = [column for column in columns if self.varies[column]]
+        if not varying or not self.varies[target]:
             return 0.0, 0
-        towards = self.correlation[kept, target]
-        if len(kept) == 1:
+        with_target = self.correlation[varying, target]
+        if len(varying) == 1:
             rank = 1
-            share = float(towards[0]) ** 2
+            share = float(with_target[0]) ** 2
         else:
-            values, vectors = np.linalg.eigh(self.correlation[np.ix_(kept, kept)])
-            inside = values > 1e-8 * values[-1]
-            rank = int(inside.sum())
-            share = float(np.sum((vectors[:, inside].T @ towards) ** 2 / values[inside]))
+            # R^2 = r' C^-1 r on the eigenvectors v of the correlations C: the sum of (v'r)^2/lambda
+            eigenvalues, eigenvectors = np.linalg.eigh(self.correlation[np.ix_(varying, varying)])
+            is_used = eigenvalues > _COLLINEAR * eigenvalues[-1]
+            rank = int(is_used.sum())
+            projections = eigenvectors[:, is_used].T @ with_target
+            share = float(np.sum(projections**2 / eigenvalues[is_used]))
         if self.n < 2 * rank + 10:
             return math.nan, rank
         share = min(share, 1.0)
@@ -99,11 +118,12 @@ def distance(share: float, treated: float) -> float:
 
     Returns
     -------
-    ``sqrt(R^2 / ((1 - R^2) p (1 - p)))``, of the combination of columns that predicts the arm best;
-    infinite where the arm is decided.
+    float
+        ``sqrt(R^2 / ((1 - R^2) p (1 - p)))``, of the combination of columns that predicts the arm
+        best; infinite where the arm is decided.
     """
     share = min(max(share, 0.0), 1.0)
-    if share > 1.0 - 1e-9:
+    if share > 1.0 - _ROUNDING:
         return math.inf
     return math.sqrt(share / ((1.0 - share) * treated * (1.0 - treated)))
 
@@ -113,8 +133,10 @@ def pooled_within(declared: float, treated: float) -> float:
 
     Infinite from ``1 / sqrt(p (1 - p))`` on, which no distance of two arms reaches.
     """
-    room = 1.0 - treated * (1.0 - treated) * declared**2
-    return declared / math.sqrt(room) if room > 0.0 else math.inf
+    share_within = 1.0 - treated * (1.0 - treated) * declared**2
+    if share_within <= 0.0:
+        return math.inf
+    return declared / math.sqrt(share_within)
 
 
 @dataclass(frozen=True)
@@ -123,11 +145,11 @@ class Values:
 
     Parameters
     ----------
-    known, times
+    distinct, times
         The different values in increasing order, and how many records have each.
     """
 
-    known: Array
+    distinct: Array
     times: NDArray[np.int64]
 
     @classmethod
@@ -139,13 +161,13 @@ class Values:
     def most_frequent(self) -> tuple[float, float]:
         """The most frequent value, and the share of records that have it."""
         place = int(np.argmax(self.times))
-        return float(self.known[place]), float(self.times[place]) / float(self.times.sum())
+        return float(self.distinct[place]), float(self.times[place]) / float(self.times.sum())
 
     @property
     def never_repeat(self) -> bool:
         """Whether each of the values is a whole number that stands there once, as line numbers."""
-        once = len(self.known) > 2 and int(self.times.max()) == 1
-        return once and bool(np.all(self.known == np.round(self.known)))
+        once = len(self.distinct) > 2 and int(self.times.max()) == 1
+        return once and bool(np.all(self.distinct == np.round(self.distinct)))
 
     @property
     def collision(self) -> float:
@@ -157,37 +179,50 @@ class Values:
 def ordered(column: Array, target: Array, frequent: float) -> float:
     """Share of the pairs of records that a column orders as the target, or the other way.
 
-    Pairs that are tied in either do not count. nan where fewer than 500 pairs are compared, or
-    fewer than 20 records lie off the column's most ``frequent`` value.
+    Pairs that are tied in either do not count.
+
+    Parameters
+    ----------
+    column, target
+        Their values (m,).
+    frequent
+        The most frequent value of the column.
+
+    Returns
+    -------
+    float
+        nan where fewer than 500 pairs are compared, or fewer than 20 records lie off the most
+        frequent value.
     """
-    off = column != frequent
+    is_off = column != frequent
     order = _shuffled(len(column))
-    apart = order[off[order]]
-    if len(apart) < 20:
+    off_value = order[is_off[order]]
+    if len(off_value) < 20:
         return math.nan
-    alike = order[~off[order]]
-    first, _ = _compared(column, target, _rows(apart, alike, _FIRST))
-    if first < 0.9:  # which saves the others
-        return first
-    share, pairs = _compared(column, target, _rows(apart, alike, COMPARED))
-    return share if pairs >= 500 else math.nan
+    at_value = order[~is_off[order]]
+    first_share, _ = _compared(column, target, _rows(off_value, at_value, _FIRST))
+    if first_share < 0.9:  # which saves the others
+        return first_share
+    share, n_pairs = _compared(column, target, _rows(off_value, at_value, COMPARED))
+    return share if n_pairs >= 500 else math.nan
 
 
-def _rows(apart: NDArray[np.intp], alike: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Some records, at most half of them at the most frequent value."""
-    alike = alike[: most // 2]
-    return np.concatenate([apart[: most - len(alike)], alike])
+def _rows(off_value: NDArray[np.intp], at_value: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """At most so many records, of which at most half lie at the most frequent value."""
+    at_value = at_value[: most // 2]
+    return np.concatenate([off_value[: most - len(at_value)], at_value])
 
 
 def _compared(column: Array, target: Array, rows: NDArray[np.intp]) -> tuple[float, int]:
     """Share of the pairs of records that both order alike, or the other way, and their number."""
     rows = rows[np.argsort(target[rows], kind="stable")]
-    own = column[rows]
-    other = target[rows]
-    later = other[:, None] < other[None, :]
-    up = int(np.sum((own[:, None] < own[None, :]) & later))
-    down = int(np.sum((own[:, None] > own[None, :]) & later))
-    return max(up, down) / max(up + down, 1), up + down
+    values = column[rows]
+    targets = target[rows]
+    target_rises = targets[:, None] < targets[None, :]
+    n_alike = int(np.sum((values[:, None] < values[None, :]) & target_rises))
+    n_opposed = int(np.sum((values[:, None] > values[None, :]) & target_rises))
+    n_pairs = n_alike + n_opposed
+    return max(n_alike, n_opposed) / max(n_pairs, 1), n_pairs
 
 
 @lru_cache(maxsize=4)
@@ -199,27 +234,44 @@ def _shuffled(m: int) -> NDArray[np.intp]:
 def by_value(column: Array, target: Array) -> float:
     """Adjusted share of the variance of a target that lies between the values of a column.
 
-    Of more than 50 values between bins: each value that 2 % of records have, and twentieths of the
-    rest.
+    Parameters
+    ----------
+    column, target
+        Their values (m,).
+
+    Returns
+    -------
+    float
+        1 - (1 - S) (m - 1)/(m - g), where S is the share of the variance between the means of the g
+        values. More than 50 values are cut into bins: each value that 2 % of records have, and
+        twentieths of the others.
     """
-    _, codes = np.unique(column, return_inverse=True)
-    if codes.max() >= _MOST_VALUES:
-        values, times = np.unique(column, return_counts=True)
-        spikes = values[times > _SPIKE * len(column)]
-        rest = ~np.isin(column, spikes)
-        codes = np.searchsorted(spikes, column) + _BINS
-        if rest.any():
-            cuts = np.unique(np.quantile(column[rest], np.linspace(0.0, 1.0, _BINS + 1)[1:-1]))
-            codes[rest] = np.searchsorted(cuts, column[rest], side="right")
-    members = np.bincount(codes)
-    used = members > 0
-    means = np.bincount(codes, target)[used] / members[used]
-    groups = int(used.sum())
-    total = float(target.var()) * len(target)
-    if total == 0.0 or len(target) <= groups + 1:
+    codes = _codes(column)
+    n_members = np.bincount(codes)
+    is_used = n_members > 0
+    means = np.bincount(codes, target)[is_used] / n_members[is_used]
+    n_values = int(is_used.sum())
+    n_records = len(target)
+    total = float(target.var()) * n_records
+    if total == 0.0 or n_records <= n_values + 1:
         return 0.0
-    share = float(np.sum(members[used] * (means - target.mean()) ** 2)) / total
-    return 1.0 - (1.0 - share) * (len(target) - 1) / (len(target) - groups)
+    share = float(np.sum(n_members[is_used] * (means - target.mean()) ** 2)) / total
+    return 1.0 - (1.0 - share) * (n_records - 1) / (n_records - n_values)
+
+
+def _codes(column: Array) -> NDArray[np.intp]:
+    """The number (m,) of the value of every record, or of its bin where there are many values."""
+    values, codes, times = np.unique(column, return_inverse=True, return_counts=True)
+    if len(values) <= _MOST_VALUES:
+        return codes
+    spikes = values[times > _SPIKE * len(column)]
+    is_other = ~np.isin(column, spikes)
+    codes = np.searchsorted(spikes, column) + _BINS
+    if is_other.any():
+        others = column[is_other]
+        cuts = np.unique(np.quantile(others, np.linspace(0.0, 1.0, _BINS + 1)[1:-1]))
+        codes[is_other] = np.searchsorted(cuts, others, side="right")
+    return codes
 
 
 def bent(columns: Array, arm: Array, outcome: Array) -> list[tuple[int, int]]:
@@ -236,33 +288,41 @@ def bent(columns: Array, arm: Array, outcome: Array) -> list[tuple[int, int]]:
 
     Returns
     -------
-    Pairs of numbers of columns, of equal ones for a square: the partial R^2 of the product with
-    either is above .02, and above what chance gives.
+    list of pairs
+        Numbers of two columns, equal ones for a square: the partial R^2 of the product with either
+        is above .02, and above what chance gives.
     """
     m = len(arm)
-    size = columns.std(axis=0)
-    standardized = (columns - columns.mean(axis=0)) / np.where(size > 0.0, size, 1.0)
+    deviation = columns.std(axis=0)
+    centered = columns - columns.mean(axis=0)
+    standardized = centered / np.where(deviation > 0.0, deviation, 1.0)
     first, second = np.triu_indices(columns.shape[1])
-    products = standardized[:, first] * standardized[:, second]
     lines = np.column_stack([np.ones(m), standardized])
-    scales, vectors = np.linalg.eigh(lines.T @ lines)
-    inside = scales > 1e-10 * scales[-1]
-    basis = lines @ (vectors[:, inside] / np.sqrt(scales[inside]))
+    basis = _basis(lines)
 
-    def left(values: Array) -> Array:
+    def beyond_lines(values: Array) -> Array:
         return np.asarray(values - basis @ (basis.T @ values))
 
-    rest = left(products)
-    own_arm = left(arm)
-    own_outcome = left(outcome)
-    arm_size = float(own_arm @ own_arm)
-    if arm_size > 1e-9 * m:  # the outcome given the arm
-        own_outcome = own_outcome - own_arm * (float(own_arm @ own_outcome) / arm_size)
-    sizes = np.einsum("ij,ij->j", rest, rest)
+    products = beyond_lines(standardized[:, first] * standardized[:, second])
+    arm_residual = beyond_lines(arm)
+    outcome_residual = beyond_lines(outcome)
+    arm_square = float(arm_residual @ arm_residual)
+    if arm_square > _ROUNDING * m:  # the outcome given the arm
+        slope = float(arm_residual @ outcome_residual) / arm_square
+        outcome_residual = outcome_residual - arm_residual * slope
+    product_squares = np.einsum("ij,ij->j", products, products)
     limit = 0.02 + 10.0 / m
-    found = np.ones(len(first), dtype=np.bool_)
-    for target in (own_arm, own_outcome):
-        scale = float(target @ target) * sizes
-        squared = (target @ rest) ** 2
-        found &= squared > limit * np.maximum(scale, 1e-9 * m)
-    return [(int(first[place]), int(second[place])) for place in np.flatnonzero(found)]
+    matters = np.ones(len(first), dtype=np.bool_)
+    for residual in (arm_residual, outcome_residual):
+        # the partial R^2 is (r'q)^2/(r'r q'q) of the residual r and the product q beyond lines
+        scale = float(residual @ residual) * product_squares
+        squared = (residual @ products) ** 2
+        matters &= squared > limit * np.maximum(scale, _ROUNDING * m)
+    return [(int(first[place]), int(second[place])) for place in np.flatnonzero(matters)]
+
+
+def _basis(columns: Array) -> Array:
+    """An orthonormal basis (m, rank) of what columns (m, q) span."""
+    eigenvalues, eigenvectors = np.linalg.eigh(columns.T @ columns)
+    is_used = eigenvalues > _DEPENDENT * eigenvalues[-1]
+    return np.asarray(columns @ (eigenvectors[:, is_used] / np.sqrt(eigenvalues[is_used])))

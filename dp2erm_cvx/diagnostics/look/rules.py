@@ -99,18 +99,13 @@ class View:
     @classmethod
     def of(cls, seen: Seen, asked: AskedAbout) -> View:
         """The view of a question."""
-        chosen = seen.columns if asked.columns is None else asked.columns
         sample = seen.sample
-        columns: list[Column] = []
-        clipped: list[Array] = []
-        for place, name in enumerate(seen.columns):
-            if name not in chosen:
-                continue
-            raw, part = asked.book.origin(name)
-            own = sample.X[:, place]
-            columns.append(Column(place, name, raw, part is None, Values.of(own)))
-            ends = asked.ends(place)
-            clipped.append(own if ends is None else np.clip(own, *ends))
+        columns = _adjusted_columns(seen, asked)
+        clipped = []
+        for column in columns:
+            values = sample.X[:, column.place]
+            ends = asked.ends(column.place)
+            clipped.append(values if ends is None else np.clip(values, *ends))
         matrix = np.empty((len(sample.y), 0))
         if clipped:
             matrix = np.column_stack(clipped)
@@ -118,14 +113,17 @@ class View:
         if len(matrix):
             marks = _spikes(columns, matrix, asked, len(seen.columns))
         arms = _arms(seen, asked)
-        parts = [matrix, *(mark for _, mark in marks), *(arm for _, arm in arms), sample.y]
         moments = SampleMoments(np.empty((0, 0)), np.zeros(0, dtype=np.bool_), 0)
         if len(sample.y):
-            moments = SampleMoments.of(np.column_stack(parts), sample.n)
-        named = []
+            indicators = [mark for _, mark in marks]
+            in_arm = [arm for _, arm in arms]
+            moments = SampleMoments.of(
+                np.column_stack([matrix, *indicators, *in_arm, sample.y]), sample.n
+            )
+        arm_sizes = []
         for name, arm in arms:
             smaller = min(arm.sum(), len(arm) - arm.sum())
-            named.append((name, float(arm.mean()), int(smaller)))
+            arm_sizes.append((name, float(arm.mean()), int(smaller)))
         return cls(
             seen=seen,
             asked=asked,
@@ -133,7 +131,7 @@ class View:
             matrix=matrix,
             spiked=tuple(raw for raw, _ in marks),
             moments=moments,
-            arms=tuple(named),
+            arms=tuple(arm_sizes),
         )
 
     def numbers(self) -> list[int]:
@@ -181,6 +179,18 @@ class View:
         return _two_values(self.seen.sample.y)
 
 
+def _adjusted_columns(seen: Seen, asked: AskedAbout) -> list[Column]:
+    """The covariates that a question adjusts for."""
+    chosen = seen.columns if asked.columns is None else asked.columns
+    columns = []
+    for place, name in enumerate(seen.columns):
+        if name in chosen:
+            raw, level = asked.book.origin(name)
+            values = Values.of(seen.sample.X[:, place])
+            columns.append(Column(place, name, raw, level is None, values))
+    return columns
+
+
 def _two_values(values: Array) -> bool:
     """Whether there are at most two different values."""
     if not len(values):
@@ -192,9 +202,9 @@ def _two_values(values: Array) -> bool:
 def _spikes(
     columns: Sequence[Column], matrix: Array, asked: AskedAbout, n_columns: int
 ) -> list[tuple[str, NDArray[np.bool_]]]:
-    """Indicators (m,) of values of numbers, each with its raw column.
+    """Indicators (m,) of the most frequent and of the missing values of numbers, by raw column.
 
-    They are of the most frequent value, and of the value that stands for a missing one.
+    A missing value is the constant that stands for it.
     """
     marks = []
     fills: Sequence[float] = ()
@@ -203,14 +213,15 @@ def _spikes(
     for place, column in enumerate(columns):
         if not column.number:
             continue
-        own = matrix[:, place]
+        values = matrix[:, place]
         frequent, share = column.values.most_frequent
-        if 0.05 <= share < 1.0 and len(column.values.known) > 2:
-            marks.append((column.raw, own == _within(frequent, asked.ends(column.place))))
+        if 0.05 <= share < 1.0 and len(column.values.distinct) > 2:
+            is_frequent = values == _within(frequent, asked.ends(column.place))
+            marks.append((column.raw, is_frequent))
         if fills and fills[column.place] != frequent:
-            mark = own == fills[column.place]
-            if 0.01 <= np.mean(mark) < 1.0:
-                marks.append((column.raw, mark))
+            is_filled = values == fills[column.place]
+            if 0.01 <= np.mean(is_filled) < 1.0:
+                marks.append((column.raw, is_filled))
     return marks
 
 
@@ -230,13 +241,13 @@ def _arms(seen: Seen, asked: AskedAbout) -> list[tuple[str, Array]]:
     a = seen.sample.a
     n_arms = len(seen.arms)
     labels = asked.book.treatment.labels
-    found = []
+    arms = []
     for arm in range(n_arms) if n_arms > 2 else (1,):
-        inside = a == arm
-        if FEWEST <= inside.sum() <= len(a) - FEWEST:
+        in_arm = a == arm
+        if FEWEST <= in_arm.sum() <= len(a) - FEWEST:
             name = f"{seen.treatment} = {labels[arm]}" if n_arms > 2 else seen.treatment
-            found.append((name, inside.astype(np.float64)))
-    return found
+            arms.append((name, in_arm.astype(np.float64)))
+    return arms
 
 
 def far(apart: float) -> str:
@@ -602,26 +613,26 @@ def number_spikes(view: View) -> Iterator[str]:
 
 def _spikes_of(values: Values) -> list[str]:
     """Numbers of a column that look like codes or limits; none where it has few values."""
-    known = values.known
+    numbers = values.distinct
     times = values.times
-    if len(known) <= 20:
+    if len(numbers) <= 20:
         return []
     usual = float(np.median(times))
-    low = float(known[0])
-    high = float(known[-1])
-    often = times >= max(10.0, 0.02 * times.sum())
+    ends = (float(numbers[0]), float(numbers[-1]))
+    is_frequent = times >= max(10.0, 0.02 * times.sum())
     spikes = []
-    for value, count in zip(known[often].tolist(), times[often].tolist(), strict=True):
-        is_code = _CODE.fullmatch(f"{value:g}") is not None
-        is_end = value in (low, high)
+    frequent = zip(numbers[is_frequent].tolist(), times[is_frequent].tolist(), strict=True)
+    for number, count in frequent:
+        is_code = _CODE.fullmatch(f"{number:g}") is not None
+        is_end = number in ends
         if (is_code and count > 2.0 * usual) or (is_end and count > 5.0 * usual):
-            spikes.append(f"{value:g}")
+            spikes.append(f"{number:g}")
     # a few whole numbers below 0 are codes where all others are above
-    negative = known[known < 0.0]
+    negative = numbers[numbers < 0.0]
     if 1 < len(negative) <= 6 and np.all(negative == np.round(negative)):
-        for value in negative.tolist():
-            if f"{value:g}" not in spikes:
-                spikes.append(f"{value:g}")
+        for number in negative.tolist():
+            if f"{number:g}" not in spikes:
+                spikes.append(f"{number:g}")
     return spikes
 
 
@@ -637,8 +648,8 @@ def number_words(view: View) -> Iterator[str]:
 def near_constant(view: View) -> Iterator[str]:
     """Columns hardly vary."""
     for raw, columns in view.raw().items():
-        _, known = view.values(columns)
-        _, share = known.most_frequent
+        _, values = view.values(columns)
+        _, share = values.most_frequent
         if share > 0.995:
             yield f"{raw} is the same for {share:.1%} of the records"
 
