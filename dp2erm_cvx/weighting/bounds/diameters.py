@@ -30,8 +30,12 @@ from dp2erm_cvx.weighting.forms.features import (
 )
 from dp2erm_cvx.weighting.forms.form import FeatureRows, Imbalance
 
-#: Rounds of the ascent, and the relative excess at which it ends.
-_ROUNDS, _CHECKED, _CLOSE = 400, 20, 1e-9
+#: Most rounds of the ascent.
+_ROUNDS = 400
+#: Rounds after which it is checked whether it has ended.
+_CHECKED = 20
+#: Relative excess at which it ends.
+_CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -145,24 +149,25 @@ def largest_squares(imbalances: Sequence[ScaledImbalance], sums: RecordCombinati
     Array
         One bound for each of the B sums, rounding included.
     """
-    exact = np.zeros(len(sums.rows))
-    shifts = 0.0
-    pieces: dict[str, tuple[Features, list[_Piece]]] = {}
-    for part_of, group, shift in _groups(imbalances, sums):
-        squared_scale = part_of.scale**2
+    of_constants = np.zeros(len(sums.rows))
+    of_shifts = 0.0
+    pieces = _Pieces()
+    for scaled, group, shift in _groups(imbalances, sums):
+        squared_scale = scaled.scale**2
         if len(group) == 1 and isinstance(group[0].features.within, ConstantSet):
-            vectors = np.sum(sums.of(group[0]), axis=1)[:, None] * group[0].matrix[:, 0] + shift
-            exact = exact + squared_scale * np.sum(vectors**2, axis=1)
+            factors = np.sum(sums.of(group[0]), axis=1)
+            vectors = factors[:, None] * group[0].matrix[:, 0] + shift
+            of_constants = of_constants + squared_scale * np.sum(vectors**2, axis=1)
             continue
-        shifts += squared_scale * float(np.sum(shift**2))
+        of_shifts += squared_scale * float(np.sum(shift**2))
         for part, factor in _shares(group, sums):
             coefficients = sums.of(part)
             piece = _Piece(coefficients, coefficients, part.matrix, squared_scale * factor)
-            pieces.setdefault(part.features.name, (part.features, []))[1].append(piece)
-    varying = np.zeros(len(sums.rows))
-    for features, own in pieces.values():
-        varying = varying + _largest_form(features, own)
-    total = exact + (np.sqrt(varying) + math.sqrt(shifts)) ** 2
+            pieces.add(part.features, piece)
+    of_features = np.zeros(len(sums.rows))
+    for features, own_pieces in pieces.by_features():
+        of_features = of_features + _largest_form(features, own_pieces)
+    total = of_constants + (np.sqrt(of_features) + math.sqrt(of_shifts)) ** 2
     return np.asarray(total * (1.0 + ROUNDING))
 
 
@@ -185,14 +190,14 @@ def largest_products(
     Array
         One bound for each of the B pairs of sums.
     """
-    exact = np.zeros(len(first.rows))
-    loose: list[ScaledImbalance] = []
+    total = np.zeros(len(first.rows))
+    by_norms: list[ScaledImbalance] = []
     shifted: list[ScaledImbalance] = []
-    pieces: dict[str, tuple[Features, list[_Piece]]] = {}
-    for part_of, group, shift in _groups(imbalances, second):
-        squared_scale = part_of.scale**2
+    pieces = _Pieces()
+    for scaled, group, shift in _groups(imbalances, second):
+        squared_scale = scaled.scale**2
         if len(group) > 1:
-            loose.append(_alone(part_of, group, shift, second.shift))
+            by_norms.append(_alone(scaled, group, shift, second.shift))
             continue
         part = group[0]
         left = first.of(part)
@@ -200,23 +205,41 @@ def largest_products(
         if isinstance(part.features.within, ConstantSet):
             direction = part.matrix[:, 0]
             vectors = np.sum(right, axis=1)[:, None] * direction + shift
-            exact = exact + squared_scale * np.sum(left, axis=1) * (vectors @ direction)
+            total = total + squared_scale * np.sum(left, axis=1) * (vectors @ direction)
             continue
         if np.any(shift):
-            shifted.append(_alone(part_of, group, shift, second.shift))
-        piece = _Piece(left, right, part.matrix, np.full(len(left), squared_scale))
-        pieces.setdefault(part.features.name, (part.features, []))[1].append(piece)
-    total = exact
-    for features, own in pieces.values():
-        total = total + _largest_product(features, own)
-    if loose:
-        total = total + np.sqrt(largest_squares(loose, first) * largest_squares(loose, second))
-    if shifted:
-        size = math.sqrt(
-            sum(part.scale**2 * float(np.sum(part.imbalance.shift**2)) for part in shifted)
+            shifted.append(_alone(scaled, group, shift, second.shift))
+        pieces.add(
+            part.features, _Piece(left, right, part.matrix, np.full(len(left), squared_scale))
         )
-        total = total + abs(second.shift) * size * np.sqrt(largest_squares(shifted, first))
+    for features, own_pieces in pieces.by_features():
+        total = total + _largest_product(features, own_pieces)
+    if by_norms:
+        # Cauchy and Schwarz.
+        squares = largest_squares(by_norms, first) * largest_squares(by_norms, second)
+        total = total + np.sqrt(squares)
+    if shifted:
+        squared_size = 0.0
+        for scaled in shifted:
+            squared_size += scaled.scale**2 * float(np.sum(scaled.imbalance.shift**2))
+        lengths = np.sqrt(largest_squares(shifted, first))
+        total = total + abs(second.shift) * math.sqrt(squared_size) * lengths
     return np.asarray(total + ROUNDING * np.abs(total))
+
+
+class _Pieces:
+    """Pieces of a form, by the features that they are of."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[Features, list[_Piece]]] = {}
+
+    def add(self, features: Features, piece: _Piece) -> None:
+        """Add a piece to those of its features."""
+        self._by_name.setdefault(features.name, (features, []))[1].append(piece)
+
+    def by_features(self) -> Iterable[tuple[Features, list[_Piece]]]:
+        """All features with their pieces, in the order in which they came."""
+        return self._by_name.values()
 
 
 def _groups(
@@ -226,21 +249,23 @@ def _groups(
 
     The share is multiplied by the factor of the group.
     """
-    for part_of in imbalances:
+    for scaled in imbalances:
         begin = 0
-        for group in part_of.imbalance.groups:
+        for group in scaled.imbalance.groups:
             end = begin + len(group[0].matrix)
-            yield part_of, group, sums.shift * part_of.imbalance.shift[begin:end]
+            yield scaled, group, sums.shift * scaled.imbalance.shift[begin:end]
             begin = end
 
 
 def _alone(
-    part_of: ScaledImbalance, group: tuple[FeatureRows, ...], shift: Array, factor: float
+    scaled: ScaledImbalance, group: tuple[FeatureRows, ...], shift: Array, factor: float
 ) -> ScaledImbalance:
     """The imbalance of one group; ``shift`` is its public target times ``factor``."""
-    own = part_of.imbalance
-    target = shift / factor if factor else np.zeros_like(shift)
-    return ScaledImbalance(Imbalance((group,), target, own.penalty, own.text), part_of.scale)
+    target = np.zeros_like(shift)
+    if factor:
+        target = shift / factor
+    whole = scaled.imbalance
+    return ScaledImbalance(Imbalance((group,), target, whole.penalty, whole.text), scaled.scale)
 
 
 def _shares(
@@ -405,20 +430,36 @@ def _ascent(form: Array) -> Array:
     vectors = np.repeat(vectors[None], cases, axis=0)
     off_diagonal = form * (1.0 - np.eye(records))
     for step in range(1, _ROUNDS + 1):
-        for own in range(records):
-            pull = np.einsum("bl,bld->bd", off_diagonal[:, own], vectors)
-            size = np.linalg.norm(pull, axis=1, keepdims=True)
-            # A vector that its own diagonal holds back may end inside the ball.
-            against = np.maximum(-form[:, own, own], 0.0)[:, None]
-            length = np.divide(size, against, out=np.ones_like(size), where=against > size)
-            direction = np.divide(pull, size, out=np.zeros_like(pull), where=size > 0.0)
-            vectors[:, own] = np.where(size > 0.0, length * direction, vectors[:, own])
+        for record in range(records):
+            pull = np.einsum("bl,bld->bd", off_diagonal[:, record], vectors)
+            diagonal = form[:, record, record]
+            vectors[:, record] = _best_vector(pull, diagonal, vectors[:, record])
         if step % _CHECKED == 0:
             dual = _prices(form, vectors)
             excess = records * _missing(dual, form)
             if np.all(excess <= _CLOSE * np.sum(dual, axis=1)):
                 return dual
     return _prices(form, vectors)
+
+
+def _best_vector(pull: Array, diagonal: Array, present: Array) -> Array:
+    """Vectors x (B, d) of the unit ball with the largest ``G_kk |x|^2 + 2 <x, pull>``.
+
+    Parameters
+    ----------
+    pull
+        What the other vectors pull by (B, d).
+    diagonal
+        The diagonal entry G_kk (B,).
+    present
+        Vectors (B, d) that stay where nothing pulls.
+    """
+    size = np.linalg.norm(pull, axis=1, keepdims=True)
+    # A vector that its own diagonal holds back may end inside the ball.
+    against = np.maximum(-diagonal, 0.0)[:, None]
+    length = np.divide(size, against, out=np.ones_like(size), where=against > size)
+    direction = np.divide(pull, size, out=np.zeros_like(pull), where=size > 0.0)
+    return np.where(size > 0.0, length * direction, present)
 
 
 def _prices(form: Array, vectors: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,38 +87,43 @@ def largest_by_size(
     """
     kind = form.sums.kind
     if form.hard:
-        # the prices of a constraint have no bound, so that only the box is known
-        return np.repeat(
-            np.minimum(form.cap, float(form.n))[:, None], len(sizes.cells()[0]), axis=1
-        )
+        # The prices of a constraint have no bound, so that only the box is known.
+        caps = np.minimum(form.cap, float(form.n))
+        return np.repeat(caps[:, None], len(sizes.cells()[0]), axis=1)
+    arms_of_blocks: list[tuple[int, ...]] = [(0,), (1,)]
     if kind is SumKind.ALL:
-        blocks = [_Block(form, sizes, gradients, starts, (0, 1))]
+        arms_of_blocks = [(0, 1)]
     elif kind in (SumKind.CONTROLS, SumKind.TREATED):
-        blocks = [_Block(form, sizes, gradients, starts, (0,))]
-    else:
-        blocks = [
-            _Block(form, sizes, gradients, starts, (0,)),
-            _Block(form, sizes, gradients, starts, (1,)),
-        ]
-    bounds = [block.second_bound() for block in blocks]
-    apart = None
-    if _first_bound_applies(form, gradients):
-        apart = [block.first_bound() for block in blocks]
-    elif form.base is not None:
-        apart = [block.base_bound() for block in blocks]
-    if apart is not None:
-        # It is that of the program without caps, which solves the program with caps where it keeps
-        # them.
-        keeps = [own <= block.least_cap for own, block in zip(apart, blocks, strict=True)]
-        better = [np.minimum(bound, own) for bound, own in zip(bounds, apart, strict=True)]
-        bounds = [
-            np.where(np.all(keeps, axis=0), *pair) for pair in zip(better, bounds, strict=True)
-        ]
+        arms_of_blocks = [(0,)]
+    blocks = [_Block(form, sizes, gradients, starts, arms) for arms in arms_of_blocks]
+    bounds = _bounds_of_blocks(blocks, form, gradients)
     if kind is SumKind.CONTROLS:
         return np.stack([bounds[0], np.zeros_like(bounds[0])])
     if kind is SumKind.TREATED:
         return np.stack([bounds[0], np.ones_like(bounds[0])])
     return np.stack([np.minimum(bounds[0], form.cap[0]), np.minimum(bounds[-1], form.cap[1])])
+
+
+def _bounds_of_blocks(
+    blocks: Sequence[_Block], form: WeightingForm, gradients: GradientBounds
+) -> list[Array]:
+    """The least bound (m,) of every block: W2, and W1 where it applies."""
+    with_caps = [block.second_bound() for block in blocks]
+    if _first_bound_applies(form, gradients):
+        without_caps = [block.first_bound() for block in blocks]
+    elif form.base is not None:
+        without_caps = [block.base_bound() for block in blocks]
+    else:
+        return with_caps
+    # The latter is that of the program without caps, which solves the program with caps where it
+    # keeps them in every block.
+    keeps_caps = np.ones_like(with_caps[0], dtype=bool)
+    for bound, block in zip(without_caps, blocks, strict=True):
+        keeps_caps &= bound <= block.least_cap
+    bounds = []
+    for capped, uncapped in zip(with_caps, without_caps, strict=True):
+        bounds.append(np.where(keeps_caps, np.minimum(capped, uncapped), capped))
+    return bounds
 
 
 def start_squares(
@@ -142,12 +148,27 @@ def start_squares(
         Upper bounds by cell of ``sizes.cells()``, (m,).
     """
     first, last = sizes.cells()
-    # most cells are one size, which begins and ends them: each size once
+    # Most cells are one size, which begins and ends them: each size once.
     ends = np.unique(np.concatenate([first, last]))
     squares = _start_squares(form, imbalances, ends)
     at_first = squares[np.searchsorted(ends, first)]
     at_last = squares[np.searchsorted(ends, last)]
     return np.asarray(np.maximum(at_first, at_last))
+
+
+def _start_squares(
+    form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array
+) -> Array:
+    """The same by numbers of treated records (m,)."""
+    if not imbalances:
+        return np.zeros(len(treated))
+    if form.base is None:
+        return largest_squares(imbalances, _start_sums(form, treated))
+    bounds = []
+    for starts in (_starts_of_bases(form, treated), _starts_near_equal_weights(form, treated)):
+        squares = [largest_squares(imbalances, start) for start in starts]
+        bounds.append(np.max(squares, axis=0))
+    return np.asarray(np.min(bounds, axis=0))
 
 
 def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
@@ -179,16 +200,19 @@ def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinat
     like, and a norm is largest where one arm has all.
     """
     even = _start_sums(form, treated)
-    held = [even.rows]
+    shares_of_rows = [even.rows]
     if form.sums.kind is SumKind.ALL:
-        held = [np.tile(own, (len(treated), 1)) for own in ([1.0, 0.0], [0.0, 1.0])]
-    nothing = np.zeros_like(even.rows)
+        shares_of_rows = [
+            np.tile([1.0, 0.0], (len(treated), 1)),
+            np.tile([0.0, 1.0], (len(treated), 1)),
+        ]
+    zeros = np.zeros_like(even.rows)
     arms = np.tile([0, 1, 0, 1], (len(treated), 1))
-    targets = np.hstack([nothing, even.targets])
-    means = np.hstack([nothing, -np.ones_like(even.rows)])
+    targets = np.hstack([zeros, even.targets])
+    means = np.hstack([zeros, -np.ones_like(even.rows)])
     sums = []
-    for own in held:
-        rows = np.hstack([own, nothing])
+    for shares in shares_of_rows:
+        rows = np.hstack([shares, zeros])
         sums.append(RecordCombinations(rows, targets, arms, even.shift, means, even.public))
     return sums
 
@@ -200,42 +224,54 @@ def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[Reco
     ``(sqrt(d_+) - sqrt(d_-)) / (sqrt(d_+) + sqrt(d_-))`` of the mass of a block.
     """
     even = _start_sums(form, treated)
-    low, high = (math.sqrt(base) for base in bases_of(form))
+    least, largest = bases_of(form)
+    low = math.sqrt(least)
+    high = math.sqrt(largest)
     share = (high - low) / (high + low)
-    whole = np.ones_like(treated)
+    ones = np.ones_like(treated)
     if form.sums.kind is SumKind.ALL:
-        blocks = [((first, second), whole) for first in (0, 1) for second in (0, 1)]
-        moves = [[block] for block in blocks]
+        # In the one block mass moves from a record of any arm to one of any other.
+        moves = [[_MovedMass(pair, ones)] for pair in itertools.product((0, 1), (0, 1))]
     else:
-        moves = [[((0, 0), even.rows[:, 0]), ((1, 1), even.rows[:, 1])]]
-    sums = []
-    for move in moves:
-        rows = [even.rows]
-        arms = [np.tile([0, 1], (len(treated), 1))]
-        for pair, mass in move:
-            rows.append(share * mass[:, None] * np.array([1.0, -1.0]))
-            arms.append(np.tile(pair, (len(treated), 1)))
-        nothing = np.zeros((len(treated), 2 * len(move)))
-        targets = np.hstack([even.targets, nothing])
-        means = np.hstack([-np.ones_like(even.rows), nothing])
-        every = np.hstack(arms)
-        sums.append(
-            RecordCombinations(np.hstack(rows), targets, every, even.shift, means, even.public)
-        )
-    return sums
+        moves = [[_MovedMass((0, 0), even.rows[:, 0]), _MovedMass((1, 1), even.rows[:, 1])]]
+    return [_with_moved_mass(even, share, masses) for masses in moves]
 
 
-def _start_squares(
-    form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array
-) -> Array:
-    if not imbalances:
-        return np.zeros(len(treated))
-    if form.base is None:
-        return largest_squares(imbalances, _start_sums(form, treated))
-    bounds = []
-    for starts in (_starts_of_bases(form, treated), _starts_near_equal_weights(form, treated)):
-        bounds.append(np.max([largest_squares(imbalances, sums) for sums in starts], axis=0))
-    return np.asarray(np.min(bounds, axis=0))
+@dataclass(frozen=True)
+class _MovedMass:
+    """A mass of weight that moves from one record of a block to another.
+
+    Parameters
+    ----------
+    arms
+        Arms of both records.
+    mass
+        Mass (m,) of the block, over n.
+    """
+
+    arms: tuple[int, int]
+    mass: Array
+
+
+def _with_moved_mass(
+    even: RecordCombinations, share: float, masses: Sequence[_MovedMass]
+) -> RecordCombinations:
+    """The imbalance of equal weights, of whose mass in each block a share moves."""
+    m = len(even.rows)
+    rows = [even.rows]
+    arms = [np.tile([0, 1], (m, 1))]
+    for moved in masses:
+        rows.append(share * moved.mass[:, None] * np.array([1.0, -1.0]))
+        arms.append(np.tile(moved.arms, (m, 1)))
+    zeros = np.zeros((m, 2 * len(masses)))
+    return RecordCombinations(
+        rows=np.hstack(rows),
+        targets=np.hstack([even.targets, zeros]),
+        arms=np.hstack(arms),
+        shift=even.shift,
+        means=np.hstack([-np.ones_like(even.rows), zeros]),
+        public=even.public,
+    )
 
 
 def block_diameter(
@@ -246,11 +282,8 @@ def block_diameter(
         return 0.0
     arms = np.array(pairs)
     factors = np.tile([1.0, -1.0], (len(arms), 1))
-    return float(
-        np.sqrt(
-            np.max(largest_squares(imbalances, RecordCombinations(factors, 0.0 * factors, arms)))
-        )
-    )
+    differences = RecordCombinations(factors, 0.0 * factors, arms)
+    return float(np.sqrt(np.max(largest_squares(imbalances, differences))))
 
 
 def bases_of(form: WeightingForm) -> tuple[float, float]:
@@ -283,8 +316,9 @@ def _equal_weights_fit(form: WeightingForm) -> bool:
 
 def _first_bound_applies(form: WeightingForm, gradients: GradientBounds) -> bool:
     """W1 asks for a concave slope and for smooth penalties."""
-    fine = form.dispersion.concave_slope and form.base is None and not gradients.kinks
-    return fine and bool(gradients.smooth) and _equal_weights_fit(form)
+    if not form.dispersion.concave_slope or form.base is not None or gradients.kinks:
+        return False
+    return bool(gradients.smooth) and _equal_weights_fit(form)
 
 
 class _Block:
@@ -322,34 +356,13 @@ class _Block:
         self.size = np.stack([block_size(form, arms[0], treated) for treated in self.cells])
         self.total = np.stack([block_total(form, arms[0], treated) for treated in self.cells])
         self.mean = np.max(self.total / np.maximum(self.size, 1.0), axis=0)
-        others = np.where(self.size >= 1.0, self.total - self.low * (self.size - 1.0), 0.0)
+        remainder = np.where(self.size >= 1.0, self.total - self.low * (self.size - 1.0), 0.0)
         #: What the others leave of the sum, as each of them weighs at least its lower bound.
-        self.left_over = np.max(others, axis=0)
+        self.left_over = np.max(remainder, axis=0)
+        #: Norm of the imbalance, over n, at the start of the steps: |m_o| of the page.
         self.start = np.sqrt(starts)
         #: Least and largest base; 1 where the form has none.
         self.bases = bases_of(form)
-
-    def rest(self, weight: Array) -> Array:
-        """Largest mean weight of the others; minus infinity where there are none."""
-        others = (self.total - weight) / np.maximum(self.size - 1.0, 1.0)
-        return np.asarray(np.max(np.where(self.size > 1.0, others, -math.inf), axis=0))
-
-    def admits(self, weight: Array, held: Array) -> Array:
-        """Whether weights are possible; ``held`` says whether the inequalities hold for them."""
-        alone = np.any(self.size <= 1.0, axis=0)
-        inside = (weight <= self.left_over) & (held | alone)
-        return np.asarray(inside | (weight <= self.mean))
-
-    def resistance(self) -> Array:
-        """What the way to equal weights may cost beside curvature and squares, over n.
-
-        Linear terms a_i cost ``sum a_i (c - w_i) <= D_a sum |w_i - c| / 2 <= n D_a``, kinks at most
-        their price of the imbalance of equal weights.
-        """
-        total = np.full_like(self.mean, self.gradients.linear)
-        for own, largest in zip(self.gradients.kinks, self.gradients.kink_sizes, strict=True):
-            total = total + largest * np.sqrt(start_squares(self.form, self.sizes, [own]))
-        return np.asarray(total)
 
     def second_bound(self) -> Array:
         """W2, with or without caps; beside it the cap and what the others leave of the sum."""
@@ -358,7 +371,7 @@ class _Block:
             return np.zeros_like(highest)
         if self.form.base is not None or not _equal_weights_fit(self.form):
             return np.asarray(highest * (1.0 + ROUNDING))
-        return self.by_two_slopes(highest)
+        return self._by_two_slopes(highest)
 
     def base_bound(self) -> Array:
         """W2 of weights with bases and without caps.
@@ -373,40 +386,7 @@ class _Block:
         means = self.total / np.maximum(self.size, 1.0)
         if self.highest_low > float(np.min(means)) * least / largest:
             return np.asarray(self.left_over * (1.0 + ROUNDING))
-        return self.by_two_slopes(self.left_over)
-
-    def by_two_slopes(self, highest: Array) -> Array:
-        """W2 below the highest weights.
-
-        Some other record has a weight of at most the mean of the others, so that
-        ``phi'(W) - phi'(wbar) <= D |g|``; and ``|g|^2 + h <= |g| |m_o|`` with
-        ``h = (W - c)(phi'(W) - phi'(c)) / n``. Beside bases from d_- to d_+ the record of the
-        weight W has the base d_+ at worst, and the others d_-.
-        """
-        gradients = self.gradients
-        least, largest = self.bases
-        pairs = [(first, second) for first in self.arms for second in self.arms]
-        diameter = block_diameter(gradients.smooth, pairs)
-        # What linear terms and kinks, whose subgradients are bounded, pull on two records.
-        pull = gradients.linear
-        for own, size in zip(gradients.kinks, gradients.kink_sizes, strict=True):
-            pull += size * block_diameter([own], pairs)
-        resistance = self.resistance()
-        slope_at_mean = _slopes_after(self.form.dispersion, self.mean / least)
-        even = self.mean * largest / least
-
-        def admitted(weight: Array) -> Array:
-            above = _slopes_before(self.form.dispersion, weight / largest)
-            rest = np.maximum(self.rest(weight), 0.0) / least
-            steps = above - _slopes_after(self.form.dispersion, rest)
-            spread = np.maximum(weight - even, 0.0) * np.maximum(above - slope_at_mean, 0.0)
-            room = self.start**2 / 4.0 + resistance - spread / self.form.n
-            gradient = np.minimum(
-                self.start / 2.0 + np.sqrt(np.maximum(room, 0.0)), gradients.gradient_norm
-            )
-            return self.admits(weight, (room >= 0.0) & (steps <= diameter * gradient + pull))
-
-        return _last_admitted(admitted, highest)
+        return self._by_two_slopes(self.left_over)
 
     def first_bound(self) -> Array:
         """W1, for the program without caps.
@@ -415,45 +395,88 @@ class _Block:
         with ``h = (W - c)(phi'(W) - phi'(wbar)) / n``: g lies in a ball of center ``m_o/2``, in
         which an inner product with d is at most ``<d, m_o>/2 + |d| sqrt(|m_o|^2/4 - h)``.
         """
-        gradients = self.gradients
         if not self.arms:
             return np.zeros_like(self.left_over)
-        distances = []
-        products = []
-        for arm in self.arms:
-            apart = [self.mean_less_own(treated, arm) for treated in self.cells]
-            starts = [_padded(_start_sums(self.form, treated)) for treated in self.cells]
-            present = (
-                np.max([arm_size(self.form.n, arm, treated) for treated in self.cells], axis=0)
-                >= 1.0
-            )
-            squared = [largest_squares(gradients.smooth, own) for own in apart]
-            inner = [
-                largest_products(gradients.smooth, *own) for own in zip(apart, starts, strict=True)
-            ]
-            product = np.max(inner, axis=0) + self.between()
-            distances.append(np.where(present, np.sqrt(np.max(squared, axis=0)), 0.0))
-            products.append(np.where(present, product, -math.inf))
-        distance = np.array(distances)
-        product = np.array(products)
+        gradients = self.gradients
+        dispersion = self.form.dispersion
+        distances = np.array([self._distances(arm) for arm in self.arms])
+        products = np.array([self._products(arm) for arm in self.arms])
         fewest = np.min(self.size, axis=0)
+        # (n_b - 1) / n_b.
         shrinkage = np.maximum(fewest - 1.0, 0.0) / np.maximum(fewest, 1.0)
-        resistance = self.resistance()
+        resistance = self._resistance()
 
         def admitted(weight: Array) -> Array:
-            above = _slopes_before(self.form.dispersion, weight)
-            steps = above - _slopes_after(self.form.dispersion, np.maximum(self.rest(weight), 0.0))
-            spread = np.maximum(weight - self.mean, 0.0) * np.maximum(steps, 0.0)
+            mean_of_others = np.maximum(self._mean_of_others(weight), 0.0)
+            above = _slopes_before(dispersion, weight)
+            difference = above - _slopes_after(dispersion, mean_of_others)
+            spread = np.maximum(weight - self.mean, 0.0) * np.maximum(difference, 0.0)
             room = self.start**2 / 4.0 + resistance - spread / self.form.n
-            gain = product / 2.0 + distance * np.sqrt(np.maximum(room, 0.0))
+            pull = products / 2.0 + distances * np.sqrt(np.maximum(room, 0.0))
             if math.isfinite(gradients.gradient_norm):
-                gain = np.minimum(gain, gradients.gradient_norm * distance)
-            held = np.any((steps - gradients.linear) * shrinkage <= gain, axis=0)
-            return self.admits(weight, (room >= 0.0) & held)
+                pull = np.minimum(pull, gradients.gradient_norm * distances)
+            held = np.any((difference - gradients.linear) * shrinkage <= pull, axis=0)
+            return self._admits(weight, (room >= 0.0) & held)
 
         return _last_admitted(admitted, self.left_over)
 
-    def mean_less_own(self, treated: Array, arm: int) -> RecordCombinations:
+    def _by_two_slopes(self, highest: Array) -> Array:
+        """W2 below the highest weights.
+
+        Some other record has a weight of at most the mean of the others, so that
+        ``phi'(W) - phi'(wbar) <= D |g|``; and ``|g|^2 + h <= |g| |m_o|`` with
+        ``h = (W - c)(phi'(W) - phi'(c)) / n``. Beside bases from d_- to d_+ the record of the
+        weight W has the base d_+ at worst, and the others d_-.
+        """
+        gradients = self.gradients
+        dispersion = self.form.dispersion
+        least, largest = self.bases
+        pairs = [(first, second) for first in self.arms for second in self.arms]
+        diameter = block_diameter(gradients.smooth, pairs)
+        # What linear terms and kinks, whose subgradients are bounded, pull on two records.
+        pull = gradients.linear
+        for kink, size in zip(gradients.kinks, gradients.kink_sizes, strict=True):
+            pull += size * block_diameter([kink], pairs)
+        resistance = self._resistance()
+        slope_at_mean = _slopes_after(dispersion, self.mean / least)
+        even = self.mean * largest / least
+
+        def admitted(weight: Array) -> Array:
+            mean_of_others = np.maximum(self._mean_of_others(weight), 0.0)
+            above = _slopes_before(dispersion, weight / largest)
+            difference = above - _slopes_after(dispersion, mean_of_others / least)
+            spread = np.maximum(weight - even, 0.0) * np.maximum(above - slope_at_mean, 0.0)
+            room = self.start**2 / 4.0 + resistance - spread / self.form.n
+            gradient = self.start / 2.0 + np.sqrt(np.maximum(room, 0.0))
+            gradient = np.minimum(gradient, gradients.gradient_norm)
+            held = difference <= diameter * gradient + pull
+            return self._admits(weight, (room >= 0.0) & held)
+
+        return _last_admitted(admitted, highest)
+
+    def _distances(self, arm: int) -> Array:
+        """Bounds (m,) of ``|zbar_b - z_j|`` for a record j of an arm; 0 where it has none."""
+        squares = []
+        for treated in self.cells:
+            squares.append(largest_squares(self.gradients.smooth, self._mean_less(treated, arm)))
+        return np.where(self._is_present(arm), np.sqrt(np.max(squares, axis=0)), 0.0)
+
+    def _products(self, arm: int) -> Array:
+        """Bounds (m,) of ``<zbar_b - z_j, m_o>``; minus infinity where the arm has no records."""
+        products = []
+        for treated in self.cells:
+            difference = self._mean_less(treated, arm)
+            start = _padded(_start_sums(self.form, treated))
+            products.append(largest_products(self.gradients.smooth, difference, start))
+        largest = np.max(products, axis=0) + self._inside_cells()
+        return np.where(self._is_present(arm), largest, -math.inf)
+
+    def _is_present(self, arm: int) -> Array:
+        """Whether some dataset of a cell has records of an arm, (m,)."""
+        sizes = [arm_size(self.form.n, arm, treated) for treated in self.cells]
+        return np.asarray(np.max(sizes, axis=0) >= 1.0)
+
+    def _mean_less(self, treated: Array, arm: int) -> RecordCombinations:
         """The mean row of the block less the row of one of its records, of an arm."""
         share = treated / self.form.n
         factors = np.zeros((len(treated), 3))
@@ -466,7 +489,7 @@ class _Block:
         arms = np.tile([0, 1, arm], (len(treated), 1))
         return RecordCombinations(factors, np.zeros_like(factors), arms)
 
-    def between(self) -> Array:
+    def _inside_cells(self) -> Array:
         """What an inner product of :meth:`first_bound` may exceed its ends by inside a cell.
 
         With sums by arm it is affine in the share, and nothing. With one sum it is ``<d, m>`` with
@@ -478,9 +501,33 @@ class _Block:
             return 0.0 * width
         arms = np.array([[0, 1]])
         rows = np.array([[-1.0, 1.0]])
-        apart = largest_squares(self.gradients.smooth, RecordCombinations(rows, 0.0 * rows, arms))
-        moved = largest_squares(self.gradients.smooth, RecordCombinations(rows, -rows, arms))
-        return np.asarray(np.sqrt(apart * moved)[0] * width**2 / 4.0)
+        smooth = self.gradients.smooth
+        of_difference = largest_squares(smooth, RecordCombinations(rows, 0.0 * rows, arms))
+        of_start = largest_squares(smooth, RecordCombinations(rows, -rows, arms))
+        return np.asarray(np.sqrt(of_difference * of_start)[0] * width**2 / 4.0)
+
+    def _resistance(self) -> Array:
+        """What the way to equal weights may cost beside curvature and squares, over n.
+
+        Linear terms a_i cost ``sum a_i (c - w_i) <= D_a sum |w_i - c| / 2 <= n D_a``, kinks at most
+        their price of the imbalance of equal weights.
+        """
+        total = np.full_like(self.mean, self.gradients.linear)
+        gradients = self.gradients
+        for kink, largest in zip(gradients.kinks, gradients.kink_sizes, strict=True):
+            total = total + largest * np.sqrt(start_squares(self.form, self.sizes, [kink]))
+        return np.asarray(total)
+
+    def _mean_of_others(self, weight: Array) -> Array:
+        """Largest mean weight of the others; minus infinity where there are none."""
+        means = (self.total - weight) / np.maximum(self.size - 1.0, 1.0)
+        return np.asarray(np.max(np.where(self.size > 1.0, means, -math.inf), axis=0))
+
+    def _admits(self, weight: Array, held: Array) -> Array:
+        """Whether weights are possible; ``held`` says whether the inequalities hold for them."""
+        alone = np.any(self.size <= 1.0, axis=0)
+        inside = (weight <= self.left_over) & (held | alone)
+        return np.asarray(inside | (weight <= self.mean))
 
 
 def _last_admitted(admitted: Callable[[Array], Array], highest: Array) -> Array:
@@ -499,8 +546,14 @@ def _last_admitted(admitted: Callable[[Array], Array], highest: Array) -> Array:
 def _padded(sums: RecordCombinations) -> RecordCombinations:
     """The same sums with a third record that does not count."""
     zeros = np.zeros((len(sums.rows), 1))
-    arms = np.hstack([sums.arms, np.zeros((len(sums.arms), 1), dtype=np.int64)])
-    means = None if sums.means is None else np.hstack([sums.means, zeros])
-    rows = np.hstack([sums.rows, zeros])
-    targets = np.hstack([sums.targets, zeros])
-    return RecordCombinations(rows, targets, arms, sums.shift, means, sums.public)
+    means = None
+    if sums.means is not None:
+        means = np.hstack([sums.means, zeros])
+    return RecordCombinations(
+        rows=np.hstack([sums.rows, zeros]),
+        targets=np.hstack([sums.targets, zeros]),
+        arms=np.hstack([sums.arms, np.zeros((len(sums.arms), 1), dtype=np.int64)]),
+        shift=sums.shift,
+        means=means,
+        public=sums.public,
+    )

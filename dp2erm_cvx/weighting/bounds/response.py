@@ -13,15 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.stability.base import outward
 
-#: Cells that a search starts with, its most rounds and cells, and the relative excess that it may
-#: leave.
-_CELLS, _ROUNDS, _MOST_CELLS, _CLOSE = 64, 200, 20_000, 1e-10
+#: Cells that a search of an envelope starts with.
+_CELLS = 64
+#: Its most rounds and cells.
+_ROUNDS = 200
+_MOST_CELLS = 20_000
+#: Relative excess that it may leave.
+_CLOSE = 1e-10
 
 #: Exponents e of curvatures ``t^e``, by the name of an atom; that of a power is its number less 2.
 _EXPONENTS = {"square": 0.0, "entropy": -1.0, "log": -2.0}
@@ -63,11 +68,9 @@ def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) 
     if all(_has_concave_response(part) for part in curved):
         return outward(_response_at(dispersion, mean))
     if len(curved) == 1 and curved[0].atom != "huber":
-        return outward(
-            _chord_at(
-                _response_at(dispersion, first), _response_at(dispersion, last), first, last, mean
-            )
-        )
+        left = _response_at(dispersion, first)
+        right = _response_at(dispersion, last)
+        return outward(_chord_at(left, right, first, last, mean))
     if math.isinf(last):
         return outward(_response_of_squares(curved))
     return outward(_envelope(dispersion, first, last, lambda hull: hull.line_at(mean)))
@@ -235,14 +238,12 @@ def _within_domain(dispersion: Dispersion, low: float, high: float) -> tuple[flo
 
 def _curved(dispersion: Dispersion) -> list[DispersionPart]:
     """The parts that have a curvature beside kinks; a power of exponent 1 has none."""
-    flat_power = [
-        part for part in dispersion.parts if part.atom == "power" and part.number in (0.0, 1.0)
-    ]
-    return [
-        part
-        for part in dispersion.parts
-        if part.atom not in ("line", "size") and part not in flat_power
-    ]
+    curved = []
+    for part in dispersion.parts:
+        is_flat_power = part.atom == "power" and part.number in (0.0, 1.0)
+        if part.atom not in ("line", "size") and not is_flat_power:
+            curved.append(part)
+    return curved
 
 
 def _exponent(part: DispersionPart) -> float:
@@ -269,6 +270,7 @@ def _response_at(dispersion: Dispersion, weight: float) -> float:
 
 
 def _inverse(curvature: float) -> float:
+    """One over a curvature; infinite where it is 0."""
     if curvature <= 0.0:
         return math.inf
     return 1.0 / curvature
@@ -276,9 +278,11 @@ def _inverse(curvature: float) -> float:
 
 def _response_of_squares(curved: list[DispersionPart]) -> float:
     """Bound of q on a half-line, where only squares are known to keep their curvature."""
-    return _inverse(
-        sum(2.0 * part.scale * part.factor**2 for part in curved if part.atom == "square")
-    )
+    curvature = 0.0
+    for part in curved:
+        if part.atom == "square":
+            curvature += 2.0 * part.scale * part.factor**2
+    return _inverse(curvature)
 
 
 def _chord_at(left: float, right: float, low: float, high: float, mean: float) -> float:
@@ -308,7 +312,10 @@ class _CurvatureOnCells:
 
     @classmethod
     def of(cls, part: DispersionPart, low: Array, high: Array) -> _CurvatureOnCells:
-        """The curvature of ``part`` on cells from ``low`` to ``high`` without a knee inside."""
+        """The curvature of ``part`` on cells from ``low`` to ``high`` without a knee inside.
+
+        It is ``c t^e`` for the argument t of the part, but of a Huber function.
+        """
         scale = part.scale * part.factor**2
         middle = (low + high) / 2.0
         inner = part.factor * middle + part.offset
@@ -317,32 +324,29 @@ class _CurvatureOnCells:
             return cls(constant, constant, constant, constant)
         exponent = _exponent(part)
         scale *= _leading(part)
-        at_low = np.maximum(part.factor * low + part.offset, 0.0)
-        at_high = np.maximum(part.factor * high + part.offset, 0.0)
         if part.atom == "square":
             constant = np.full_like(middle, scale)
             return cls(constant, constant, constant, constant)
+        at_low = np.maximum(part.factor * low + part.offset, 0.0)
+        at_high = np.maximum(part.factor * high + part.offset, 0.0)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             left = scale * at_low**exponent
             right = scale * at_high**exponent
-            slope = scale * exponent * inner ** (exponent - 1.0)
-            value = scale * inner**exponent
-            left_line = value + slope * (at_low - inner)
-            right_line = value + slope * (at_high - inner)
+            tangent_slope = scale * exponent * inner ** (exponent - 1.0)
+            tangent_value = scale * inner**exponent
+            tangent_left = tangent_value + tangent_slope * (at_low - inner)
+            tangent_right = tangent_value + tangent_slope * (at_high - inner)
         if 0.0 < exponent < 1.0:
             # The curvature is concave: its chord lies below it.
             return cls(left, right, left, right)
         # Elsewhere it is convex, and its tangent at the middle lies below it; so does its least
         # value.
+        is_finite = np.isfinite(tangent_left) & np.isfinite(tangent_right)
+        usable = is_finite & (np.minimum(tangent_left, tangent_right) > 0.0)
         least = np.minimum(left, right)
-        usable = (
-            np.isfinite(left_line)
-            & np.isfinite(right_line)
-            & (np.minimum(left_line, right_line) > 0.0)
-        )
-        return cls(
-            left, right, np.where(usable, left_line, least), np.where(usable, right_line, least)
-        )
+        left_bound = np.where(usable, tangent_left, least)
+        right_bound = np.where(usable, tangent_right, least)
+        return cls(left, right, left_bound, right_bound)
 
 
 def _leading(part: DispersionPart) -> float:
@@ -356,7 +360,17 @@ def _leading(part: DispersionPart) -> float:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line that a concave hull lies below, and the value that is sought of the hull."""
+    """A line that a concave hull lies below, and the value that is sought of the hull.
+
+    Parameters
+    ----------
+    value
+        The value that is sought.
+    place, height
+        A point of the line.
+    slope
+        Its slope.
+    """
 
     value: float
     place: float
@@ -364,6 +378,7 @@ class _Line:
     slope: float
 
     def at(self, weight: Array) -> Array:
+        """Heights (m,) of the line at weights."""
         return self.height + self.slope * (weight - self.place)
 
 
@@ -392,10 +407,13 @@ class _Hull:
     def line_at(self, mean: float) -> _Line:
         """The line through the segment above the mean; its value there."""
         if len(self.x) == 1:
-            return _Line(float(self.y[0]), mean, float(self.y[0]), 0.0)
+            level = float(self.y[0])
+            return _Line(level, mean, level, 0.0)
         right = int(np.clip(np.searchsorted(self.x, mean), 1, len(self.x) - 1))
-        slope = float((self.y[right] - self.y[right - 1]) / (self.x[right] - self.x[right - 1]))
-        height = float(self.y[right - 1] + slope * (mean - self.x[right - 1]))
+        left = right - 1
+        rise = self.y[right] - self.y[left]
+        slope = float(rise / (self.x[right] - self.x[left]))
+        height = float(self.y[left] + slope * (mean - self.x[left]))
         return _Line(height, mean, height, slope)
 
     def level_line(self) -> _Line:
@@ -441,31 +459,24 @@ def _envelope(
     curved = _curved(dispersion)
     if low == high:
         return _response_at(dispersion, low)
-    origin = np.zeros(int(from_zero and low > 0.0))
-    edges = np.unique(
-        np.concatenate([np.linspace(low, high, _CELLS + 1), _knees(curved, low, high)])
-    )
+    has_origin = from_zero and low > 0.0
+    even = np.linspace(low, high, _CELLS + 1)
+    edges = np.unique(np.concatenate([even, _knees(curved, low, high)]))
     upper = math.inf
     for _ in range(_ROUNDS):
-        left, right, left_top, right_top = _responses_on_cells(curved, edges)
-        places = np.concatenate([origin, np.repeat(edges, 2)[1:-1]])
-        tops = np.concatenate([origin, np.stack([left_top, right_top], axis=1).ravel()])
-        values = np.concatenate([origin, np.stack([left, right], axis=1).ravel()])
-        if not np.all(np.isfinite(values)):
+        cells = _ResponseOnCells.between(curved, edges)
+        if not cells.is_finite:
             return math.inf
-        below = sought(_Hull(places, values))
-        unbounded = ~(np.isfinite(left_top) & np.isfinite(right_top))
-        cut = unbounded
-        if not np.any(unbounded):
-            line = sought(_Hull(places, tops))
-            upper = min(upper, line.value)
-            gap = upper - below.value
-            if gap <= _CLOSE * upper:
+        below = sought(cells.hull_of_values(has_origin))
+        cut = cells.is_unbounded
+        if not np.any(cut):
+            above = sought(cells.hull_of_chords(has_origin))
+            upper = min(upper, above.value)
+            if upper - below.value <= _CLOSE * upper:
                 break
-            # A cell whose tops stay below the line by more than the gap cannot decide.
-            excess = np.maximum(left_top - line.at(edges[:-1]), right_top - line.at(edges[1:]))
-            height = line.height - float(below.at(np.array([line.place]))[0])
-            cut = excess >= -2.0 * max(height, 0.0)
+            # A cell whose chord stays below the line by more than the gap cannot decide.
+            gap = above.height - float(below.at(np.array([above.place]))[0])
+            cut = cells.excess_over(above) >= -2.0 * max(gap, 0.0)
         middles = (edges[:-1] + edges[1:])[cut] / 2.0
         finer = np.unique(np.concatenate([edges, middles]))
         if len(finer) == len(edges) or len(finer) > _MOST_CELLS:
@@ -476,22 +487,74 @@ def _envelope(
 
 def _knees(curved: list[DispersionPart], low: float, high: float) -> Array:
     """Weights inside an interval at which the curvature of a Huber function jumps."""
-    found = []
+    knees = []
     for part in curved:
         if part.atom == "huber":
-            found.append((part.number - part.offset) / part.factor)
-            found.append((-part.number - part.offset) / part.factor)
-    return np.array([knee for knee in found if low < knee < high])
+            knees.append((part.number - part.offset) / part.factor)
+            knees.append((-part.number - part.offset) / part.factor)
+    return np.array([knee for knee in knees if low < knee < high])
 
 
-def _responses_on_cells(
-    curved: list[DispersionPart], edges: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Values q at both ends of every cell, and the ends of a chord that q lies below; all (m,)."""
-    cells = [_CurvatureOnCells.of(part, edges[:-1], edges[1:]) for part in curved]
-    with np.errstate(divide="ignore"):
-        left = 1.0 / np.asarray(sum(cell.left for cell in cells))
-        right = 1.0 / np.asarray(sum(cell.right for cell in cells))
-        left_top = 1.0 / np.asarray(sum(cell.left_bound for cell in cells))
-        right_top = 1.0 / np.asarray(sum(cell.right_bound for cell in cells))
-    return left, right, left_top, right_top
+@dataclass(frozen=True)
+class _ResponseOnCells:
+    """The response q on m cells of weights.
+
+    Parameters
+    ----------
+    edges
+        Ends of the cells (m + 1,).
+    left, right
+        Values of q (m,) at the ends of every cell, from within.
+    chord_left, chord_right
+        Ends (m,) of a chord that q lies below on the whole cell.
+    """
+
+    edges: Array
+    left: Array
+    right: Array
+    chord_left: Array
+    chord_right: Array
+
+    @classmethod
+    def between(cls, curved: list[DispersionPart], edges: Array) -> _ResponseOnCells:
+        """The response of parts of a dispersion on the cells between ``edges``."""
+        cells = [_CurvatureOnCells.of(part, edges[:-1], edges[1:]) for part in curved]
+        with np.errstate(divide="ignore"):
+            return cls(
+                edges=edges,
+                left=1.0 / np.asarray(sum(cell.left for cell in cells)),
+                right=1.0 / np.asarray(sum(cell.right for cell in cells)),
+                chord_left=1.0 / np.asarray(sum(cell.left_bound for cell in cells)),
+                chord_right=1.0 / np.asarray(sum(cell.right_bound for cell in cells)),
+            )
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether q is finite at all ends of cells."""
+        return bool(np.all(np.isfinite(self.left)) and np.all(np.isfinite(self.right)))
+
+    @property
+    def is_unbounded(self) -> NDArray[np.bool_]:
+        """Whether a cell (m,) has no chord."""
+        return np.asarray(~(np.isfinite(self.chord_left) & np.isfinite(self.chord_right)))
+
+    def hull_of_values(self, has_origin: bool) -> _Hull:
+        """The hull of q at the ends of cells, and of (0, 0) where it is asked for."""
+        return self._hull(self.left, self.right, has_origin)
+
+    def hull_of_chords(self, has_origin: bool) -> _Hull:
+        """The hull of the chords that q lies below."""
+        return self._hull(self.chord_left, self.chord_right, has_origin)
+
+    def excess_over(self, line: _Line) -> Array:
+        """How far chords (m,) rise above a line."""
+        at_left = self.chord_left - line.at(self.edges[:-1])
+        at_right = self.chord_right - line.at(self.edges[1:])
+        return np.asarray(np.maximum(at_left, at_right))
+
+    def _hull(self, left: Array, right: Array, has_origin: bool) -> _Hull:
+        """The hull of values at both ends of every cell."""
+        origin = np.zeros(int(has_origin))
+        places = np.concatenate([origin, np.repeat(self.edges, 2)[1:-1]])
+        values = np.concatenate([origin, np.stack([left, right], axis=1).ravel()])
+        return _Hull(places, values)
