@@ -367,8 +367,31 @@ def utility_bound(
 ) -> float:
     """Sharp bound on ``L(theta_priv) - L(theta_opt)``, in units of the objective L; it is attained.
 
-    ``(||b||/n + gamma ||theta_opt||)^2 / (2 (rho + 2 gamma))``, L without gamma and noise,
-    ``strong_convexity`` its rho >= 0, ``noise_norm`` ``||b||_2``. Raises DeclarationError.
+    It is ``(||b||/n + gamma ||theta_opt||)^2 / (2 (rho + 2 gamma))``, where L is the objective
+    without gamma and noise.
+
+    Parameters
+    ----------
+    noise_norm
+        Norm ``||b||_2`` of the noise.
+    n_samples
+        Number of records n.
+    calibration
+        The calibration, whose gamma is used.
+    theta_norm
+        Norm of the minimizer theta_opt of L.
+    strong_convexity
+        Strong convexity rho of L, at least 0.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number.
     """
     norm = public_number("noise_norm", noise_norm, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=1)
@@ -395,6 +418,22 @@ def predicted_distance(
     Lambda the ``hessian_trace``; the norm a of the minimizer is ``Z sqrt(2 / Lambda) / 8``, Z the
     ``outcome_bound``, and at most ``theta_bound``. What gamma takes off the noise does not count:
     it takes as much off the signal.
+
+    Parameters
+    ----------
+    noise_norm
+        Norm of the noise.
+    gamma
+        The ridge.
+    loss
+        Constants of the loss.
+    n_samples
+        Number of records n.
+
+    Returns
+    -------
+    float
+        The distance; infinite where the noise or gamma is.
     """
     if not (math.isfinite(noise_norm) and math.isfinite(gamma)):
         return math.inf

@@ -42,7 +42,24 @@ _LARGEST_EXPONENT = 700.0
 
 
 def jacobian_loss(V: float, loss: LossConstants, n_samples: int, gamma: float) -> float:
-    """``J = p log(1 + lam V / (2 p n (gamma + mu_R)))`` of Theorem 1."""
+    """``J = p log(1 + lam V / (2 p n (gamma + mu_R)))`` of Theorem 1.
+
+    Parameters
+    ----------
+    V
+        Bound on the movement of the weights.
+    loss
+        Constants of the loss: lam bounds the trace of a record's Hessian.
+    n_samples
+        Number of records.
+    gamma
+        The ridge.
+
+    Returns
+    -------
+    float
+        What the Jacobian adds to the privacy loss.
+    """
     p = loss.n_parameters
     curvature = gamma + loss.strong_convexity
     return p * math.log1p(loss.hessian_trace / curvature * (V / (2.0 * p * n_samples)))
@@ -51,8 +68,19 @@ def jacobian_loss(V: float, loss: LossConstants, n_samples: int, gamma: float) -
 def required_gamma(V: float, loss: LossConstants, n_samples: int, epsilon_share: float) -> float:
     """Smallest gamma (rounded up, never below the floor) with ``J <= epsilon_share``.
 
-    ``gamma + mu_R >= lam V / (2 p n (exp(epsilon_share / p) - 1))``, Theorem 1; infinite where
-    floating point gives out.
+    ``gamma + mu_R >= lam V / (2 p n (exp(epsilon_share / p) - 1))``, Theorem 1.
+
+    Parameters
+    ----------
+    V, loss, n_samples
+        As of :func:`jacobian_loss`.
+    epsilon_share
+        What the Jacobian may cost.
+
+    Returns
+    -------
+    float
+        The ridge; infinite where floating point gives out.
     """
     p = loss.n_parameters
     growth = math.expm1(min(epsilon_share / p, _LARGEST_EXPONENT))
@@ -214,26 +242,39 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
 
     Candidates are ``GRID`` and the share beyond which gamma would leave its floor. For a saturating
     loss in a ball it is the share of the gamma of Theorem 19.
+
+    Parameters
+    ----------
+    objective
+        What is perturbed.
+    budget
+        Epsilon and delta.
+    noise
+        Law of the noise.
+
+    Returns
+    -------
+    float
+        The share of epsilon that pays for the noise.
     """
     V = objective.bound.V
     loss = objective.loss
-    n_samples = objective.n_samples
+    n = objective.n_samples
     epsilon = budget.epsilon
-    slack = max(jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon, 1e-6)
     if loss.saturation is not None and math.isfinite(loss.saturation.margin_reach):
-        spent = jacobian_loss(V, loss, n_samples, ball_gamma(objective, budget)) / epsilon
+        spent = jacobian_loss(V, loss, n, ball_gamma(objective, budget)) / epsilon
         return min(max(1.0 - spent, GRID[0]), 1.0 - 1e-6)
+    at_floor = jacobian_loss(V, loss, n, GAMMA_FLOOR * loss.hessian_trace)
+    share_at_floor = max(at_floor / epsilon, 1e-6)
     candidates = list(GRID)
-    if slack < 1.0:
-        candidates.append(1.0 - slack)
-    shares = tuple(q * epsilon for q in candidates)
-    # the shares of the grid are the same for every bound
-    parts = [shares[: len(GRID)]]
-    if slack < 1.0:
-        parts.append(shares[len(GRID) :])
-    scales_of_parts = [_scales(objective, budget, noise, part, cells=64)[0] for part in parts]
-    scales = np.concatenate(scales_of_parts)
-    gammas = (required_gamma(V, loss, n_samples, (1.0 - share) * epsilon) for share in candidates)
+    # The shares of the grid are the same for every bound.
+    groups = [tuple(q * epsilon for q in GRID)]
+    if share_at_floor < 1.0:
+        candidates.append(1.0 - share_at_floor)
+        groups.append((candidates[-1] * epsilon,))
+    scales_of_groups = [_scales(objective, budget, noise, group, cells=64)[0] for group in groups]
+    scales = np.concatenate(scales_of_groups)
+    gammas = (required_gamma(V, loss, n, (1.0 - share) * epsilon) for share in candidates)
     return candidates[least_predicted(objective, noise, scales, gammas)]
 
 
@@ -258,61 +299,124 @@ def calibrate_saturating(
 ) -> Calibration:
     """Calibrate noise to a loss of a margin that saturates, without a split.
 
-    Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is
-    the least with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``,
-    ``k = kappa M^2 / (n (gamma + mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``,
-    by default that of ``ball_gamma``. Gaussian noise by Theorem 16, for the whole epsilon. Rounding
-    goes to more noise, and gamma is at least ``1e-8`` of the bound on the trace. Raises
-    CalibrationError where the loss is no such loss, the bound does not cover what is declared or
-    floating point gives out; and DeclarationError.
+    - Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is
+      the least with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``,
+      ``k = kappa M^2 / (n (gamma + mu_R))``.
+    - The same in a ball by Theorem 19: the least scale at a ``gamma``.
+    - Gaussian noise by Theorem 16, for the whole epsilon.
+
+    Rounding goes to more noise, and gamma is at least ``1e-8`` of the bound on the trace.
+
+    Parameters
+    ----------
+    objective
+        What is perturbed; its loss saturates.
+    budget
+        Epsilon and delta.
+    noise
+        Law of the noise.
+    gamma
+        The ridge, for gamma and box noise in a ball alone; by default that of :func:`ball_gamma`.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss is no such loss, the bound does not cover what is declared or floating point
+        gives out.
+    DeclarationError
+        For an invalid argument.
     """
     kind = one_of("noise", noise, Noise)
-    V = objective.bound.V
-    loss = objective.loss
-    n = objective.n_samples
-    epsilon = budget.epsilon
-    curve, size = _saturation(loss, kind, objective.name)
+    curve, size = _saturation(objective.loss, kind, objective.name)
     objective.refuse_uncovered(budget, kind)
-    in_box = ", box noise" if kind is Noise.BOX else ""
-    facts: dict[str, Any] = {"sensitivity": size * V}
     if kind.pure and math.isfinite(curve.margin_reach):
-        gamma = ball_gamma(objective, budget) if gamma is None else gamma
-        k = curve.curvature * curve.row_norm**2 / n / (gamma + loss.strong_convexity)
-        a = curve.largest_noise_factor(
-            2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX
-        )
-        facts["theorem"] = f"Theorem 19 (in a ball{in_box})"
-        scale = size / a if a > 0.0 else math.inf
-        return objective.calibrated(kind, budget, scale, gamma, **facts)
+        if gamma is None:
+            gamma = ball_gamma(objective, budget)
+        return _calibrated_in_ball(objective, budget, kind, gamma)
+    V = objective.bound.V
+    epsilon = budget.epsilon
     ratio = epsilon
-    # the largest K that costs the noise nothing
+    # The largest K that costs the noise nothing.
     free_curvature = epsilon
     if kind is Noise.GAUSSIAN:
         ratio = float(private_ratio(epsilon, None, budget.delta))
         free_curvature = largest_free_curvature(ratio, epsilon)
-    # the scale is rounded up, which lowers a: gamma by more
-    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n
-    # below an epsilon of 1e-14 rounding may leave the curvature nothing
-    curvature *= V / free_curvature if free_curvature > 0.0 else math.inf
-    needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
-    gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
-    facts["theorem"] = f"Theorem 15 (saturating loss{in_box})"
-    if kind is Noise.GAMMA and objective.blocks > 1:
-        # a record moves its own block, and its neighbor another one: the sum of both norms is what
-        # counts
-        facts |= {
-            "blocks": objective.blocks,
-            "theorem": "Theorem 15 (saturating loss, noise by arm)",
-        }
-    calibration = objective.calibrated(kind, budget, size * V / ratio, gamma, **facts)
+    least_gamma = _saturating_gamma(objective, free_curvature)
+    facts: dict[str, Any] = {"sensitivity": size * V, "theorem": "Theorem 15 (saturating loss)"}
+    if kind is Noise.BOX:
+        facts["theorem"] = "Theorem 15 (saturating loss, box noise)"
+    elif kind is Noise.GAMMA and objective.blocks > 1:
+        # A record moves its own block, and its neighbor another one: the sum of both norms is what
+        # counts.
+        facts["blocks"] = objective.blocks
+        facts["theorem"] = "Theorem 15 (saturating loss, noise by arm)"
+    calibration = objective.calibrated(kind, budget, size * V / ratio, least_gamma, **facts)
     if kind.pure:
         return calibration
-    whole = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}
-    return MarginCalibration(**whole, jacobian=0.0, curvature=_share(calibration, loss, n))
+    known = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}
+    curvature = _share(calibration, objective.loss, objective.n_samples)
+    return MarginCalibration(**known, jacobian=0.0, curvature=curvature)
+
+
+def _calibrated_in_ball(
+    objective: Objective, budget: Budget, kind: Noise, gamma: float
+) -> Calibration:
+    """Gamma or box noise for a saturating loss in a ball, at a gamma (Theorem 19)."""
+    loss = objective.loss
+    V = objective.bound.V
+    curve, size = _saturation(loss, kind, objective.name)
+    is_box = kind is Noise.BOX
+    # k = kappa M^2 / (n (gamma + mu_R)), and a is the largest with (V / 2) (...) <= epsilon.
+    k = curve.curvature * curve.row_norm**2 / objective.n_samples / (gamma + loss.strong_convexity)
+    a = curve.largest_noise_factor(2.0 * budget.epsilon / V, k * (1.0 + 4.0 * MARGIN), box=is_box)
+    scale = math.inf
+    if a > 0.0:
+        scale = size / a
+    theorem = "Theorem 19 (in a ball)"
+    if is_box:
+        theorem = "Theorem 19 (in a ball, box noise)"
+    return objective.calibrated(kind, budget, scale, gamma, sensitivity=size * V, theorem=theorem)
+
+
+def _saturating_gamma(objective: Objective, free_curvature: float) -> float:
+    """The least gamma of Theorems 15 and 16, at which the curvature's part of a loss is free."""
+    loss = objective.loss
+    curve, _ = _saturation(loss, Noise.GAUSSIAN, objective.name)
+    # Below an epsilon of 1e-14 rounding may leave the curvature nothing.
+    movement = math.inf
+    if free_curvature > 0.0:
+        movement = objective.bound.V / free_curvature
+    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / objective.n_samples
+    curvature *= movement
+    # The scale is rounded up, which lowers a: gamma by more.
+    needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
+    return max(needed, GAMMA_FLOOR * loss.hessian_trace)
 
 
 def ball_gamma(objective: Objective, budget: Budget) -> float:
-    """The gamma of Theorem 19 where none is declared, at least its floor, by public quantities."""
+    """The gamma of Theorem 19 where none is declared, at least its floor, by public quantities.
+
+    Parameters
+    ----------
+    objective
+        What is perturbed; its loss saturates.
+    budget
+        Epsilon and delta.
+
+    Returns
+    -------
+    float
+        The ridge.
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss does not saturate.
+    """
     loss = objective.loss
     curve, _ = _saturation(loss, Noise.GAMMA, objective.name)
     steep = 2.0 * curve.curvature * curve.row_norm**2 * objective.bound.V
@@ -352,8 +456,28 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
     """The pure epsilon that Theorems 15 and 19 give for gamma or box noise, whatever calibrated it.
 
     ``(V/2) (a + max over u of (a u + k h(u)))``, ``a = M S / scale`` (S / scale for box noise), or
-    in a ball the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate
-    or the noise is Gaussian.
+    in a ball the supremum of Theorem 19.
+
+    Parameters
+    ----------
+    calibration
+        The noise and gamma.
+    loss
+        Constants of the loss.
+    n_samples
+        Number of records, at least 2.
+
+    Returns
+    -------
+    float
+        The epsilon.
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss does not saturate or the noise is Gaussian.
+    DeclarationError
+        For an invalid number of records.
     """
     kind = calibration.noise
     n = whole_number("n_samples", n_samples, at_least=2)

@@ -56,13 +56,14 @@ def gaussian_delta(
         Bounds on delta, at most 1.
     """
     s = np.asarray(ratio, dtype=np.float64)[..., None]
+    budget = np.asarray(epsilon, dtype=np.float64)[..., None]
     with np.errstate(over="ignore", under="ignore"):
         # Lowering epsilon or c only raises the expectation. The caps keep squares finite and the
         # rounding error of the difference, at most 1e-16 s where c is near 0, far below _ROUNDING.
-        left = np.minimum(np.asarray(epsilon, dtype=np.float64)[..., None], LARGEST_EPSILON)
-        c = np.minimum(left / s - s / 2.0, 1e150)
+        c = np.minimum(np.minimum(budget, LARGEST_EPSILON) / s - s / 2.0, 1e150)
         nodes, widths = _grid(np.maximum(c, 0.0), n_parameters, cells)
         survival, hazard = _survival_and_hazard(nodes, n_parameters)
+        # On a cell S(x) is at most S(node) exp(-hazard (x - node)).
         rate = s + hazard
         integrals = s / rate * survival * np.exp(-s * (nodes - c)) * -np.expm1(-rate * widths)
         below_start = -np.expm1(-s * (nodes[..., :1] - c))
@@ -80,13 +81,18 @@ def _grid(start: Array, n_parameters: int, cells: int) -> tuple[Array, Array]:
 
 
 def _survival_and_hazard(x: Array, p: int) -> tuple[Array, Array]:
-    """Survival function of chi_p, rounded up, and its hazard, rounded down."""
+    """Survival function S of chi_p, rounded up, and its hazard, rounded down.
+
+    The density is ``x^(p - 1) exp(-x^2/2) / (2^(p/2 - 1) Gamma(p/2))``, and the hazard it over S; 0
+    where S may underflow.
+    """
     half_square = 0.5 * x * x
     survival = special.gammaincc(p / 2.0, half_square)
     log_constant = (p / 2.0 - 1.0) * math.log(2.0) + math.lgamma(p / 2.0)
-    density = np.exp(special.xlogy(p - 1.0, x) - half_square - log_constant)
-    known = survival > _TINY
-    hazard = np.where(known, density / np.where(known, survival, 1.0), 0.0) * (1.0 - _ROUNDING)
+    log_density = special.xlogy(p - 1.0, x) - half_square - log_constant
+    is_normal = survival > _TINY
+    divisor = np.where(is_normal, survival, 1.0)
+    hazard = np.where(is_normal, np.exp(log_density) / divisor, 0.0) * (1.0 - _ROUNDING)
     return np.minimum(survival * (1.0 + _ROUNDING), 1.0) + _TINY, hazard
 
 
@@ -142,23 +148,24 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
         Bounds on delta, at most 1.
     """
     s = np.asarray(ratio, dtype=np.float64)
-    left = np.minimum(np.asarray(epsilon, dtype=np.float64), LARGEST_EPSILON)
-    s, left = np.broadcast_arrays(s, left)
+    budget = np.minimum(np.asarray(epsilon, dtype=np.float64), LARGEST_EPSILON)
+    s, budget = np.broadcast_arrays(s, budget)
     best = np.ones(s.shape)
     y = np.zeros(s.shape)
     for _ in range(_STEPS):
-        t = _offset(left, y)
-        beyond, chance = _excess(s, t)
-        total = beyond
+        t = _offset(budget, y)
+        excess, chance = _excess(s, t)
+        mean = excess
         if curvature > 0.0:
-            level = np.maximum(t, curvature)
-            beyond_level, _ = _excess(s, level)
-            total = 0.5 * (level - t + beyond_level + beyond)
-        delta = (total / (1.0 + y)) * (1.0 + _ROUNDING) + _TINY
+            # E(max(l, K) - t)_+ is max(t, K) - t and the excess over max(t, K).
+            raised = np.maximum(t, curvature)
+            excess_over_raised, _ = _excess(s, raised)
+            mean = 0.5 * (raised - t + excess_over_raised + excess)
+        delta = (mean / (1.0 + y)) * (1.0 + _ROUNDING) + _TINY
         best = np.where(t >= 0.0, np.minimum(best, delta), best)
-        # at most this: then y - log(1 + y) <= y^2/2 <= epsilon
-        largest_y = np.sqrt(2.0 * np.maximum(left, 0.0))
-        y = np.minimum(beyond / np.maximum(chance, _TINY), largest_y)
+        # At most this: then y - log(1 + y) <= y^2/2 <= epsilon.
+        largest_y = np.sqrt(2.0 * np.maximum(budget, 0.0))
+        y = np.minimum(excess / np.maximum(chance, _TINY), largest_y)
     return best
 
 
@@ -166,13 +173,24 @@ def largest_free_curvature(ratio: float, epsilon: float) -> float:
     """The largest K, rounded down, that leaves ``margin_delta`` what it is without.
 
     It is t of that function at the best y: a K up to it adds nothing to delta.
+
+    Parameters
+    ----------
+    ratio, epsilon
+        As of :func:`margin_delta`.
+
+    Returns
+    -------
+    float
+        The largest such K.
     """
+    s = np.array(ratio)
+    budget = np.array(epsilon)
     y = 0.0
     for _ in range(_STEPS - 1):
-        t = _offset(np.array(epsilon), np.array(y))
-        beyond, chance = _excess(np.array(ratio), t)
-        y = min(float(beyond / max(float(chance), _TINY)), math.sqrt(2.0 * epsilon))
-    return float(_offset(np.array(epsilon), np.array(y))) * (1.0 - _ROUNDING)
+        excess, chance = _excess(s, _offset(budget, np.array(y)))
+        y = min(float(excess / max(float(chance), _TINY)), math.sqrt(2.0 * epsilon))
+    return float(_offset(budget, np.array(y))) * (1.0 - _ROUNDING)
 
 
 def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature: float) -> Array:
@@ -197,29 +215,45 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
     """
     a = np.asarray(order, dtype=np.float64) - 1.0
     s = ratio
-    square = a * (a + 1.0) * (0.5 * s * s)
-    plain = math.log(2.0) + special.log_ndtr(a * s) + square
+    # E exp(a l) = 2 Phi(a s) exp(a (a + 1) s^2/2), in logarithms.
+    log_factor = a * (a + 1.0) * (0.5 * s * s)
+    of_loss = math.log(2.0) + special.log_ndtr(a * s) + log_factor
+    # l is below K where |N| is below c.
     c = (curvature - 0.5 * s * s) / s
-    raised = plain
+    of_raised = of_loss
     if c > 0.0:
         below = a * curvature + np.log(special.erf(c / math.sqrt(2.0)))
-        raised = np.logaddexp(below, math.log(2.0) + special.log_ndtr(a * s - c) + square)
-    mean = np.logaddexp(raised, plain) - math.log(2.0)
-    rounding = 1e-13 * (1.0 + np.abs(mean) + square)
+        beyond = math.log(2.0) + special.log_ndtr(a * s - c) + log_factor
+        of_raised = np.logaddexp(below, beyond)
+    mean = np.logaddexp(of_raised, of_loss) - math.log(2.0)
+    rounding = 1e-13 * (1.0 + np.abs(mean) + log_factor)
     result: Array = jacobian * ROUND_UP + (np.maximum(mean, 0.0) + rounding) / a
     return result
 
 
 def excess_over(ratio: float, t: Array) -> Array:
-    """Upper bound on ``E(l - t)_+``, l of ``margin_delta``, at any t."""
-    beyond, _ = _excess(np.full(np.shape(t), ratio), np.asarray(t))
-    excess: Array = beyond * (1.0 + _ROUNDING) + _TINY
+    """Upper bound on ``E(l - t)_+``, l of ``margin_delta``, at any t.
+
+    Parameters
+    ----------
+    ratio
+        The ratio s of ``margin_delta``.
+    t
+        Numbers of any shape.
+
+    Returns
+    -------
+    Array
+        Bounds of the shape of ``t``.
+    """
+    mean, _ = _excess(np.full(np.shape(t), ratio), np.asarray(t))
+    excess: Array = mean * (1.0 + _ROUNDING) + _TINY
     return excess
 
 
-def _offset(left: Array, y: Array) -> Array:
-    """``t``, rounded down, which only raises a bound."""
-    offset: Array = left - (y - np.log1p(y)) - 1e-14 * (np.abs(left) + y)
+def _offset(budget: Array, y: Array) -> Array:
+    """``t = epsilon + log(1 + y) - y``, rounded down, which only raises a bound."""
+    offset: Array = budget - (y - np.log1p(y)) - 1e-14 * (np.abs(budget) + y)
     return offset
 
 
@@ -231,15 +265,16 @@ def _excess(s: Array, t: Array) -> tuple[Array, Array]:
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         c = np.minimum(t / s - 0.5 * s, 1e150) - 1e-14 * (np.abs(t) / s + s)
-        near = np.clip(c, 0.0, 1e8)
-        density = np.exp(-0.5 * near * near) * math.sqrt(2.0 / math.pi)
-        scaled_tail = special.erfcx(near / math.sqrt(2.0))
-        # 1 - c times the ratio of tail and density is about 1/c^2, and its rounding 1e-16
-        remainder = 1.0 - near * math.sqrt(math.pi / 2.0) * scaled_tail + 1e-15
-        beyond = s * density * remainder
+        positive_c = np.clip(c, 0.0, 1e8)
+        density = np.exp(-0.5 * positive_c * positive_c) * math.sqrt(2.0 / math.pi)
+        # P(|N| > c) is the density times sqrt(pi / 2) erfcx(c / sqrt(2)).
+        scaled_tail = special.erfcx(positive_c / math.sqrt(2.0))
+        # 1 - c times the ratio of tail and density is about 1/c^2, and its rounding 1e-16.
+        remainder = 1.0 - positive_c * math.sqrt(math.pi / 2.0) * scaled_tail + 1e-15
+        excess = s * density * remainder
         chance = density * scaled_tail * math.sqrt(math.pi / 2.0)
-    whole = s * (math.sqrt(2.0 / math.pi) - np.minimum(c, 0.0))
-    return np.where(c > 0.0, beyond, whole), np.where(c > 0.0, chance, 1.0)
+    mean = s * (math.sqrt(2.0 / math.pi) - np.minimum(c, 0.0))
+    return np.where(c > 0.0, excess, mean), np.where(c > 0.0, chance, 1.0)
 
 
 #: What is kept of K, the curvature's part of a loss, where steps compose: two of them would leave
@@ -308,40 +343,72 @@ def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
     float
         A bound, at most 1.
     """
-    *rest, last = sorted(laws, key=lambda law: (law.folded, law.ratio))
+    *on_grid, last = sorted(laws, key=lambda law: (law.folded, law.ratio))
     if epsilon <= 0.0 or not last.folded:
         return 1.0
-    reach = 9.0 + math.sqrt(2.0 * min(epsilon, 500.0))
-    cell = sum(law.ratio * (reach + 0.5 * law.ratio) + law.curvature for law in rest) / _CELLS
-
-    # the law of the sum of all losses but the last
-    start = 0
-    chances = np.ones(1)
-    beyond = 0.0
-    for law in rest:
-        first, own_chances, excess = _rounded_up(law, cell, reach)
-        start += first
-        chances = np.convolve(chances, own_chances)
-        beyond += excess
-    before = (start + np.arange(len(chances))) * cell
-    before += (_ROUND_UP - 1.0) * np.abs(before)
-
+    losses, chances, beyond = _sum_of_laws(on_grid, 9.0 + math.sqrt(2.0 * min(epsilon, 500.0)))
     best = 1.0
     for y in np.linspace(0.0, min(math.sqrt(2.0 * epsilon), 4.0), _TANGENTS):
-        t = (epsilon - (y - math.log1p(y))) * ROUND_DOWN - before
+        # What the losses on the grid leave of t to the last law.
+        t = (epsilon - (y - math.log1p(y))) * ROUND_DOWN - losses
         raised = np.maximum(t, last.curvature)
-        # the difference first: added to t, a small excess would be lost
+        # The difference first: added to t, a small excess would be lost.
         mean = 0.5 * ((raised - t) + excess_over(last.ratio, t) + excess_over(last.ratio, raised))
         total = float(np.sum(chances * mean)) + beyond
         best = min(best, total / (1.0 + y) * _ROUND_UP)
     return best
 
 
+def _sum_of_laws(laws: Sequence[LossLaw], reach: float) -> tuple[Array, Array, float]:
+    """The law of the sum of losses, each rounded up to a grid.
+
+    Parameters
+    ----------
+    laws
+        Of the losses.
+    reach
+        Normal variables beyond this are counted in the last cell.
+
+    Returns
+    -------
+    tuple
+        The values (m,) of the sum, their chances (m,), and what losses beyond their last cells add
+        on average.
+    """
+    cell = sum(law.ratio * (reach + 0.5 * law.ratio) + law.curvature for law in laws) / _CELLS
+    first_of_sum = 0
+    chances = np.ones(1)
+    beyond = 0.0
+    for law in laws:
+        first, own_chances, excess = _rounded_up(law, cell, reach)
+        first_of_sum += first
+        chances = np.convolve(chances, own_chances)
+        beyond += excess
+    steps = np.arange(len(chances), dtype=np.float64)
+    losses = (first_of_sum + steps) * cell
+    losses += (_ROUND_UP - 1.0) * np.abs(losses)
+    return losses, chances, beyond
+
+
 def joint_relief(laws: Sequence[LossLaw], budget: Budget) -> float:
-    """How much smaller the noise of the folded laws may be; 1 where nothing is gained."""
+    """How much smaller the noise of the folded laws may be; 1 where nothing is gained.
+
+    Parameters
+    ----------
+    laws
+        Of the steps.
+    budget
+        What all steps together may spend.
+
+    Returns
+    -------
+    float
+        The factor, at least 1.
+    """
 
     def private(relief: float) -> bool:
-        return joint_delta([law.relieved(relief) for law in laws], budget.epsilon) <= budget.delta
+        relieved_laws = [law.relieved(relief) for law in laws]
+        return joint_delta(relieved_laws, budget.epsilon) <= budget.delta
 
     if budget.delta <= 0.0 or not private(1.0):
         return 1.0
@@ -390,6 +457,9 @@ def relieved(
 def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, float]:
     """The law of a loss rounded up to cells.
 
+    For X beyond c, ``(X + Y - t)_+ <= (X - c)_+ + (c + Y - t)_+``: what a loss exceeds its last
+    cell by is added on average.
+
     Parameters
     ----------
     law
@@ -405,24 +475,23 @@ def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, fl
         The number of the first cell, the chances of it and of those that follow, and what losses
         beyond the last of them add on average.
     """
-    # for X beyond c, (X + Y - t)_+ <= (X - c)_+ + (c + Y - t)_+
     s = law.ratio
-    last = math.ceil((s * (reach + 0.5 * s) + law.curvature) / cell)
-    first = 0 if law.folded else math.floor(-s * reach / cell)
-    steps = np.arange(first, last + 1)
-    # normal variables below which the loss is at most so many cells
-    normal = steps * (cell / s) - 0.5 * s
+    first = math.floor(-s * reach / cell)
     if law.folded:
-        at_least = np.maximum(normal, 0.0)
-        tail = special.ndtr(-at_least) * 2.0
-    else:
-        tail = special.ndtr(-normal)
+        first = 0
+    last = math.ceil((s * (reach + 0.5 * s) + law.curvature) / cell)
+    steps = np.arange(first, last + 1)
+    # Normal variables below which the loss is at most so many cells.
+    normal = steps * (cell / s) - 0.5 * s
+    tail = special.ndtr(-normal)
+    if law.folded:
+        tail = special.ndtr(-np.maximum(normal, 0.0)) * 2.0
     chances = _chances(tail)
-    beyond = float(excess_over(s, np.array(steps[-1] * cell)))
     if law.curvature > 0.0:
+        # Half of the losses are at least K.
         raised_tail = np.where(steps * cell < law.curvature, 1.0, tail)
         chances = 0.5 * (chances + _chances(raised_tail))
-    return first, chances, beyond
+    return first, chances, float(excess_over(s, np.array(steps[-1] * cell)))
 
 
 def _chances(tail: Array) -> Array:

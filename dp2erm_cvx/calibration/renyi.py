@@ -146,6 +146,25 @@ def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
     """Bound ``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)`` on the movement of the summed gradient.
 
     It is rounded up.
+
+    Parameters
+    ----------
+    V
+        Bound on the movement of the weights.
+    loss
+        Constants of a squared loss.
+    gamma
+        The ridge.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss is not squared.
     """
     M, Z = _squared(loss)
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
@@ -169,6 +188,10 @@ def calibrate_renyi(
         The ridge > 0. By default it is that of ``M^2 V / (n tau)``, tau in ``TAU_GRID``, with the
         least :func:`~dp2erm_cvx.calibration.base.predicted_distance`.
 
+    Returns
+    -------
+    RenyiCalibration
+
     Raises
     ------
     CalibrationError
@@ -184,23 +207,20 @@ def calibrate_renyi(
     candidates = M * M * V / n / TAU_GRID
     if gamma is not None:
         candidates = np.array([public_number("gamma", gamma, above=0.0)])
-    for value in candidates:
-        objective.in_range("gamma", float(value), budget)
+    for candidate in candidates:
+        objective.in_range("gamma", float(candidate), budget)
 
-    taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
-    least = np.full_like(taus, _LEAST_EXCESS)
-    unit, orders = _unit_noise(taus, budget, least, _largest_excess(taus))
-    lengths = []
-    for one_unit, value in zip(unit, candidates, strict=True):
-        lengths.append(float(one_unit) * gradient_movement(V, loss, float(value)))
-    best = least_predicted(objective, Noise.GAUSSIAN, lengths, candidates)
-    if not math.isfinite(unit[best]):
-        where = "any gamma" if gamma is None else f"gamma = {gamma:g}"
-        raise CalibrationError(
-            f"Theorem 7 (Renyi): no order fits epsilon = {budget.epsilon:g}, delta = "
-            f"{budget.delta:g} at {where}: raise gamma or the budget, or use another calibration"
-        )
-    least_unit, order = _refined(taus[[best]], budget, unit[[best]], orders[[best]])
+    # sigma / S of every candidate, over a first grid of orders.
+    taus = np.array([_tau(V, loss, n, float(candidate)) for candidate in candidates])
+    least_excess = np.full_like(taus, _LEAST_EXCESS)
+    units, orders = _unit_noise(taus, budget, least_excess, _largest_excess(taus))
+    scales = []
+    for unit, candidate in zip(units, candidates, strict=True):
+        scales.append(float(unit) * gradient_movement(V, loss, float(candidate)))
+    best = least_predicted(objective, Noise.GAUSSIAN, scales, candidates)
+    if not math.isfinite(units[best]):
+        _refuse_orders(budget, gamma)
+    unit, order = _refined(taus[[best]], budget, units[[best]], orders[[best]])
     chosen = float(candidates[best])
     sensitivity = gradient_movement(V, loss, chosen)
     facts: dict[str, Any] = {
@@ -208,9 +228,19 @@ def calibrate_renyi(
         "perturbed": Perturbed.UNCONSTRAINED,
         "sensitivity": sensitivity,
     }
-    scale = sensitivity * least_unit
-    known = objective.calibrated(Noise.GAUSSIAN, budget, scale, chosen, **facts)
+    known = objective.calibrated(Noise.GAUSSIAN, budget, sensitivity * unit, chosen, **facts)
     return RenyiCalibration(**vars(known), order=order, tau=float(taus[best]))
+
+
+def _refuse_orders(budget: Budget, gamma: float | None) -> None:
+    """Raise CalibrationError where no order converts to the budget."""
+    where = "any gamma"
+    if gamma is not None:
+        where = f"gamma = {gamma:g}"
+    raise CalibrationError(
+        f"Theorem 7 (Renyi): no order fits epsilon = {budget.epsilon:g}, delta = "
+        f"{budget.delta:g} at {where}: raise gamma or the budget, or use another calibration"
+    )
 
 
 def _squared(loss: LossConstants) -> tuple[float, float]:
@@ -256,10 +286,11 @@ def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Ar
     orders = 1.0 + np.geomspace(np.minimum(low, high), high, _GRID_POINTS, axis=-1)
     noise_cost, hessian_cost = _costs(orders, tau[:, None])
     conversion = _conversion(orders, budget.delta)
-    left = budget.epsilon - hessian_cost - conversion
-    left = left - 1e-15 * (budget.epsilon + hessian_cost + np.abs(conversion))
+    # What the noise may cost: epsilon less the other costs, rounded down.
+    allowed = budget.epsilon - hessian_cost - conversion
+    allowed = allowed - 1e-15 * (budget.epsilon + hessian_cost + np.abs(conversion))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        unit = np.where(left > 0.0, np.sqrt(noise_cost / left) * (1.0 + _SLACK), np.inf)
+        unit = np.where(allowed > 0.0, np.sqrt(noise_cost / allowed) * (1.0 + _SLACK), np.inf)
     unit = np.where(np.isnan(unit), np.inf, unit)
     best = np.argmin(unit, axis=-1)
     rows = np.arange(len(tau))
