@@ -123,7 +123,9 @@ class CoefficientTravel:
     def _curvature_room(self, low: Array, high: Array) -> Array:
         """Largest ``(D delta / n - mu delta^2)_+`` on cells of delta."""
         slope = self.gradient_diameter / self.n
-        peak = slope / self.mu / 2.0 if self.mu else math.inf
+        peak = math.inf
+        if self.mu:
+            peak = slope / self.mu / 2.0
         delta = np.clip(peak, low, high)
         room: Array = np.maximum(self.gradient_diameter * delta / self.n - self.mu * delta**2, 0.0)
         return room
@@ -179,7 +181,7 @@ def _variance_points(scheme: MarginScheme, cells: MarginCells) -> tuple[_Points,
         steep = bounds.steepest[of_arm]
         curvature = np.maximum(arm.loss.curvatures(cells.low[of_arm], cells.high[of_arm])[0], 0.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # 0/0 counts as 0: a weight that does not move asks for no curvature
+            # 0/0 counts as 0: a weight that does not move asks for no curvature.
             ratio = np.where(steep == 0.0, 0.0, largest[of_arm] * steep**2 / curvature)
             g = ratio * OUTWARD
         for multiple, b in _weight_factor_ends(arm):
@@ -199,41 +201,49 @@ def _weight_factor_ends(arm: ArmCurves) -> list[tuple[float, float]]:
 
 
 def _largest_variance(g: Array, inverse: Array) -> float:
-    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A, by corners (g, 1/f).
-
-    For a given mass Q of A and any t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y
-    are linear in the laws on A and off it, so that each sits on one cell. The bound is convex in
-    log t.
-    """
+    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A, by corners (g, 1/f)."""
     largest_g = float(np.max(g))
-    largest_inverse = float(np.max(inverse))
     if largest_g == 0.0:
         return 0.0
 
-    def product(low: Array, high: Array) -> Array:
-        """The least bound at masses of A from low to high."""
-        p = np.maximum(low, 0.0)[:, None]
-        q = high[:, None]
-        # X is 4 E[c_A^2 g], with c_A = 1 - Q on A and -Q off it
-        inside = 4.0 * (1.0 - p) ** 2 * q
-        outside = 4.0 * q * q * (1.0 - p)
-        t = np.sqrt(largest_inverse / ((inside + outside) * largest_g))
-        span = _FIRST_SPAN
-        for _ in range(_ZOOMS):
-            t = t * np.geomspace(1.0 / span, span, _MULTIPLIERS)
-            of_g = np.stack([t * inside, t * outside])
-            of_inverse = np.stack([q / t, (1.0 - p) / t])
-            on, off = support(g, inverse, of_g, of_inverse)
-            sums = on + off
-            least = np.argmin(sums, axis=1)[:, None]
-            t = np.take_along_axis(t, least, axis=1)
-            span = span ** (2.0 / (_MULTIPLIERS - 1))
-        value: Array = np.min(0.5 * sums, axis=1) ** 2
-        return value
-
     def bounds(mass: Array, half_width: float) -> tuple[Array, Array]:
-        """Bounds at masses, and over cells around them."""
-        return product(mass, mass), product(mass - half_width, mass + half_width)
+        """Bounds at masses of A, and over cells around them."""
+        at_mass = _variance_bounds(g, inverse, mass, mass)
+        on_cells = _variance_bounds(g, inverse, mass - half_width, mass + half_width)
+        return at_mass, on_cells
 
     best = largest_of(bounds, (0.0, 0.5), 1, _CLOSE)
-    return min(best, largest_g * largest_inverse) * OUTWARD
+    return min(best, largest_g * float(np.max(inverse))) * OUTWARD
+
+
+def _variance_bounds(g: Array, inverse: Array, low: Array, high: Array) -> Array:
+    """The least bound (m,) of ``X Y`` at masses Q of A from low to high.
+
+    X is ``4 E[c_A^2 g]``, with ``c_A = 1 - Q`` on A and -Q off it, and Y is ``E[1/f]``. For any
+    t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y are linear in the laws on A and
+    off it, so that each sits on one cell. The bound is convex in log t.
+
+    Parameters
+    ----------
+    g, inverse
+        Coordinates (k,) of the corners (g, 1/f).
+    low, high
+        Ends of the masses (m,).
+    """
+    p = np.maximum(low, 0.0)[:, None]
+    q = high[:, None]
+    on_event = 4.0 * (1.0 - p) ** 2 * q
+    off_event = 4.0 * q * q * (1.0 - p)
+    t = np.sqrt(float(np.max(inverse)) / ((on_event + off_event) * float(np.max(g))))
+    span = _FIRST_SPAN
+    for _ in range(_ZOOMS):
+        t = t * np.geomspace(1.0 / span, span, _MULTIPLIERS)
+        of_g = np.stack([t * on_event, t * off_event])
+        of_inverse = np.stack([q / t, (1.0 - p) / t])
+        largest_on, largest_off = support(g, inverse, of_g, of_inverse)
+        sums = largest_on + largest_off
+        least = np.argmin(sums, axis=1)[:, None]
+        t = np.take_along_axis(t, least, axis=1)
+        span = span ** (2.0 / (_MULTIPLIERS - 1))
+    bounds: Array = np.min(0.5 * sums, axis=1) ** 2
+    return bounds

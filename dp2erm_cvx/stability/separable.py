@@ -240,29 +240,35 @@ def margin_movement(
         raise DeclarationError(
             f"arms: {len(arms)} entries; there are two arms, or one entry for both"
         )
-    # everything is in units of rows of norm 1 from here on
+    # Everything is in units of rows of norm 1 from here on.
     norm = public_number("row_norm", row_norm, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
     ball = min(ball, _half_diagonal(box, dimension) * norm)
     price = public_number("l1", l1, at_least=0.0) / norm
     public_term = public_number("pull", pull, at_least=0.0) / norm
     mu = min(positive_ridge(ridge) / norm / norm, _LARGEST_RIDGE)
-    floor = None if arm_floor is None else declared_floor(n, arm_floor)
+    floor = None
+    least_share = 0.0
+    if arm_floor is not None:
+        floor = declared_floor(n, arm_floor)
+        least_share = (floor - 1) / (n - 1)
     total = _checked_total(normalization, floor, arm_total)
 
     reach = minimizer_norm(arms, mu, ball, beside + public_term, price)
-    D = record_diameter(arms, reach, beside, varying)
-    D_h = weight_diameter(arms, reach, varying)
     ranges = log_weight_ranges(arms, reach)
     highest = max(high for _, high in ranges)
     H = highest - min(low for low, _ in ranges)
-    farthest = D / n / mu if mu else math.inf
+    D = record_diameter(arms, reach, beside, varying)
+    end = 2.0 * reach
+    if mu:
+        # Minimizers are no farther apart than D / (n mu), by strong convexity.
+        end = min(D / n / mu, end)
     travel = CoefficientTravel(
         n=n,
         mu=mu,
-        end=min(farthest, 2.0 * reach),
+        end=end,
         gradient_diameter=D,
-        weight_diameter=D_h,
+        weight_diameter=weight_diameter(arms, reach, varying),
         arm_range=longest_range(arms, ranges),
     )
     scheme = MarginScheme(
@@ -273,7 +279,7 @@ def margin_movement(
         beside=beside,
         by_arm=varying is not None,
         public=public_term - price,
-        least_share=0.0 if floor is None else (floor - 1) / (n - 1),
+        least_share=least_share,
     )
     facts = _facts(scheme, largest_weight(n, H))
     if normalization == "all":
@@ -283,28 +289,35 @@ def margin_movement(
     else:
         assert floor is not None
         movement = _of_sums_by_arm(travel, scheme, ranges, floor)
+    assumptions = _assumptions(travel, norm, reach, H, floor)
+    return MarginMovement(
+        reach=reach,
+        gradient_diameter=travel.gradient_diameter,
+        log_weight_diameter=travel.weight_diameter,
+        log_weight_range=H,
+        largest=movement.largest,
+        least_mean=facts.mean,
+        variance=facts.variance,
+        bound=stated_bound(n, movement.V, movement.largest, movement.theorem, assumptions),
+    )
 
+
+def _assumptions(
+    travel: CoefficientTravel, norm: float, reach: float, H: float, floor: int | None
+) -> tuple[str, ...]:
+    """What a bound assumes, in words; diameters are those of rows of norm ``norm``."""
+    gradients = travel.gradient_diameter * norm
+    weights = travel.weight_diameter * norm
     assumptions = [
-        f"gradients of the loss in a set of diameter {D * norm:g}, of log weights in one of "
-        f"{D_h * norm:g}",
+        f"gradients of the loss in a set of diameter {gradients:g}, of log weights in one of "
+        f"{weights:g}",
         f"margins at most {reach:g}, log weights in an interval of length {H:g}",
     ]
     if floor is not None:
         assumptions.append(
             f"each arm has at least {floor} records in every dataset of the universe"
         )
-    assumptions.append(EXACT)
-    bound = stated_bound(n, movement.V, movement.largest, movement.theorem, tuple(assumptions))
-    return MarginMovement(
-        reach=reach,
-        gradient_diameter=D,
-        log_weight_diameter=D_h,
-        log_weight_range=H,
-        largest=movement.largest,
-        least_mean=facts.mean,
-        variance=facts.variance,
-        bound=bound,
-    )
+    return (*assumptions, EXACT)
 
 
 def _checked_total(normalization: str, floor: int | None, total: float | None) -> float | None:
@@ -358,16 +371,18 @@ class _Facts:
     @property
     def from_mean(self) -> float:
         """The quotient G/m; infinite where the least mean is 0."""
-        return self.largest_g / self.mean if self.mean > 0.0 else math.inf
+        if self.mean <= 0.0:
+            return math.inf
+        return self.largest_g / self.mean
 
 
-def _facts(scheme: MarginScheme, crude: float) -> _Facts:
+def _facts(scheme: MarginScheme, largest_by_range: float) -> _Facts:
     """Facts of a scheme, none where its margins or weights leave floating point."""
     if not scheme.is_near:
-        return _Facts(crude, 0.0, math.inf, math.inf, math.inf)
+        return _Facts(largest_by_range, 0.0, math.inf, math.inf, math.inf)
     largest, mean = largest_and_mean(scheme)
     constants = variance_constants(scheme)
-    return _Facts(min(largest, crude), mean, *constants)
+    return _Facts(min(largest, largest_by_range), mean, *constants)
 
 
 class _WeightMovement(NamedTuple):
@@ -435,12 +450,13 @@ class _SumsByArm:
         other = 1 - arm
         own_part = self.constants[arm] / max(first - 1, 1)
         other_part = self.constants[other] / (n - last)
-        # K of the theorem is n/4 times the sum; law_change has the factor n/(n - 1)
+        # K of the theorem is n/4 times the sum; law_change has the factor n/(n - 1).
         law = self.travel.law_change(0.25 * (n - 1) * (own_part + other_part))
-        if last == self.floor:
-            # an arm at its floor loses no record
-            return 2.0 * self.largest(arm, first) + n * law
-        return 2.0 * self.largest(arm, first) + 2.0 * self.largest(other, n - last + 1) + n * law
+        weights = 2.0 * self.largest(arm, first)
+        if last > self.floor:
+            # An arm at its floor loses no record.
+            weights = weights + 2.0 * self.largest(other, n - last + 1)
+        return weights + n * law
 
 
 def _of_sums_by_arm(
@@ -508,23 +524,13 @@ def _of_saturated_sums(
     theorem = "Theorem 44 (saturated normalization by arm)"
     if mean == 0.0 or not math.isfinite(facts.largest_g):
         return _WeightMovement(2.0 * n, float(n), theorem)
-    top = math.exp(highest)
-    largest = min(float(n), top * max(1.0 / total, 1.0 / mean))
+    largest_product = math.exp(highest)
+    largest = min(float(n), largest_product * max(1.0 / total, 1.0 / mean))
     moved = facts.steepest * travel.end
-
-    # S: sums x and y of both arms at least this on a cell, in units of n
-    whole = mean * (n - 1) / n
-    edges = np.linspace(0.0, whole, _TOTALS + 1)
-    x = edges[:-1]
-    y = whole - edges[1:]
-    divisor_before = x + np.maximum(x, total) * np.minimum(1.0, y / total)
-    divisor_after = y + np.maximum(y, total) * np.minimum(1.0, x / total)
-    grown = math.exp(min(2.0 * moved, FARTHEST))
-    weight_before = np.minimum(largest, top / divisor_before)
-    weight_after = np.minimum(largest, top * grown / divisor_after)
-    both_weights = min(float(np.max(weight_before + weight_after)), 2.0 * largest)
-
-    # K: ell is that of twice the diameter and twice the range
+    both_weights = _largest_of_both_weights(
+        mean * (n - 1) / n, total, largest_product, math.exp(min(2.0 * moved, FARTHEST)), largest
+    )
+    # K of the theorem; its law of change is that of twice the diameter and twice the range.
     growth_along = math.exp(min(0.5 * moved, FARTHEST))
     constant = facts.largest_g * max(1.0 / total, n / (n - 1) * growth_along / mean)
     twice = replace(
@@ -532,3 +538,32 @@ def _of_saturated_sums(
     )
     law = twice.law_change(constant * (n - 1) / n)
     return _WeightMovement(min(2.0 * n, 2.0 * both_weights + n * law), largest, theorem)
+
+
+def _largest_of_both_weights(
+    sum_of_arms: float, total: float, largest_product: float, grown: float, largest: float
+) -> float:
+    """Bound of the weights of a replaced record before and after, added (S of Theorem 44).
+
+    Parameters
+    ----------
+    sum_of_arms
+        Least sum of b f of both arms, over n, which is cut into cells of its parts x and y.
+    total
+        The total tau.
+    largest_product
+        Largest b f.
+    grown
+        Factor by which b f may grow along the way.
+    largest
+        Bound of one weight.
+    """
+    edges = np.linspace(0.0, sum_of_arms, _TOTALS + 1)
+    # On a cell x and y are at least this.
+    x = edges[:-1]
+    y = sum_of_arms - edges[1:]
+    divisor_before = x + np.maximum(x, total) * np.minimum(1.0, y / total)
+    divisor_after = y + np.maximum(y, total) * np.minimum(1.0, x / total)
+    weight_before = np.minimum(largest, largest_product / divisor_before)
+    weight_after = np.minimum(largest, largest_product * grown / divisor_after)
+    return min(float(np.max(weight_before + weight_after)), 2.0 * largest)

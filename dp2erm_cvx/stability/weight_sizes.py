@@ -103,7 +103,7 @@ class _MarginsOfArm(NamedTuple):
         least_offset, largest_offset = arm.offset
         left = first - largest_offset
         right = last - least_offset
-        # the pull is linear in the offset at one margin, so that an end is worst
+        # The pull is linear in the offset at one margin, so that an end is worst.
         at_least = largest_pull_on_cells(
             arm.loss, first - least_offset, last - least_offset, least_offset
         )
@@ -220,6 +220,18 @@ class _Hull(NamedTuple):
     weight: Array
     rows: NDArray[np.int64]
 
+    def least_mean(self, kappa: Array) -> Array:
+        """The least mean (m,) of b f where the mean of the pull is kappa or more."""
+        rounding = 1e-15 * np.max(self.weight)
+        interpolated = np.interp(kappa, self.pull, self.weight) - rounding
+        return np.asarray(np.maximum(interpolated, self.weight[0]))
+
+    def sharing(self, kappa: Array) -> NDArray[np.int64]:
+        """Numbers of the rows at the two corners that lie on either side of each kappa."""
+        right = np.minimum(np.searchsorted(self.pull, kappa), len(self.pull) - 1)
+        left = np.maximum(right - 1, 0)
+        return np.asarray(np.append(self.rows[left], self.rows[right]))
+
 
 @dataclass(frozen=True)
 class _Candidates:
@@ -254,27 +266,22 @@ class _Candidates:
         return cls(scheme, _Rows.joined(others), _Rows.joined(own))
 
     def at_norms(self, low: float, high: float) -> _NormCell:
-        """Largest weight and least mean where ``low <= ||v|| <= high``."""
+        """Largest weight and least mean where ``low <= ||v|| <= high`` (Theorem 23)."""
         n = self.scheme.n
         others = self.others.within(high)
         own = self.own.within(high)
         hull = self._least_means(others, self._pulls(others, high))
         kappa = self._needed_pull(own, low, high)
+        # A record that needs a larger pull than the others have is not there.
         (possible,) = np.nonzero(kappa <= hull.pull[-1])
         if len(possible) == 0:
             return _NormCell(1.0, math.inf, low, high, own.cell[:0])
         kappa = kappa[possible]
-        rounding = 1e-15 * np.max(hull.weight)
-        interpolated = np.interp(kappa, hull.pull, hull.weight) - rounding
-        mean = np.maximum(interpolated, hull.weight[0])
+        mean = hull.least_mean(kappa)
         of_itself = own.weight[possible]
         weights = n * of_itself / (of_itself + (n - 1) * mean)
         top = np.argsort(-weights)[:_TOP]
-        # two corners of the hull share the others
-        right = np.minimum(np.searchsorted(hull.pull, kappa[top]), len(hull.pull) - 1)
-        left = np.maximum(right - 1, 0)
-        sharing = np.append(hull.rows[left], hull.rows[right])
-        margins = np.append(others.cell[sharing], own.cell[possible[top]])
+        margins = np.append(others.cell[hull.sharing(kappa[top])], own.cell[possible[top]])
         return _NormCell(float(weights[top[0]]), float(np.min(mean)), low, high, margins)
 
     def _pulls(self, rows: _Rows, norm: float) -> Array:
@@ -288,9 +295,10 @@ class _Candidates:
         """Kappa of Theorem 23: the least mean pull of the others, for each row of the record."""
         n = self.scheme.n
         norm = np.maximum(low, own.near)
-        # at worst the public terms pull at the largest norm, or hold at the least one
-        pulling_norm = high if self.scheme.public > 0.0 else norm
-        public = self.scheme.public * pulling_norm
+        # At worst the public terms pull at the largest norm, or hold at the least one.
+        public = self.scheme.public * norm
+        if self.scheme.public > 0.0:
+            public = np.full_like(norm, self.scheme.public * high)
         own_pull = self._pulls(own, high)
         kappa: Array = (n * self.scheme.mu * norm**2 - n * public - own_pull) / (n - 1)
         return kappa
@@ -299,7 +307,7 @@ class _Candidates:
         """Largest size of the margin of a linear term, in units of its norm."""
         if not self.scheme.by_arm:
             return norm
-        # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
+        # Margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
         return np.sqrt(np.maximum(norm * norm - near * near, 0.0))
 
     def _least_means(self, others: _Rows, pulls: Array) -> _Hull:
@@ -310,23 +318,27 @@ class _Candidates:
         """
         share = self.scheme.least_share
         if len(self.scheme.arms) == 1 or share == 0.0:
-            on = corners(pulls, -others.weight)[::-1]
-            return _Hull(pulls[on], others.weight[on], on[:, None])
+            on_hull = corners(pulls, -others.weight)[::-1]
+            return _Hull(pulls[on_hull], others.weight[on_hull], on_hull[:, None])
         hulls = []
         for number in range(2):
             rows = np.flatnonzero(others.arm == number)
-            on = corners(pulls[rows], -others.weight[rows])[::-1]
-            hulls.append(rows[on])
+            on_hull = corners(pulls[rows], -others.weight[rows])[::-1]
+            hulls.append(rows[on_hull])
         pairs = pairs_of_hulls(pulls, others.weight, hulls)
         first_share = np.repeat([share, 1.0 - share], len(pairs))
-        second_share = 1.0 - first_share
         rows = np.concatenate([pairs, pairs])
-        first = rows[:, 0]
-        second = rows[:, 1]
-        pull = first_share * pulls[first] + second_share * pulls[second]
-        weight = first_share * others.weight[first] + second_share * others.weight[second]
-        on = corners(pull, -weight)[::-1]
-        return _Hull(pull[on], weight[on] * (1.0 - 1e-14), rows[on])
+        pull = _shared(pulls, rows, first_share)
+        weight = _shared(others.weight, rows, first_share)
+        on_hull = corners(pull, -weight)[::-1]
+        return _Hull(pull[on_hull], weight[on_hull] * (1.0 - 1e-14), rows[on_hull])
+
+
+def _shared(numbers: Array, rows: NDArray[np.int64], first_share: Array) -> Array:
+    """Means (k,) of the numbers of two rows (k, 2), of which the first has a share."""
+    second_share = 1.0 - first_share
+    mean: Array = first_share * numbers[rows[:, 0]] + second_share * numbers[rows[:, 1]]
+    return mean
 
 
 def pairs_of_hulls(

@@ -212,7 +212,7 @@ def test_forgotten_linear_terms_on_the_way_to_equal_weights_are_caught(
     linear = forms.rows(PULL, [1.0, 1.0], [0.0, 0.0])
     form = plain(41, forms.ENTROPY, 0.001, linear=linear)
     assert searched(form, cases=60, generations=8, by_weight=True).weight_ratio <= ROUNDED
-    monkeypatch.setattr(largest._Block, "resistance", lambda self: np.zeros_like(self.mean))
+    monkeypatch.setattr(largest._Block, "_resistance", lambda self: np.zeros_like(self.mean))
     assert searched(form, cases=60, generations=8, by_weight=True).weight_ratio > 1.05
 
 
