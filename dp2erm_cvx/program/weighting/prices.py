@@ -16,8 +16,9 @@ from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting.sums import flat
 from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, LogSumExpPenalty, Penalty
 
-#: Orders of norms whose proximal steps keep their digits.
-_LEAST_ORDER, _LARGEST_ORDER = 1.1, 16.0
+#: Ends of the orders of norms whose proximal steps keep their digits.
+_LEAST_ORDER = 1.1
+_LARGEST_ORDER = 16.0
 #: Atoms of CVXPY that change the shape of a single number at most.
 _RESHAPES = (
     "Promote",
@@ -172,11 +173,7 @@ def price_of(term: ScaledNode) -> Price | None:
     node = term.node
     kind = node_kind(node)
     if kind == "quad_over_lin":
-        _refuse_axis(node)
-        divisor = node.args[1]
-        if not is_public(divisor):
-            raise DeclarationError(f"{printed(node)}: divides by data: divide by a public number")
-        return _square(node.args[0], term.number / float(flat(divisor.value)[0]))
+        return _quad_over_lin(node, term)
     if kind == "Power" and exponent_of(node) == 2.0:
         return _square(node.args[0], term.factor)
     if kind == "huber":
@@ -184,7 +181,8 @@ def price_of(term: ScaledNode) -> Price | None:
     if kind in ("abs", "norm1"):
         _refuse_axis(node)
         return _size(node, term)
-    if (part := positive_part(node, term.factor)) is not None:
+    part = positive_part(node, term.factor)
+    if part is not None:
         argument, factor = part
         return _kink_of_entries(argument, factor, sided=True)
     if kind == "log_sum_exp":
@@ -197,6 +195,15 @@ def price_of(term: ScaledNode) -> Price | None:
             refuse_node(node)
         return Price(argument, ImbalancePenalty(math.inf, norm=norm, price=term.number))
     return None
+
+
+def _quad_over_lin(node: Any, term: ScaledNode) -> Price:
+    """A sum of squares over a public number."""
+    _refuse_axis(node)
+    argument, divisor = node.args
+    if not is_public(divisor):
+        raise DeclarationError(f"{printed(node)}: divides by data: divide by a public number")
+    return _square(argument, term.number / float(flat(divisor.value)[0]))
 
 
 def norm_of(node: Any) -> tuple[Any, float]:
@@ -232,23 +239,28 @@ def positive_part(e: Any, factor: float | Array = 1.0) -> tuple[Any, float | Arr
 
     None for anything else. Raises DeclarationError for a factor below 0.
     """
-    if node_kind(e) == "NegExpression":
-        return positive_part(e.args[0], -factor)
     kind = node_kind(e)
+    if kind == "NegExpression":
+        return positive_part(e.args[0], -factor)
     if kind not in ("maximum", "minimum") or len(e.args) != 2:
         return None
+    inner = _other_than_zero(e)
+    if inner is None or not inner.is_affine() or is_public(inner):
+        return None
+    # min(x, 0) = -max(-x, 0)
+    argument = inner if kind == "maximum" else -inner
     sign = 1.0 if kind == "maximum" else -1.0
+    scaled = sign * factor
+    if not np.all(np.asarray(scaled) >= 0.0):
+        raise DeclarationError(f"{printed(e)}: has a factor below 0")
+    return argument, scaled
+
+
+def _other_than_zero(e: Any) -> Any | None:
+    """The argument beside a public 0 of a maximum or minimum of two; None without a 0."""
     for inner, zero in (e.args, e.args[::-1]):
-        if (
-            is_public(zero)
-            and not np.any(flat(zero.value))
-            and inner.is_affine()
-            and not is_public(inner)
-        ):
-            scaled = sign * factor
-            if not np.all(np.asarray(scaled) >= 0.0):
-                raise DeclarationError(f"{printed(e)}: has a factor below 0")
-            return (inner if kind == "maximum" else -inner), scaled
+        if is_public(zero) and not np.any(flat(zero.value)):
+            return inner
     return None
 
 
@@ -261,10 +273,8 @@ def beyond_tolerance(e: Any) -> tuple[Any, float | Array, float | Array] | None:
     """Size, factor and tolerance of ``pos(factor * size - tolerance)``, or None."""
     if node_kind(e) != "maximum" or len(e.args) != 2:
         return None
-    for inner, zero in (e.args, e.args[::-1]):
-        if is_public(zero) and not np.any(flat(zero.value)):
-            return size_and_limit(inner)
-    return None
+    inner = _other_than_zero(e)
+    return None if inner is None else size_and_limit(inner)
 
 
 def size_and_limit(e: Any) -> tuple[Any, float | Array, float | Array] | None:
@@ -337,25 +347,32 @@ def _beyond(
         argument, norm = norm_of(size)
         # huber(by t, knee) = by^2 huber(t, knee / by)
         scale = _single(by, text)
-        one = _single(factor, text)
+        one_factor = _single(factor, text)
         tolerance = _single(limit, text) / scale
-        return Price(argument, ImbalancePenalty(one * scale**2, tolerance, knee / scale, norm))
+        penalty = ImbalancePenalty(one_factor * scale**2, tolerance, knee / scale, norm)
+        return Price(argument, penalty)
     if kind != "abs":
         raise DeclarationError(
             f"{text}: write cp.pos(cp.abs(m) - tolerance), or that of cp.norm(m)"
         )
     argument = size.args[0]
-    alike = _number_if_alike(by)
-    if math.isinf(knee) and isinstance(alike, float) and isinstance(factor, float):
-        return Price(argument, ImbalancePenalty(factor * alike**2, _number_if_alike(limit / alike)))
     if math.isinf(knee):
-        root: Any = np.sqrt(factor) * by
-        scaled = _number_if_alike(np.sqrt(factor) * limit)
-        return Price(argument, ImbalancePenalty(1.0, scaled), _number_if_alike(root))
-    one = _single(factor, text)
-    return Price(
-        argument, ImbalancePenalty(one, _number_if_alike(limit), knee), _number_if_alike(by)
-    )
+        return _squares_beyond(argument, by, limit, factor)
+    penalty = ImbalancePenalty(_single(factor, text), _number_if_alike(limit), knee)
+    return Price(argument, penalty, _number_if_alike(by))
+
+
+def _squares_beyond(
+    argument: Any, by: float | Array, limit: float | Array, factor: float | Array
+) -> Price:
+    """``factor * square(pos(by * |argument| - limit))``, entry by entry."""
+    multiple = _number_if_alike(by)
+    if isinstance(multiple, float) and isinstance(factor, float):
+        tolerance = _number_if_alike(limit / multiple)
+        return Price(argument, ImbalancePenalty(factor * multiple**2, tolerance))
+    root = np.sqrt(factor)
+    penalty = ImbalancePenalty(1.0, _number_if_alike(root * limit))
+    return Price(argument, penalty, _number_if_alike(root * by))
 
 
 def _huber(node: Any, term: ScaledNode) -> Price:
@@ -373,14 +390,15 @@ def _huber(node: Any, term: ScaledNode) -> Price:
     if kind == "Pnorm":
         inner, norm = norm_of(argument)
         return Price(inner, ImbalancePenalty(factor, knee=knee, norm=norm))
-    if (part := positive_part(argument)) is not None:
+    part = positive_part(argument)
+    if part is not None:
         return Price(part[0], ImbalancePenalty(factor, knee=knee, sided=True))
-    scaled = beyond_tolerance(argument) or size_and_limit(argument)
-    if scaled is None:
-        refuse_node(node)
-    size, by, limit = scaled
-    if beyond_tolerance(argument) is None and np.any(limit):
-        refuse_node(node)
+    beyond = beyond_tolerance(argument)
+    if beyond is None:
+        beyond = size_and_limit(argument)
+        if beyond is None or np.any(beyond[2]):  # a tolerance that is not cut off at 0
+            refuse_node(node)
+    size, by, limit = beyond
     return _beyond(size, by, limit, factor, knee)
 
 
@@ -415,12 +433,8 @@ def _quadratic(node: Any, factor: float) -> Price:
     argument, matrix = node.args
     if not is_public(matrix):
         raise DeclarationError(f"{printed(node)}: has a matrix that is data: write a public one")
-    if (
-        argument.variables()
-        and argument.size > 1
-        and argument.is_affine()
-        and not argument.parameters()
-    ):
+    of_weights = argument.variables() and argument.is_affine() and not argument.parameters()
+    if of_weights and argument.size > 1:
         raise DeclarationError(
             f"{printed(node)}: is a quadratic of weights: write cp.sum_squares(w - 1)"
         )

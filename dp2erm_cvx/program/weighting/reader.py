@@ -39,7 +39,6 @@ from dp2erm_cvx.weighting.forms.form import (
     Imbalance,
     SumKind,
     WeightingForm,
-    WeightSums,
     least_and_largest,
 )
 from dp2erm_cvx.weighting.forms.objective import WeightingObjective
@@ -50,14 +49,27 @@ from dp2erm_cvx.weighting.forms.shapes import shape_of
 _MOST_SLOPES = 200
 #: Numbers of records at which a function is read first.
 _FEW = (7, 11)
-#: Datasets that are drawn, and weights on each of them.
-_DATASETS, _POINTS = 2, 2
+#: Datasets that are drawn.
+_DATASETS = 2
+#: Weights that are drawn on each of them.
+_POINTS = 2
 #: Values may differ by this part of their sizes.
 _CLOSE = 1e-9
 #: A weight that no finite cap of an author reaches.
 _FAR = 1e12
 #: Step of differences of values, where CVXPY knows no slope.
 _STEP = 1e-6
+#: Changes of the sums of controls and treated that the equations of a kind of sums exclude.
+_MOVES = {
+    SumKind.ALL: np.array([1.0, 1.0]),
+    SumKind.PUBLIC: np.array([1.0, -1.0]),
+    SumKind.COUNTS: np.array([1.0, -1.0]),
+    SumKind.CONTROLS: np.array([1.0, 0.0]),
+    SumKind.TREATED: np.array([1.0, 0.0]),
+}
+#: What refuses a box and sums that are not those of the problem.
+_ANOTHER_BOX = "w: was read as weights in another box: please report it"
+_OTHER_SUMS = "w: was read as weights of other sums: please report it"
 
 
 def read_weighting(
@@ -294,19 +306,51 @@ def _as_before(problem: cp.Problem, w: cp.Variable) -> Iterator[None]:
 
 
 def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Reading:
-    """Everything that is read of a problem."""
-    n = records.n
+    """Everything that is read of a problem: its constraints first, then its objective."""
     table = FeatureTable(records)
     affine = AffineReader(w, table)
+
     constraints = ConstraintReader(affine)
     for constraint in problem.constraints:
         constraints.read(constraint)
     constraints.close()
-    sums = constraints.sums(n)
+    sums = constraints.sums(records.n)
     constraints.refuse_unmet(sums)
-    total = None if sums.kind is SumKind.TREATED else float(n)
-    objective = TermReader(affine, table, total)
+
+    # of weights of the treated at 1 the sum is twice their number, which is data
+    total = None if sums.kind is SumKind.TREATED else float(records.n)
+    objective, terms = _read_objective(problem, affine, table, total)
+    written = constraints.box()
+    low, cap = _box_of_form(constraints, written, objective)
+    imbalances, hard = _with_hard_sums(objective, constraints.hard)
+    form = WeightingForm(
+        records.n,
+        objective.dispersion(),
+        low,
+        cap,
+        sums,
+        tuple(table.with_points(imbalance) for imbalance in imbalances),
+        objective.linear_rows(),
+        objective.base,
+        constraints.low_of,
+        constraints.cap_of,
+    )
+    forms_of_terms = [(term, _form_of_term(form, reader)) for term, reader in terms]
+    return _Reading(form, table, constraints, hard, written, objective.centered, forms_of_terms)
+
+
+def _read_objective(
+    problem: cp.Problem, affine: AffineReader, table: FeatureTable, total: float | None
+) -> tuple[TermReader, list[tuple[ScaledNode, TermReader]]]:
+    """The objective to be minimized, and each of its terms alone.
+
+    Parameters
+    ----------
+    total
+        Sum of all weights where it is public, else None.
+    """
     sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+    objective = TermReader(affine, table, total)
     terms = []
     for term in entries_of(problem.objective.args[0], sign):
         if is_public(term.node) or not np.any(term.factor):
@@ -315,40 +359,40 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
             raise DeclarationError(f"{printed(term.node)}: has a factor that is not finite")
         if not term.node.variables():
             raise DeclarationError(f"{printed(term.node)}: holds no weights: leave it out")
-        one_term = TermReader(affine, table, total)
-        one_term.read(term)
-        terms.append((term, one_term))
-        objective.add(one_term)
+        reader = TermReader(affine, table, total)
+        reader.read(term)
+        terms.append((term, reader))
+        objective.add(reader)
     objective.refuse_no_dispersion()
-    dispersion = objective.dispersion()
-    written = constraints.box()
-    low, cap = _within_domain(written, dispersion, objective, sums)
+    return objective, terms
+
+
+def _box_of_form(
+    constraints: ConstraintReader, written: tuple[Array, Array], objective: TermReader
+) -> tuple[Array, Array]:
+    """Ends of the box by arm, over all that numbers of records admit."""
+    low, cap = _within_domain(written, objective)
     if constraints.low_of is not None:
         low = np.maximum(low, least_and_largest(constraints.low_of)[0])
     if constraints.cap_of is not None:
         cap = np.minimum(cap, least_and_largest(constraints.cap_of)[1])
+    return low, cap
+
+
+def _with_hard_sums(
+    objective: TermReader, hard_sums: list[HardSums]
+) -> tuple[list[Imbalance], dict[int, tuple[HardSums, NDArray[np.int64]]]]:
+    """All imbalances, those of the objective first, and the constraint of each that has one."""
     imbalances = list(objective.imbalances)
-    hard: dict[int, tuple[HardSums, NDArray[np.int64]]] = {}
-    for one in constraints.hard:
-        found = objective.priced(one.sums, one.penalty, one.text)
-        if found is None:
+    constraint_of: dict[int, tuple[HardSums, NDArray[np.int64]]] = {}
+    for constraint in hard_sums:
+        priced = objective.priced(constraint.sums, constraint.penalty, constraint.text)
+        if priced is None:
             continue
-        hard[len(imbalances)] = one, found[1]
-        imbalances.append(found[0])
-    form = WeightingForm(
-        n,
-        dispersion,
-        low,
-        cap,
-        sums,
-        tuple(table.with_points(one) for one in imbalances),
-        objective.linear_rows(),
-        objective.base,
-        constraints.low_of,
-        constraints.cap_of,
-    )
-    of_terms = [(term, _form_of_term(form, one_term)) for term, one_term in terms]
-    return _Reading(form, table, constraints, hard, written, objective.centered, of_terms)
+        imbalance, order = priced
+        constraint_of[len(imbalances)] = constraint, order
+        imbalances.append(imbalance)
+    return imbalances, constraint_of
 
 
 def _form_of_term(form: WeightingForm, term: TermReader) -> WeightingForm:
@@ -362,9 +406,7 @@ def _form_of_term(form: WeightingForm, term: TermReader) -> WeightingForm:
     )
 
 
-def _within_domain(
-    written: tuple[Array, Array], dispersion: Dispersion, objective: TermReader, sums: WeightSums
-) -> tuple[Array, Array]:
+def _within_domain(written: tuple[Array, Array], objective: TermReader) -> tuple[Array, Array]:
     """Ends of the box in the domain of the dispersion.
 
     Raises DeclarationError where weights of mean 1, or fixed ones, are outside, and where a power
@@ -377,23 +419,25 @@ def _within_domain(
                 f"objective: a power {part.number:g} of numbers below 0 is not read: take "
                 "sum_squares(w - 1)"
             )
+    dispersion = objective.dispersion()
     begin, end = dispersion.ends
-    low = np.maximum(written[0], begin)
-    cap = np.minimum(written[1], end)
     if not begin < 1.0 < end:
         raise DeclarationError(
             f"objective: is infinite at weights 1: is finite on ({begin:g}, {end:g})"
         )
-    for arm in np.flatnonzero(written[0] == written[1]):
-        value = float(written[0][arm])
+    written_low, written_cap = written
+    low = np.maximum(written_low, begin)
+    cap = np.minimum(written_cap, end)
+    for arm in np.flatnonzero(written_low == written_cap):
+        weight = float(written_low[arm])
         if objective.base is not None:
             raise DeclarationError(
                 f"objective: is measured from {objective.base.name}: fix no weights"
             )
-        finite = math.isfinite(_value_at(dispersion, value))
+        finite = math.isfinite(_value_at(dispersion, weight))
         if low[arm] > cap[arm] or not finite:
             raise DeclarationError(
-                f"objective: is infinite at the fixed weight {value:g}: take sum_squares"
+                f"objective: is infinite at the fixed weight {weight:g}: take sum_squares"
             )
     return low, cap
 
@@ -417,24 +461,25 @@ def _refuse_misread(
     the box and the sums of the form are within those of the problem. Raises DeclarationError where
     one differs.
     """
+    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+    minimized = sign * problem.objective.args[0]
     rng = np.random.default_rng(records.n + 3)
-    for _ in range(_DATASETS if records.n <= _MOST_SLOPES else 1):
+    datasets = _DATASETS if records.n <= _MOST_SLOPES else 1
+    for _ in range(datasets):
         drawn = drawn_records(records, rng)
         phi = reading.table.features_at(drawn, rng)
         _load(problem, reading.table, phi, drawn)
-        at = WeightingObjective(reading.form, phi, drawn.a)
         points = [
             drawn_weights(reading.form, rng, of_mean_one=reading.centered) for _ in range(_POINTS)
         ]
-        e = problem.objective.args[0]
-        sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
-        _refuse_other_objective(reading, sign * e, w, at, points)
-        for term, of_term in reading.terms:
+        objective = WeightingObjective(reading.form, phi, drawn.a)
+        _refuse_other_objective(reading, minimized, w, objective, points)
+        for term, form_of_term in reading.terms:
             # a misreading of a small term would not be seen beside a large one
-            alone = WeightingObjective(of_term, phi, drawn.a)
+            alone = WeightingObjective(form_of_term, phi, drawn.a)
             _refuse_other_objective(reading, all_entries(term), w, alone, points)
         for place in reading.hard:
-            _refuse_other_constraint(reading, place, w, at, points)
+            _refuse_other_constraint(reading, place, w, objective, points)
         _refuse_other_box(reading, w, drawn.a, rng)
         _refuse_other_ends(reading, w, phi, drawn.a, rng)
         _refuse_other_sums(reading, w, drawn.a, rng)
@@ -500,11 +545,15 @@ def _at_features(datum: Any, table: FeatureTable, phi: Mapping[str, Array], a: A
 
 
 def _refuse_other_objective(
-    reading: _Reading, e: Any, w: cp.Variable, at: WeightingObjective, points: list[Array]
+    reading: _Reading,
+    e: Any,
+    w: cp.Variable,
+    objective: WeightingObjective,
+    points: list[Array],
 ) -> None:
     """Raise DeclarationError where an expression has other differences or slopes than a form."""
-    ours = []
-    theirs = []
+    read_values = []
+    problem_values = []
     for point in points:
         w.save_value(point)
         value = e.value
@@ -512,30 +561,31 @@ def _refuse_other_objective(
             raise DeclarationError(
                 f"{printed(e)}: has no value at weights near 1: please report it"
             )
-        theirs.append(float(flat(value)[0]))
-        ours.append(at.value(point))
+        problem_values.append(float(flat(value)[0]))
+        read_values.append(objective.value(point))
         if reading.form.n <= _MOST_SLOPES:
-            _refuse_other_slope(e, w, at.slope(point), centered=reading.centered)
-    off = abs((ours[1] - ours[0]) - (theirs[1] - theirs[0]))
-    size = 1e-300 + max(map(abs, ours)) + max(map(abs, theirs))
-    if not off <= _CLOSE * size:
+            _refuse_other_slope(e, w, objective.slope(point), centered=reading.centered)
+    read_difference = read_values[1] - read_values[0]
+    problem_difference = problem_values[1] - problem_values[0]
+    size = 1e-300 + max(map(abs, read_values)) + max(map(abs, problem_values))
+    if not abs(read_difference - problem_difference) <= _CLOSE * size:
         raise DeclarationError(
             f"{printed(e)}: was read as something with other values: please report it"
         )
 
 
-def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool) -> None:
+def _refuse_other_slope(e: Any, w: cp.Variable, read_slope: Array, *, centered: bool) -> None:
     """Raise DeclarationError where CVXPY has another slope.
 
     A centered slope may differ by one number.
     """
-    known, precision = _slope_of_problem(e, w)
-    if known is None or not np.all(np.isfinite(known)):
+    problem_slope, precision = _slope_of_problem(e, w)
+    if problem_slope is None or not np.all(np.isfinite(problem_slope)):
         return
-    difference = known - slope
+    difference = problem_slope - read_slope
     if centered:
         difference = difference - np.mean(difference)
-    size = 1e-300 + float(np.max(np.abs(known))) + float(np.max(np.abs(slope)))
+    size = 1e-300 + float(np.max(np.abs(problem_slope))) + float(np.max(np.abs(read_slope)))
     if not float(np.max(np.abs(difference))) <= precision * size:
         raise DeclarationError(
             f"{printed(e)}: was read as something with other slopes: please report it"
@@ -565,83 +615,101 @@ def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array | None, float]:
 
 
 def _refuse_other_constraint(
-    reading: _Reading, place: int, w: cp.Variable, at: WeightingObjective, points: list[Array]
+    reading: _Reading,
+    place: int,
+    w: cp.Variable,
+    objective: WeightingObjective,
+    points: list[Array],
 ) -> None:
     """Raise DeclarationError where a constraint of the form has other values or slopes."""
-    one, order = reading.hard[place]
-    imbalance = reading.form.imbalances[place]
+    constraint, order = reading.hard[place]
     for point in points:
         w.save_value(point)
-        m = at.imbalances(point)[place]
-        values = np.max([flat(e.value) for e in one.expressions], axis=0)
-        excess = shape_of(imbalance.penalty).excess(m)
-        theirs = values / one.factor
-        if one.equality:
-            theirs = np.abs(theirs)
-        of_largest = theirs.size == 1 and excess.size > 1
-        if of_largest:
-            excess = np.array([np.max(excess)])
-        elif imbalance.penalty.norm is None:
-            theirs = theirs[order]
-        size = 1e-300 + float(np.max(np.abs(theirs))) + float(np.max(np.abs(m)))
-        size = size + float(np.max(np.abs(imbalance.penalty.tolerance)))
-        if theirs.shape != excess.shape or not np.max(np.abs(theirs - excess)) <= _CLOSE * size:
-            raise DeclarationError(
-                f"{one.text}: was read as something with other values: please report it"
-            )
-        if reading.form.n <= _MOST_SLOPES and one.equality:
-            _refuse_other_rows(one, order, imbalance, w, at.rows[place])
+        m = objective.imbalances(point)[place]
+        _refuse_other_excess(reading, place, m)
+        if reading.form.n <= _MOST_SLOPES and constraint.equality:
+            _refuse_other_rows(constraint, order, w, objective.rows[place])
+
+
+def _refuse_other_excess(reading: _Reading, place: int, m: Array) -> None:
+    """Raise DeclarationError where an imbalance m exceeds its limit by another amount.
+
+    The weights of the problem are those that m is the imbalance of.
+    """
+    constraint, order = reading.hard[place]
+    penalty = reading.form.imbalances[place].penalty
+    read_excess = shape_of(penalty).excess(m)
+    values = np.max([flat(e.value) for e in constraint.expressions], axis=0)
+    problem_excess = values / constraint.factor
+    if constraint.equality:
+        problem_excess = np.abs(problem_excess)
+    is_largest = problem_excess.size == 1 and read_excess.size > 1
+    if is_largest:
+        read_excess = np.array([np.max(read_excess)])
+    elif penalty.norm is None:
+        problem_excess = problem_excess[order]
+    size = 1e-300 + float(np.max(np.abs(problem_excess))) + float(np.max(np.abs(m)))
+    size = size + float(np.max(np.abs(penalty.tolerance)))
+    same_shape = problem_excess.shape == read_excess.shape
+    if not same_shape or not np.max(np.abs(problem_excess - read_excess)) <= _CLOSE * size:
+        raise DeclarationError(
+            f"{constraint.text}: was read as something with other values: please report it"
+        )
 
 
 def _refuse_other_rows(
-    one: HardSums, order: NDArray[np.int64], imbalance: Imbalance, w: cp.Variable, rows: Array
+    constraint: HardSums, order: NDArray[np.int64], w: cp.Variable, rows: Array
 ) -> None:
     """Raise DeclarationError where an equation has another slope than the rows (n, K)."""
-    e = cp.sum(cp.vec(one.expressions[0], order="F")[order])
-    _refuse_other_slope(e, w, np.sum(rows, axis=1), centered=False)
+    total = cp.sum(cp.vec(constraint.expressions[0], order="F")[order])
+    _refuse_other_slope(total, w, np.sum(rows, axis=1), centered=False)
 
 
 def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
     """Raise DeclarationError where the box of the form is not that of the problem."""
-    low, cap = reading.written
     boxes = reading.constraints.boxes
+    low, cap = reading.written
     highest = np.minimum(cap, low + 3.0)
     inside = low[a] + (highest - low)[a] * rng.uniform(0.05, 0.95, len(a))
-    w.save_value(inside)
     far = np.minimum(cap, np.maximum(_FAR, low))[a]
-    within = _within_boxes(boxes)
-    w.save_value(far)
-    if not within or not _within_boxes(boxes):
-        raise DeclarationError("w: was read as weights in another box: please report it")
+    for weights in (inside, far):
+        w.save_value(weights)
+        if not _within_boxes(boxes):
+            raise DeclarationError(_ANOTHER_BOX)
     for arm in (0, 1):
         place = int(np.flatnonzero(a == arm)[0])
-        beyond = []
-        if math.isfinite(cap[arm]):
-            beyond.append(cap[arm] + 0.01 * (1.0 + cap[arm]))
-        if low[arm] > 0.0:
-            beyond.append(low[arm] - 0.01 * low[arm])
-        for weight in beyond:
+        for weight in _beyond_ends(float(low[arm]), float(cap[arm])):
             moved = inside.copy()
             moved[place] = weight
             w.save_value(moved)
             if _within_boxes(boxes):
-                raise DeclarationError("w: was read as weights in another box: please report it")
+                raise DeclarationError(_ANOTHER_BOX)
+
+
+def _beyond_ends(low: float, cap: float) -> list[float]:
+    """Weights just outside of an interval: above a finite cap, and below a floor above 0."""
+    beyond = []
+    if math.isfinite(cap):
+        beyond.append(cap + 0.01 * (1.0 + cap))
+    if low > 0.0:
+        beyond.append(low - 0.01 * low)
+    return beyond
 
 
 def _refuse_other_ends(
     reading: _Reading, w: cp.Variable, phi: Mapping[str, Array], a: Arms, rng: np.random.Generator
 ) -> None:
     """Raise DeclarationError where boxes of records are not those of the problem."""
-    drawn = rng.uniform(0.0, 4.0, len(a))
-    w.save_value(drawn)
+    weights = rng.uniform(0.0, 4.0, len(a))
+    w.save_value(weights)
     expressions = list(reading.constraints.boxes_of_records)
     for rows, sign in ((reading.constraints.cap_of, 1.0), (reading.constraints.low_of, -1.0)):
         if rows is None:
             continue
         ends = rows.row(phi[rows.features.name], a)[:, 0]
-        excess = sign * (drawn - ends)
-        off = [np.max(np.abs(flat(e.value) - excess)) for e in expressions]
-        if min(off) > _CLOSE * float(np.max(np.abs(drawn) + np.abs(ends))):
+        excess = sign * (weights - ends)
+        errors = [np.max(np.abs(flat(e.value) - excess)) for e in expressions]
+        if min(errors) > _CLOSE * float(np.max(np.abs(weights) + np.abs(ends))):
             raise DeclarationError(
                 "w: was read as weights in other boxes of records: please report it"
             )
@@ -661,28 +729,24 @@ def _refuse_other_sums(
     reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator
 ) -> None:
     """Raise DeclarationError where sums of the form are not those of the problem."""
+    n = reading.form.n
     equations = reading.constraints.equations
     totals = _totals(reading.form, a)
     w.save_value(_of_totals(totals, a, rng))
-    if not _solved(equations, reading.form.n):
-        raise DeclarationError("w: was read as weights of other sums: please report it")
+    if not _solved(equations, n):
+        raise DeclarationError(_OTHER_SUMS)
     if not equations:
         return
-    moves = [np.array([1.0, 1.0])]
-    if reading.form.sums.kind is SumKind.CONTROLS or reading.form.sums.kind is SumKind.TREATED:
-        moves = [np.array([1.0, 0.0])]
-    if reading.form.sums.kind is SumKind.PUBLIC or reading.form.sums.kind is SumKind.COUNTS:
-        moves = [np.array([1.0, -1.0])]
-    for move in moves:
-        w.save_value(_of_totals(totals + 0.01 * reading.form.n * move, a, rng))
-        if _solved(equations, reading.form.n):
-            raise DeclarationError("w: was read as weights of other sums: please report it")
+    moved_totals = totals + 0.01 * n * _MOVES[reading.form.sums.kind]
+    w.save_value(_of_totals(moved_totals, a, rng))
+    if _solved(equations, n):
+        raise DeclarationError(_OTHER_SUMS)
 
 
 def _solved(equations: list[tuple[Any, NDArray[np.int64]]], n: int) -> bool:
     """True if the weights meet all equations of sums."""
-    off = [np.max(np.abs(flat(e.value)[places])) for e, places in equations]
-    return max(off, default=0.0) <= _CLOSE * n
+    errors = [np.max(np.abs(flat(e.value)[places])) for e, places in equations]
+    return max(errors, default=0.0) <= _CLOSE * n
 
 
 def _totals(form: WeightingForm, a: Arms) -> Array:

@@ -47,6 +47,8 @@ _SUMS = (
     "controls where the treated have 0, or the number of the treated over the controls where the "
     "treated have 1: write one of these"
 )
+#: What refuses fixed weights of the treated alone.
+_NO_SUM_OF_CONTROLS = "w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)"
 
 
 @dataclass(frozen=True)
@@ -153,15 +155,13 @@ class ConstraintReader:
         """
         while self.sides:
             sums, e = self.sides.pop(0)
-            place = next(
-                (k for k, (other, _) in enumerate(self.sides) if _opposite(sums, other)), None
-            )
-            if place is None:
+            opposites = [_opposite(sums, other) for other, _ in self.sides]
+            if not any(opposites):
                 penalty = ImbalancePenalty(math.inf, price=math.inf, sided=True)
                 self.hard.append(HardSums(sums, penalty, (e,), 1.0, False, printed(e)))
                 continue
-            other, its = self.sides.pop(place)
-            self._two_sided(sums, other, (e, its))
+            other_sums, other_e = self.sides.pop(opposites.index(True))
+            self._two_sided(sums, other_sums, (e, other_e))
 
     def _below(self, e: Any, constraint: Any) -> None:
         """``e <= 0``."""
@@ -185,26 +185,27 @@ class ConstraintReader:
 
     def _zero(self, e: Any, constraint: Any) -> None:
         """``e = 0``."""
+        text = printed(constraint)
         if is_public(e):
             if np.any(flat(e.value) != 0.0):
-                raise DeclarationError(f"{printed(constraint)}: holds for no weights: leave it out")
+                raise DeclarationError(f"{text}: holds for no weights: leave it out")
             return
         line = self.affine.line(e)
         if line is not None:
             self._box(line, e, constraint, equality=True)
             return
         sums = self.affine.sums(e)
-        of_arms = _places_of_arms(sums)
-        for place in np.flatnonzero(of_arms):
-            self.rows.append(_row_of(sums, int(place), printed(constraint)))
-        if np.any(of_arms):
-            self.equations.append((e, np.flatnonzero(of_arms)))
-        if not np.all(of_arms):
-            places = np.flatnonzero(~of_arms)
+        is_sum = _places_of_arms(sums)
+        places_of_sums = np.flatnonzero(is_sum)
+        for place in places_of_sums:
+            self.rows.append(_row_of(sums, int(place), text))
+        if len(places_of_sums) > 0:
+            self.equations.append((e, places_of_sums))
+        places = np.flatnonzero(~is_sum)
+        if len(places) > 0:
             penalty = ImbalancePenalty(math.inf, price=math.inf)
-            text = printed(constraint)
-            rest = _entries_at(e, places)
-            self.hard.append(HardSums(sums.at(places), penalty, (rest,), 1.0, True, text))
+            imbalances = _entries_at(e, places)
+            self.hard.append(HardSums(sums.at(places), penalty, (imbalances,), 1.0, True, text))
 
     def _of_every_entry(self, e: Any) -> list[Any]:
         """Entrywise expressions of weights that are at most 0 where ``e <= 0``.
@@ -214,28 +215,33 @@ class ConstraintReader:
         ``max(w) <= 3``, ``min(w) >= 0.1`` and ``norm_inf(w - 1) <= 2`` are boxes.
         """
         limit = 0.0
-        extreme: ScaledNode | None = None
+        extremes: list[ScaledNode] = []
         for term in entries_of(e):
             if is_public(term.node):
                 limit += float(np.sum(term.factor * flat(term.node.value)))
-            elif extreme is None:
-                extreme = term
             else:
-                return []
-        if extreme is None or node_kind(extreme.node) not in ("max", "min", "norm_inf"):
+                extremes.append(term)
+        if len(extremes) != 1:
+            return []
+        extreme = extremes[0]
+        kind = node_kind(extreme.node)
+        if kind not in ("max", "min", "norm_inf"):
             return []
         factor = extreme.number
-        if (factor > 0.0) == (node_kind(extreme.node) == "min"):
+        bounds_above = factor > 0.0
+        if bounds_above == (kind == "min"):
             return []
         argument = extreme.node.args[0]
-        both = node_kind(extreme.node) == "norm_inf"
+        is_size = kind == "norm_inf"
         if node_kind(argument) == "abs":
-            both = True
+            is_size = True
             argument = argument.args[0]
         if not argument.is_affine() or self.affine.line(argument) is None:
             return []
         upper = factor * argument + limit
-        return [upper, -factor * argument + limit] if both else [upper]
+        if not is_size:
+            return [upper]
+        return [upper, -factor * argument + limit]
 
     def _size_below(self, e: Any, constraint: Any) -> None:
         """A size or a norm of an imbalance, or the largest weight, below a public number."""
@@ -245,39 +251,26 @@ class ConstraintReader:
             for box in boxes:
                 self._below(box, constraint)
             return
-        found = size_and_limit(e)
-        if found is None:
-            raise DeclarationError(
-                f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number"
-            )
-        size, factor, limit = found
+        bounded = size_and_limit(e)
+        if bounded is None:
+            raise DeclarationError(_no_size(text))
+        size, factor, limit = bounded
         tolerance = limit / factor
         if np.any(np.asarray(tolerance) < 0.0):
             raise DeclarationError(f"{text}: holds for no weights: the tolerance is below 0")
-        if node_kind(size) == "abs" and size.args[0].is_affine():
-            argument = size.args[0]
-            norm = None
-        elif node_kind(size) == "norm1" and size.args[0].is_affine() and size.axis is None:
-            argument = size.args[0]
-            norm = 1.0
-        elif node_kind(size) in ("Pnorm", "norm_inf", "max"):
-            argument, norm = norm_of(size)
-        else:
-            raise DeclarationError(
-                f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number"
-            )
+        argument, norm = _sized(size, text)
         if norm is not None:
             tolerance = _one(tolerance, text)
-        if math.inf == norm:
+        if norm == math.inf:
             norm = None  # the largest entry is within a tolerance where all are
         if self.affine.line(argument) is not None:
             raise DeclarationError(
                 f"{text}: bounds a size of weights: write w <= cap and w >= floor"
             )
-        penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)
         sums = self.affine.sums(argument)
         if is_constant(sums.rows) and is_constant(sums.targets) and not sums.means:
             raise DeclarationError(f"{text}: bounds a sum of weights: fix it by ==")
+        penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)
         self.hard.append(HardSums(sums, penalty, (e,), factor, False, text))
 
     def _two_sided(
@@ -335,10 +328,11 @@ class ConstraintReader:
         features = self.affine.table.known[name]
         if features.width != 1 or tensor[0, 0, 0] != tensor[1, 0, 0] or line.slope == 0.0:
             raise DeclarationError(reason)
-        factor = 0.0 - float(tensor[0, 0, 0]) / line.slope
-        if not isinstance(features.within, IntervalSet) or not factor > 0.0:
+        # the end is w = -(factor / slope) d, and 0.0 - x is never -0
+        multiple = 0.0 - float(tensor[0, 0, 0]) / line.slope
+        if not isinstance(features.within, IntervalSet) or not multiple > 0.0:
             raise DeclarationError(reason)
-        rows = FeatureRows(features, np.array([[factor]]), np.ones(2), np.zeros(2))
+        rows = FeatureRows(features, np.array([[multiple]]), np.ones(2), np.zeros(2))
         if line.slope > 0.0:
             if self.cap_of is not None:
                 raise DeclarationError(f"{text}: is a second cap made of data: keep one of them")
@@ -381,30 +375,33 @@ class ConstraintReader:
 
         Raises DeclarationError for sums that no theorem covers.
         """
+        fixed = self._fixed_treated()
+        equations = _Equations(n)
+        for row in self.rows:
+            equations.add(row)
+        if fixed is not None:
+            of_treated = np.array([0.0, 1.0])
+            equations.add(_SumRow(of_treated, fixed * of_treated, 0.0, "w of the treated"))
+        if equations.rank < 2 and fixed != 1.0:
+            text = f"cp.sum(w) == {n}, part of every problem"
+            equations.add(_SumRow(np.ones(2), np.zeros(2), float(n), text))
+        return equations.kind(fixed)
+
+    def _fixed_treated(self) -> float | None:
+        """The weight of all treated, 0 or 1, where the box fixes it; None where it does not."""
         low, cap = self.box()
-        fixed = [float(low[arm]) if low[arm] == cap[arm] else None for arm in (0, 1)]
-        rows = list(self.rows)
-        if fixed[0] is not None:
+        if low[0] == cap[0]:
             raise DeclarationError(
                 "w: the weights of all controls are fixed: fix those of the treated"
             )
-        if fixed[1] is not None and fixed[1] != 1.0 and fixed[1] != 0.0:
+        if low[1] != cap[1]:
+            return None
+        fixed = float(low[1])
+        if fixed not in (0.0, 1.0):
             raise DeclarationError(
-                f"w: the weights of all treated are {fixed[1]:g}: fix them at 0 or 1"
+                f"w: the weights of all treated are {fixed:g}: fix them at 0 or 1"
             )
-        if fixed[1] is not None:
-            rows.append(
-                _SumRow(np.array([0.0, 1.0]), np.array([0.0, fixed[1]]), 0.0, "w of the treated")
-            )
-        whole = _SumRow(
-            np.array([1.0, 1.0]), np.zeros(2), float(n), f"cp.sum(w) == {n}, part of every problem"
-        )
-        solved = _Equations(n)
-        for row in rows:
-            solved.add(row)
-        if solved.rank < 2 and fixed[1] != 1.0:
-            solved.add(whole)
-        return solved.kind(fixed[1])
+        return fixed
 
     def refuse_unmet(self, sums: WeightSums) -> None:
         """Raise DeclarationError where no weights of these sums are in the box."""
@@ -440,7 +437,11 @@ class ConstraintReader:
 
 
 class _Equations:
-    """Equations ``S = of_n n + of_treated n_1`` of the sums of both arms, in reduced form."""
+    """Equations ``S = of_n n + of_treated n_1`` of the sums of both arms, in reduced form.
+
+    Each is a row (4,): the factors of S_0 and S_1, the public number ``of_n n`` and
+    ``of_treated n``.
+    """
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -456,62 +457,88 @@ class _Equations:
         # with n_0 = n - n_1, everything is linear in 1 and n_1
         public = row.counts[0] * self.n + row.shift
         of_treated = row.counts[1] - row.counts[0]
-        equation = np.array([*row.weights, public, of_treated * self.n]) / np.max(
-            np.abs(row.weights)
-        )
-        for known in self.table:
-            pivot = int(np.argmax(np.abs(known[:2])))
-            equation = equation - equation[pivot] * known / known[pivot]
+        largest_factor = np.max(np.abs(row.weights))
+        equation = np.array([*row.weights, public, of_treated * self.n]) / largest_factor
+        for known_row in self.table:
+            pivot = _pivot(known_row)
+            equation = equation - equation[pivot] * known_row / known_row[pivot]
         largest = float(np.max(np.abs(equation[:2])))
         if largest > _SAME:
-            pivot = int(np.argmax(np.abs(equation[:2]) >= largest * (1.0 - _SAME)))
-            scaled = equation / equation[pivot]
-            reduced = [known - known[pivot] * scaled for known in self.table]
-            self.table = [known / known[int(np.argmax(np.abs(known[:2])))] for known in reduced]
-            self.table.append(scaled)
+            self._reduce(equation, largest)
         elif np.max(np.abs(equation[2:])) > _SAME * self.n:
             raise DeclarationError(
                 f"{row.text}: contradicts another sum of weights: write one total n, or totals of "
                 "both arms"
             )
 
+    def _reduce(self, equation: Array, largest: float) -> None:
+        """Keep an equation, and take it from the others so that its pivot stands in it alone."""
+        pivot = int(np.argmax(np.abs(equation[:2]) >= largest * (1.0 - _SAME)))
+        scaled = equation / equation[pivot]
+        table = []
+        for known_row in self.table:
+            reduced = known_row - known_row[pivot] * scaled
+            table.append(reduced / reduced[_pivot(reduced)])
+        self.table = [*table, scaled]
+
     def kind(self, fixed: float | None) -> WeightSums:
-        """What the equations say. Raises DeclarationError for sums that no theorem covers."""
-        known = {tuple(np.round(row[:2], 9).tolist()): row[2:] / self.n for row in self.table}
-        if self.rank == 1:
-            return self._one_total(known, fixed)
+        """What the equations say.
+
+        Raises DeclarationError for sums that no theorem covers.
+
+        Parameters
+        ----------
+        fixed
+            The weight of all treated, where it is fixed.
+        """
         if self.rank == 0:
-            raise DeclarationError(
-                "w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)"
-            )
-        controls = known[(1.0, 0.0)]
-        treated = known[(0.0, 1.0)]
-        if fixed == 0.0 and _are(controls, 1.0, 0.0):
+            raise DeclarationError(_NO_SUM_OF_CONTROLS)
+        if self.rank == 1:
+            return self._one_total(fixed)
+        of_controls = self._sum_of(1.0, 0.0)
+        of_treated = self._sum_of(0.0, 1.0)
+        assert of_controls is not None
+        assert of_treated is not None
+        if fixed == 0.0 and _are(of_controls, 1.0, 0.0):
             return WeightSums(SumKind.CONTROLS)
-        if fixed == 1.0 and _are(controls, 0.0, 1.0):
+        if fixed == 1.0 and _are(of_controls, 0.0, 1.0):
             return WeightSums(SumKind.TREATED)
-        if fixed is None and _are(controls, 1.0, -1.0) and _are(treated, 0.0, 1.0):
+        if fixed is not None:
+            raise DeclarationError(_SUMS)
+        if _are(of_controls, 1.0, -1.0) and _are(of_treated, 0.0, 1.0):
             return WeightSums(SumKind.COUNTS)
-        public = _are(controls, float(controls[0]), 0.0) and _are(treated, float(treated[0]), 0.0)
-        whole = abs(float(controls[0] + treated[0]) - 1.0) <= _SAME
-        positive = bool(controls[0] > 0.0 and treated[0] > 0.0)
-        if fixed is None and public and whole and positive:
-            of_controls = float(controls[0]) * self.n
-            # Shares such as 0.3333333333 and 0.6666666666 add up to 1 but for their digits; weights
-            # to n.
-            totals = of_controls, self.n - of_controls
-            return WeightSums(SumKind.PUBLIC, totals)
+        share = float(of_controls[0])
+        share_of_treated = float(of_treated[0])
+        public = _are(of_controls, share, 0.0) and _are(of_treated, share_of_treated, 0.0)
+        of_all = abs(float(of_controls[0] + of_treated[0]) - 1.0) <= _SAME
+        positive = share > 0.0 and share_of_treated > 0.0
+        if not (public and of_all and positive):
+            raise DeclarationError(_SUMS)
+        # shares such as 0.3333333333 and 0.6666666666 add up to 1 but for their digits, and weights
+        # to n
+        sum_of_controls = share * self.n
+        return WeightSums(SumKind.PUBLIC, (sum_of_controls, self.n - sum_of_controls))
+
+    def _one_total(self, fixed: float | None) -> WeightSums:
+        """One equation: all weights have sum n."""
+        if fixed == 1.0:
+            raise DeclarationError(_NO_SUM_OF_CONTROLS)
+        of_all = self._sum_of(1.0, 1.0)
+        if fixed is None and of_all is not None and _are(of_all, 1.0, 0.0):
+            return WeightSums(SumKind.ALL)
         raise DeclarationError(_SUMS)
 
-    def _one_total(self, known: dict[tuple[float, ...], Array], fixed: float | None) -> WeightSums:
-        """One equation: all weights have sum n."""
-        if fixed is None and (1.0, 1.0) in known and _are(known[(1.0, 1.0)], 1.0, 0.0):
-            return WeightSums(SumKind.ALL)
-        if fixed == 1.0:
-            raise DeclarationError(
-                "w: no sum of the controls is stated: write (1 - a) @ w == cp.sum(a)"
-            )
-        raise DeclarationError(_SUMS)
+    def _sum_of(self, controls: float, treated: float) -> Array | None:
+        """``(of_n, of_treated)`` of this sum of S_0 and S_1; None where no equation states it."""
+        for row in self.table:
+            if tuple(np.round(row[:2], 9).tolist()) == (controls, treated):
+                return row[2:] / self.n
+        return None
+
+
+def _pivot(row: Array) -> int:
+    """Place of the larger factor of a sum in an equation."""
+    return int(np.argmax(np.abs(row[:2])))
 
 
 def is_no_bound(left: Any, right: Any) -> bool:
@@ -519,6 +546,23 @@ def is_no_bound(left: Any, right: Any) -> bool:
     above = is_public(right) and bool(np.all(flat(right.value) == math.inf))
     below = is_public(left) and bool(np.all(flat(left.value) == -math.inf))
     return above or below
+
+
+def _no_size(text: str) -> str:
+    """What refuses a constraint that bounds neither sizes nor a norm."""
+    return f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number"
+
+
+def _sized(size: Any, text: str) -> tuple[Any, float | None]:
+    """The affine argument of absolute values or of a norm, and its order; None for each entry."""
+    kind = node_kind(size)
+    if kind == "abs" and size.args[0].is_affine():
+        return size.args[0], None
+    if kind == "norm1" and size.args[0].is_affine() and size.axis is None:
+        return size.args[0], 1.0
+    if kind in ("Pnorm", "norm_inf", "max"):
+        return norm_of(size)
+    raise DeclarationError(_no_size(text))
 
 
 def _entries_at(e: Any, places: NDArray[np.int64]) -> Any:
@@ -569,11 +613,11 @@ def _opposite(one: SumsOverRecords, other: SumsOverRecords) -> bool:
     """True if sums are the negative of others, but for their shifts."""
     if one.shift.shape != other.shift.shape:
         return False
-    both = ((one.rows, other.rows), (one.targets, other.targets), (one.means, other.means))
-    for mine, theirs in both:
-        if set(mine) != set(theirs):
+    pairs = ((one.rows, other.rows), (one.targets, other.targets), (one.means, other.means))
+    for matrices, negatives in pairs:
+        if set(matrices) != set(negatives):
             return False
-        for name, tensor in mine.items():
-            if not np.allclose(tensor, -theirs[name], rtol=_SAME, atol=1e-12):
+        for name, tensor in matrices.items():
+            if not np.allclose(tensor, -negatives[name], rtol=_SAME, atol=1e-12):
                 return False
     return True

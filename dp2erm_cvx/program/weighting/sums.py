@@ -137,40 +137,63 @@ class AffineReader:
     def sums(self, e: Any) -> SumsOverRecords:
         """An expression as sums over records.
 
+        Its coefficients are differences of its values at unit data and at the unit weight of the
+        first record; drawn weights and data then show whether those of every record are the same.
+
         Raises DeclarationError where it has a product of data, where the coefficient of a weight is
         not the same function of its own record for all, or has the mean of an arm in it.
         """
         self._refuse_products(e)
         data = [datum for datum in e.parameters() if not is_mean(datum)]
         averages = [datum for datum in e.parameters() if is_mean(datum)]
-        at = _Evaluation(e, self.w, [*data, *averages])
-        self._refuse_places(e, at)
-        constant = at(self._unit_weight(None))
-        unit = self._unit_weight(0)
-        of_one = at(unit) - constant
+        evaluation = _Evaluation(e, self.w, [*data, *averages])
+        self._refuse_places(e, evaluation)
+        constant = evaluation(self._unit_weight(None))
+        of_one = evaluation(self._unit_weight(0)) - constant
         targets = []
         rows = []
         for datum in data:
-            columns = [at.at_unit_datum(datum, k, [None, unit]) for k in range(n_entries(datum))]
-            target = np.array([alone - constant for alone, _ in columns])
+            target, row = self._at_unit_data(evaluation, datum, constant, of_one)
             targets.append(target)
-            rows.append(np.array([both - constant for _, both in columns]) - target - of_one)
+            rows.append(row)
         means = []
         for datum in averages:
-            columns = [at.at_unit_datum(datum, k, [None, unit]) for k in range(n_entries(datum))]
-            mean = np.array([alone - constant for alone, _ in columns])
-            crossed = np.array([both - constant for _, both in columns]) - mean - of_one
-            if _differ(
-                crossed, np.zeros_like(crossed), np.abs(mean) + np.abs(of_one) + np.abs(constant)
-            ):
+            mean, crossed = self._at_unit_data(evaluation, datum, constant, of_one)
+            size = np.abs(mean) + np.abs(of_one) + np.abs(constant)
+            if _differ(crossed, np.zeros_like(crossed), size):
                 raise DeclarationError(
                     f"{printed(e)}: multiplies weights by {datum.name()}, which depends on all "
                     "records: write P.T @ w - records.n * mean for weights of sum n"
                 )
             means.append(mean)
         coefficients = _Coefficients(constant, of_one, targets, rows, means)
-        self._refuse_other_records(e, at, coefficients)
+        self._refuse_other_records(e, evaluation, coefficients)
         return self._by_features(data, averages, coefficients.without_rounding(self.n))
+
+    def _at_unit_data(
+        self, evaluation: _Evaluation, datum: Datum, constant: Array, of_one: Array
+    ) -> tuple[Array, Array]:
+        """Coefficients of the entries of a datum (k, K), alone and times the first weight.
+
+        Parameters
+        ----------
+        evaluation
+            Evaluates the expression of K entries.
+        datum
+            The datum, of k entries.
+        constant, of_one
+            The value (K,) without weights and data, and the coefficient (K,) of a weight.
+        """
+        unit = self._unit_weight(0)
+        alone = []
+        with_weight = []
+        for k in range(n_entries(datum)):
+            without, weighted = evaluation.at_unit_datum(datum, k, [None, unit])
+            alone.append(without - constant)
+            with_weight.append(weighted - constant)
+        of_datum = np.array(alone)
+        crossed = np.array(with_weight) - of_datum - of_one
+        return of_datum, crossed
 
     def line(self, e: Any) -> WeightLine | None:
         """An expression with one entry for every record; None for any other.
@@ -181,29 +204,28 @@ class AffineReader:
             return None
         self._refuse_products(e)
         data = e.parameters()
-        at = _Evaluation(e, self.w, data)
-        offset = at(self._unit_weight(None))
-        first = at(self._unit_weight(0)) - offset
-        total = float(first[1])
-        slope = float(first[0]) - total
+        evaluation = _Evaluation(e, self.w, data)
+        offset = evaluation(self._unit_weight(None))
+
+        # entry 1 holds the weight of record 0 in the sum of all weights alone
+        of_first_weight = evaluation(self._unit_weight(0)) - offset
+        total = float(of_first_weight[1])
+        slope = float(of_first_weight[0]) - total
         rng = np.random.default_rng(self.n)
         w = rng.uniform(0.5, 1.5, self.n)
-        of_weights = at(w) - offset
-        if _differ(of_weights, slope * w + total * np.sum(w), np.abs(of_weights) + np.abs(offset)):
+        of_weights = evaluation(w) - offset
+        expected = slope * w + total * np.sum(w)
+        if _differ(of_weights, expected, np.abs(of_weights) + np.abs(offset)):
             return None
+
         alone: ByFeature = {}
         crossed: ByFeature = {}
         for datum in data:
-            columns = [at.at_column_of_ones(datum, k, [None, w]) for k in range(n_entries(datum))]
-            of_data = np.array([zero - offset for zero, _ in columns])
-            of_both = np.array([both - offset for _, both in columns]) - of_data - of_weights
-            of_both[np.abs(of_both) <= _NOTHING * (1.0 + np.abs(of_data) + np.abs(of_weights))] = (
-                0.0
-            )
+            of_data, of_both = _at_columns_of_ones(evaluation, datum, offset, of_weights, w)
             self._add(alone, datum, of_data[:, :1].T)
             self._add(crossed, datum, of_both[:, :1].T / w[0])
         line = WeightLine(slope, total, float(offset[0]), _kept(alone), _kept(crossed))
-        if not self._is_line(at, line, offset, data):
+        if not self._is_line(evaluation, line, offset, data):
             return None
         if np.ptp(offset) > _SAME * (float(np.max(np.abs(offset))) + abs(slope)):
             raise DeclarationError(
@@ -238,7 +260,7 @@ class AffineReader:
                 f"or multiply weights; {instead}"
             )
 
-    def _refuse_places(self, e: Any, at: _Evaluation) -> None:
+    def _refuse_places(self, e: Any, evaluation: _Evaluation) -> None:
         """Raise DeclarationError where records with the same data have other coefficients.
 
         Sums have the coefficients that they are read with at every record: this only refuses what
@@ -246,47 +268,57 @@ class AffineReader:
         """
         rng = np.random.default_rng(self.n)
         data = []
-        for datum in at.data:
+        for datum in evaluation.data:
             row = rng.uniform(0.2, 1.8, (1, n_entries(datum)))
-            data.append(np.tile(row, (at.n_rows(datum), 1)))
-        alone = at.with_data(data, self._unit_weight(None))
-        first = at.with_data(data, self._unit_weight(0))
-        last = at.with_data(data, self._unit_weight(self.n - 1))
+            data.append(np.tile(row, (evaluation.n_rows(datum), 1)))
+        alone = evaluation.with_data(data, self._unit_weight(None))
+        first = evaluation.with_data(data, self._unit_weight(0))
+        last = evaluation.with_data(data, self._unit_weight(self.n - 1))
         if _differ(first, last, np.abs(first) + np.abs(last) + np.abs(alone)):
             raise DeclarationError(_no_sum(e))
 
-    def _refuse_other_records(self, e: Any, at: _Evaluation, read: _Coefficients) -> None:
+    def _refuse_other_records(self, e: Any, evaluation: _Evaluation, read: _Coefficients) -> None:
         """Raise DeclarationError where drawn weights and data refute what was read."""
         rng = np.random.default_rng(self.n + 1)
         for _ in range(2):
             w = rng.uniform(0.5, 1.5, self.n)
-            drawn = at.drawn(rng)
-            value = at.with_data(drawn, w)
+            drawn = evaluation.drawn(rng)
+            value = evaluation.with_data(drawn, w)
             expected, size = read.at(w, drawn)
             if _differ(value, expected, size):
                 raise DeclarationError(_no_sum(e))
 
     def _is_line(
-        self, at: _Evaluation, line: WeightLine, offset: Array, data: Sequence[Datum]
+        self, evaluation: _Evaluation, line: WeightLine, offset: Array, data: Sequence[Datum]
     ) -> bool:
         """True if drawn weights and data give what was read, with offsets (n,)."""
         rng = np.random.default_rng(self.n + 2)
         arms = rng.integers(0, 2, self.n)
         w = rng.uniform(0.5, 1.5, self.n)
         phi = {
-            name: rng.uniform(0.1, 1.0, (self.n, t.shape[2]))
-            for name, t in _shapes(self.table, data)
+            name: rng.uniform(0.1, 1.0, (self.n, width))
+            for name, width in self._widths(data).items()
         }
         values = {datum.name(): at_features(self.table.parts(datum), phi, arms) for datum in data}
-        own = line.slope * w + line.total * np.sum(w) + offset
+        expected = line.slope * w + line.total * np.sum(w) + offset
         size = np.abs(line.slope) * w + abs(line.total) * self.n + np.abs(offset) + 1e-300
         for name, tensor in line.data.items():
-            own = own + np.einsum("iw,iw->i", phi[name], tensor[arms, 0])
-            size = size + np.einsum("iw,iw->i", phi[name], np.abs(tensor[arms, 0]))
+            rows = tensor[arms, 0]
+            expected = expected + np.einsum("iw,iw->i", phi[name], rows)
+            size = size + np.einsum("iw,iw->i", phi[name], np.abs(rows))
         for name, tensor in line.crossed.items():
-            own = own + w * np.einsum("iw,iw->i", phi[name], tensor[arms, 0])
-            size = size + w * np.einsum("iw,iw->i", phi[name], np.abs(tensor[arms, 0]))
-        return not _differ(at.with_data(values, w), own, size)
+            rows = tensor[arms, 0]
+            expected = expected + w * np.einsum("iw,iw->i", phi[name], rows)
+            size = size + w * np.einsum("iw,iw->i", phi[name], np.abs(rows))
+        return not _differ(evaluation.with_data(values, w), expected, size)
+
+    def _widths(self, data: Sequence[Datum]) -> dict[str, int]:
+        """Widths of the features that data are made of, by name."""
+        widths: dict[str, int] = {}
+        for datum in data:
+            for name, tensor in self.table.parts(datum).items():
+                widths[name] = tensor.shape[2]
+        return widths
 
     def _by_features(
         self, data: Sequence[Datum], averages: Sequence[Datum], read: _Coefficients
@@ -316,7 +348,37 @@ class AffineReader:
             found[name] = found.get(name, 0.0) + matrix @ tensor
 
 
+def _at_columns_of_ones(
+    evaluation: _Evaluation, datum: Datum, offset: Array, of_weights: Array, w: Array
+) -> tuple[Array, Array]:
+    """What the columns of a datum (k, n) add to every entry, alone and by the weights w.
+
+    Parameters
+    ----------
+    evaluation
+        Evaluates the expression of n entries.
+    datum
+        The datum, of k columns.
+    offset, of_weights
+        Its values without weights and data (n,), and what the weights w add to them.
+    w
+        Weights (n,).
+    """
+    alone = []
+    with_weights = []
+    for k in range(n_entries(datum)):
+        without, weighted = evaluation.at_column_of_ones(datum, k, [None, w])
+        alone.append(without - offset)
+        with_weights.append(weighted - offset)
+    of_data = np.array(alone)
+    of_both = np.array(with_weights) - of_data - of_weights
+    rounding = _NOTHING * (1.0 + np.abs(of_data) + np.abs(of_weights))
+    of_both[np.abs(of_both) <= rounding] = 0.0
+    return of_data, of_both
+
+
 def _no_sum(e: Any) -> str:
+    """What refuses an expression whose coefficients depend on the place of the record."""
     return (
         f"{printed(e)}: is no sum over records in which each weight has the same function of its "
         "own record as its factor: write P.T @ w and cp.sum(P, axis=0), P data of records"
@@ -350,14 +412,14 @@ class _Coefficients:
 
         The sizes are those of its terms.
         """
-        value = self.constant + float(np.sum(w)) * self.of_one
-        size = np.abs(self.constant) + float(np.sum(w)) * np.abs(self.of_one)
-        for values, mean in zip(data[len(self.rows) :], self.means, strict=True):
+        n_data = len(self.rows)
+        sum_of_weights = float(np.sum(w))
+        value = self.constant + sum_of_weights * self.of_one
+        size = np.abs(self.constant) + sum_of_weights * np.abs(self.of_one)
+        for values, mean in zip(data[n_data:], self.means, strict=True):
             value = value + values[0] @ mean
             size = size + np.abs(values[0]) @ np.abs(mean)
-        for values, target, row in zip(
-            data[: len(self.rows)], self.targets, self.rows, strict=True
-        ):
+        for values, target, row in zip(data[:n_data], self.targets, self.rows, strict=True):
             total = np.sum(values, axis=0)
             weighted = w @ values
             value = value + total @ target + weighted @ row
@@ -369,14 +431,21 @@ class _Coefficients:
 
         Means count for n records.
         """
-        parts = [self.of_one[None], *self.targets, *self.rows, *(mean / n for mean in self.means)]
-        largest = np.max(np.abs(np.vstack(parts)), axis=0)
-        smallest = _NOTHING * largest
-        targets = [np.where(np.abs(part) > smallest, part, 0.0) for part in self.targets]
-        rows = [np.where(np.abs(part) > smallest, part, 0.0) for part in self.rows]
-        of_one = np.where(np.abs(self.of_one) > smallest, self.of_one, 0.0)
-        means = [np.where(np.abs(part) > n * smallest, part, 0.0) for part in self.means]
-        return _Coefficients(self.constant, of_one, targets, rows, means)
+        means_of_one = [mean / n for mean in self.means]
+        every = np.vstack([self.of_one[None], *self.targets, *self.rows, *means_of_one])
+        smallest = _NOTHING * np.max(np.abs(every), axis=0)
+        return _Coefficients(
+            self.constant,
+            _above(self.of_one, smallest),
+            [_above(target, smallest) for target in self.targets],
+            [_above(row, smallest) for row in self.rows],
+            [_above(mean, n * smallest) for mean in self.means],
+        )
+
+
+def _above(coefficients: Array, smallest: Array) -> Array:
+    """Coefficients (K,) or (k, K), with 0 for those of a size of at most ``smallest`` (K,)."""
+    return np.where(np.abs(coefficients) > smallest, coefficients, 0.0)
 
 
 class _Evaluation:
@@ -431,8 +500,9 @@ class _Evaluation:
     def _changed(
         self, datum: Datum, column: int, places: slice, weights: Sequence[Array | None]
     ) -> list[Array]:
-        place = next(k for k, own in enumerate(self.data) if own is datum)
-        values = self.zeros[place].reshape(self.n_rows(datum), -1)
+        """Numbers where records at places have 1 in a column of a datum, at several weights."""
+        is_datum = [one is datum for one in self.data]
+        values = self.zeros[is_datum.index(True)].reshape(self.n_rows(datum), -1)
         values[places, column] = 1.0
         numbers = []
         for w in weights:
@@ -513,13 +583,15 @@ def _coordinate(
         of_means = sums.means.get(name, nothing)[:, place]
         every = np.vstack([of_rows, of_targets, of_means])
         if np.any(every):
-            directions[name], factors[name] = _one_direction(every, name, text)
-    if not directions:
-        if sums.shift[place] == 0.0:
-            return None
-        name = table.one().name
-        return _Coordinate(place, {name: np.ones(1)}, {name: np.zeros(7)})
-    return _Coordinate(place, directions, factors)
+            direction, factor = _one_direction(every, name, text)
+            directions[name] = direction
+            factors[name] = factor
+    if directions:
+        return _Coordinate(place, directions, factors)
+    if sums.shift[place] == 0.0:
+        return None
+    name = table.one().name
+    return _Coordinate(place, {name: np.ones(1)}, {name: np.zeros(7)})
 
 
 def _one_direction(every: Array, name: str, text: str) -> tuple[Array, Array]:
@@ -614,11 +686,3 @@ def _differ(one: Array, other: Array, size: Array) -> bool:
     """True if numbers differ by more than rounding, relative to the sizes of their terms."""
     limit = _ROUNDING * np.maximum(size, 1e-300)
     return not bool(np.all(np.abs(one - other) <= limit))
-
-
-def _shapes(table: FeatureTable, data: Sequence[Datum]) -> list[tuple[str, Array]]:
-    """Features of data by name, each with one of its matrices."""
-    found: ByFeature = {}
-    for datum in data:
-        found |= table.parts(datum)
-    return list(found.items())

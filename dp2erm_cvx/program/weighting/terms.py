@@ -209,18 +209,18 @@ class TermReader:
 
     def _curved(self, term: ScaledNode) -> None:
         """A term that is curved: a dispersion, or a price of an imbalance."""
-        if self._divergence(term):
+        if node_kind(term.node) in ("kl_div", "rel_entr"):
+            self._divergence(term)
             return
         price = price_of(term)
-        if price is not None:
-            argument = price.argument
-            line = self.affine.line(argument)
-            if line is None:
-                self._imbalances_of(price)
-            else:
-                self._dispersion_of_price(price, line)
+        if price is None:
+            self._dispersion_of_atom(term)
             return
-        self._dispersion_of_atom(term)
+        line = self.affine.line(price.argument)
+        if line is None:
+            self._imbalances_of(price)
+        else:
+            self._dispersion_of_price(price, line)
 
     def _dispersion_of_price(self, price: Price, line: WeightLine) -> None:
         """A square, a Huber function or a size of single weights."""
@@ -230,15 +230,14 @@ class TermReader:
             raise DeclarationError(
                 f"{text}: weights have a dispersion of each: write cp.sum_squares(w - 1)"
             )
-        entries = price.entries
-        if not isinstance(entries, float) and np.ptp(entries) != 0.0:
+        if not isinstance(price.entries, float) and np.ptp(price.entries) != 0.0:
             raise DeclarationError(
                 f"{text}: has other factors for other records: write one for all"
             )
-        by = float(np.ravel(entries)[0])
-        slope, offset = self._ends_of(line, text)
-        slope = by * slope
-        offset = by * offset
+        entry = float(np.ravel(price.entries)[0])
+        line_slope, line_offset = self._ends_of(line, text)
+        slope = entry * line_slope
+        offset = entry * line_offset
         if penalty.kinked:
             self._refuse_data(line, text)
             self.parts.append(DispersionPart("size", penalty.price, slope, offset))
@@ -246,7 +245,7 @@ class TermReader:
             self.parts.append(DispersionPart("square", penalty.factor, slope, offset))
             # (k w + c + l)^2 adds 2 k l w, and a number without w
             for name, tensor in line.data.items():
-                self._add_linear(name, 2.0 * penalty.factor * slope * by * tensor)
+                self._add_linear(name, 2.0 * penalty.factor * slope * entry * tensor)
         else:
             self._refuse_data(line, text)
             self.parts.append(DispersionPart("huber", penalty.factor, slope, offset, penalty.knee))
@@ -280,47 +279,46 @@ class TermReader:
         if exponent > 0 and exponent % 2.0 == 0.0:
             self.whole_line.append(part)
 
-    def _divergence(self, term: ScaledNode) -> bool:
-        """Read a divergence from or of base weights; False for any other term."""
-        node = term.node
-        kind = node_kind(node)
-        if kind not in ("kl_div", "rel_entr"):
-            return False
-        text = printed(node)
-        first = self._argument(node.args[0])
-        second = self._argument(node.args[1])
+    def _divergence(self, term: ScaledNode) -> None:
+        """A divergence of weights from base weights, or of base weights from weights."""
+        first, second = term.node.args
+        line = self._argument(first)
+        second_line = self._argument(second)
         scale = term.number
-        whole = kind == "kl_div"
-        if first is not None and second is None:
-            slope, offset = self._ends_of(first, text)
-            self._refuse_data(first, text)
-            base = self._base(node.args[1], text)
-            if offset != 0.0 and self.base is not None:
-                raise DeclarationError(
-                    f"{text}: is measured from data: write the weights without an offset"
-                )
-            # t log(t / b), and - t of a whole divergence
-            self.parts.append(DispersionPart("entropy", scale, slope, offset))
-            self.parts.append(
-                DispersionPart("line", -scale * slope * (math.log(base) + float(whole)))
-            )
-        elif first is None and second is not None:
-            slope, offset = self._ends_of(second, text)
-            self._refuse_data(second, text)
-            base = self._base(node.args[0], text)
-            if offset != 0.0 and self.base is not None:
-                raise DeclarationError(
-                    f"{text}: is measured from data: write the weights without an offset"
-                )
-            # - b log t, and + t of a whole divergence
-            self.parts.append(DispersionPart("log", scale * base, slope, offset))
-            if whole:
-                self.parts.append(DispersionPart("line", scale * slope))
+        if line is not None and second_line is None:
+            self._divergence_from_base(scale, line, second, term.node)
+        elif line is None and second_line is not None:
+            self._divergence_of_base(scale, second_line, first, term.node)
         else:
             raise DeclarationError(
-                f"{text}: compares weights with weights: write a public base or numbers"
+                f"{printed(term.node)}: compares weights with weights: write a public base or "
+                "numbers"
             )
-        return True
+
+    def _divergence_from_base(self, scale: float, line: WeightLine, base: Any, node: Any) -> None:
+        """``t log(t / b)`` of a line t of the weights and a base b, and ``- t`` of a kl_div."""
+        slope, offset, b = self._line_and_base(line, base, printed(node))
+        of_kl_div = float(node_kind(node) == "kl_div")
+        self.parts.append(DispersionPart("entropy", scale, slope, offset))
+        self.parts.append(DispersionPart("line", -scale * slope * (math.log(b) + of_kl_div)))
+
+    def _divergence_of_base(self, scale: float, line: WeightLine, base: Any, node: Any) -> None:
+        """``- b log t`` of a line t of the weights and a base b, and ``+ t`` of a kl_div."""
+        slope, offset, b = self._line_and_base(line, base, printed(node))
+        self.parts.append(DispersionPart("log", scale * b, slope, offset))
+        if node_kind(node) == "kl_div":
+            self.parts.append(DispersionPart("line", scale * slope))
+
+    def _line_and_base(self, line: WeightLine, base: Any, text: str) -> tuple[float, float, float]:
+        """Slope and offset of a line of the weights, and the public factor of its base."""
+        slope, offset = self._ends_of(line, text)
+        self._refuse_data(line, text)
+        factor = self._base(base, text)
+        if offset != 0.0 and self.base is not None:
+            raise DeclarationError(
+                f"{text}: is measured from data: write the weights without an offset"
+            )
+        return slope, offset, factor
 
     def _argument(self, e: Any) -> WeightLine | None:
         """An argument of a divergence that holds weights; None for a base."""
@@ -355,14 +353,9 @@ class TermReader:
         reason = (
             f"{text}: has a base that is no positive number of each record: write records.numbers"
         )
-        if (
-            line is None
-            or line.slope
-            or line.total
-            or line.offset
-            or line.crossed
-            or len(line.data) != 1
-        ):
+        if line is None or line.slope or line.total or line.offset:
+            raise DeclarationError(reason)
+        if line.crossed or len(line.data) != 1:
             raise DeclarationError(reason)
         name, tensor = next(iter(line.data.items()))
         features = self.table.known[name]
