@@ -24,13 +24,22 @@ PARAMETER_LIMIT = 1.5e7
 
 #: Data of one parameter.
 Value = Array | float
+#: Values and derivatives that are read may differ from CVXPY's by this part of their sizes.
+_CLOSE = 1e-9
 
 
 @dataclass
 class Declaration:
     """A convex program: minimize an objective subject to named constraints.
 
-    Its variables have names as well.
+    Parameters
+    ----------
+    objective
+        What is minimized.
+    variables
+        The variables by name; the first is the one whose value the program stands for.
+    constraints
+        The constraints by name.
     """
 
     objective: Any
@@ -39,13 +48,20 @@ class Declaration:
 
 
 class Params:
-    """Hands a declaration its data, by name, as Parameters (or as Constants, if ``embed``).
+    """Hands a declaration its data, by name, as Parameters or as Constants.
 
-    Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve.
+    Parameters
+    ----------
+    data
+        The data by name.
+    embed
+        Whether vectors and matrices are Constants. Scalars are Parameters in either case, so that
+        hyper-parameters, noise and gamma re-solve.
     """
 
     def __init__(self, data: Mapping[str, Value], *, embed: bool) -> None:
-        self._data, self._embed = data, embed
+        self._data = data
+        self._embed = embed
         self.made: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
@@ -71,8 +87,19 @@ class Params:
 class Compiled:
     """A declaration compiled by CVXPY, to be loaded with new data and solved again.
 
-    Raises ProgramError if the problem is not DPP, or if its data are too large to be Parameters
-    and ``embed`` is False.
+    Parameters
+    ----------
+    declare
+        Makes the declaration of its data.
+    data
+        The data by name.
+    embed
+        Whether vectors and matrices are Constants, which are not loaded anew.
+
+    Raises
+    ------
+    ProgramError
+        If the problem is not DPP, or if its data are too large to be Parameters.
     """
 
     def __init__(
@@ -82,7 +109,8 @@ class Compiled:
         *,
         embed: bool = False,
     ) -> None:
-        if not embed and (cost := self.cost(data)) > PARAMETER_LIMIT:
+        cost = self.cost(data)
+        if not embed and cost > PARAMETER_LIMIT:
             raise ProgramError(
                 f"a data Parameter of this size would need about {cost * 100 / 1e9:.1f} GB to "
                 "compile; declare the data as constants (embed=True)"
@@ -102,7 +130,8 @@ class Compiled:
     @staticmethod
     def cost(data: Mapping[str, Value]) -> float:
         """``n^2 p`` summed over the matrices among the data, the cost of compiling them."""
-        return float(sum(np.shape(v)[0] * np.size(v) for v in data.values() if np.ndim(v) == 2))
+        matrices = [value for value in data.values() if np.ndim(value) == 2]
+        return float(sum(np.shape(matrix)[0] * np.size(matrix) for matrix in matrices))
 
     def load(self, data: Mapping[str, Value]) -> None:
         """Set every Parameter from ``data``. Raises ProgramError on another shape."""
@@ -118,12 +147,10 @@ class Compiled:
         """Values of the variables by name, or None where one has no finite numbers of its shape."""
         values = {}
         for name, variable in self.declaration.variables.items():
-            try:
-                values[name] = value = np.asarray(variable.value, dtype=np.float64)
-            except (TypeError, ValueError):  # a solver of an author's own leaves anything
+            value = _numbers_or_none(variable.value)
+            if value is None or value.shape != variable.shape:
                 return None
-            if value.shape != variable.shape or not np.all(np.isfinite(value)):
-                return None
+            values[name] = value
         return values
 
     def duals(self) -> dict[str, Array]:
@@ -133,13 +160,19 @@ class Compiled:
             value = constraint.dual_value
             if value is None or isinstance(value, list):
                 continue
-            try:
-                numbers = np.asarray(value, dtype=np.float64)
-            except (TypeError, ValueError):  # a solver of an author's own leaves anything
-                continue
-            if np.all(np.isfinite(numbers)):
+            numbers = _numbers_or_none(value)
+            if numbers is not None:
                 duals[name] = numbers
         return duals
+
+
+def _numbers_or_none(value: Any) -> Array | None:
+    """Finite numbers that a solver left; None for anything else, as of an author's own solver."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.all(np.isfinite(numbers)) else None
 
 
 def derivative(e: Any, variable: Any) -> Array | None:
@@ -148,43 +181,74 @@ def derivative(e: Any, variable: Any) -> Array | None:
     CVXPY computes it.
     """
     try:
-        grad = e.grad.get(variable)
+        gradient = e.grad.get(variable)
     except NotImplementedError:  # as of a largest absolute value
         return None
-    return None if grad is None else np.ravel(grad.toarray() if hasattr(grad, "toarray") else grad)
+    return None if gradient is None else np.ravel(_dense(gradient))
+
+
+def _dense(value: Any) -> Any:
+    """A value of CVXPY, which may be sparse, as an array or a number."""
+    return value.toarray() if hasattr(value, "toarray") else value
 
 
 def refuse_misread(
     e: Any,
-    v: Any,
-    own: Callable[[Any], tuple[Any, Any]],
+    variable: Any,
+    reading: Callable[[Any], tuple[Any, Any]],
     points: Iterable[Any],
     *,
     shifted: bool = False,
 ) -> bool:
-    """Compare what was read of an expression with CVXPY's own values and derivatives by a variable.
+    """Compare what was read of an expression with CVXPY's own values and derivatives.
 
-    ``own`` has value and derivative at a point, or None for the latter; ``shifted`` allows for a
-    constant, which moves no minimizer. False where CVXPY has no value at any point. Raises
-    DeclarationError.
+    Parameters
+    ----------
+    e
+        The expression, one number.
+    variable
+        The variable of the derivatives.
+    reading
+        Value and derivative at a point by what was read; None for a derivative that is not known.
+    points
+        Values of the variable.
+    shifted
+        Whether values may differ by a constant, which moves no minimizer.
+
+    Returns
+    -------
+    bool
+        False where CVXPY has no value at any point, so that nothing was compared.
+
+    Raises
+    ------
+    DeclarationError
+        Where values or derivatives differ by more than rounding.
     """
-    values, off, size = [], [0.0], [1.0]
+    values = []
+    slope_errors = [0.0]
+    slope_sizes = [1.0]
     for point in points:
-        v.value = np.reshape(point, v.shape)
-        theirs = e.value
-        if theirs is None or not np.all(np.isfinite(theirs)):
+        variable.value = np.reshape(point, variable.shape)
+        value = e.value
+        if value is None or not np.all(np.isfinite(value)):
             continue  # outside of the domain of an atom, where CVXPY cannot add up gradients
-        value, slope = own(point)
-        values.append((float(np.ravel(value)[0]), float(np.ravel(theirs)[0])))
-        if slope is not None and (their_slope := derivative(e, v)) is not None:
-            known = np.isfinite(their_slope)
-            off.append(float(np.max(np.abs(np.ravel(slope) - their_slope)[known], initial=0.0)))
-            size.append(float(np.max(np.abs(their_slope[known]), initial=0.0)))
+        read_value, read_slope = reading(point)
+        values.append((float(np.ravel(read_value)[0]), float(np.ravel(value)[0])))
+        slope = None if read_slope is None else derivative(e, variable)
+        if slope is None:
+            continue
+        finite = np.isfinite(slope)
+        errors = np.abs(np.ravel(read_slope) - slope)[finite]
+        slope_errors.append(float(np.max(errors, initial=0.0)))
+        slope_sizes.append(float(np.max(np.abs(slope[finite]), initial=0.0)))
     if not values:
         return False
-    table = np.array(values) - (values[0] if shifted else 0.0)
-    off.append(float(np.max(np.abs(table[:, 0] - table[:, 1]))))
-    if not max(off) <= 1e-9 * (max(size) + float(np.max(np.abs(table)))):
+    first_values = np.array(values[0]) if shifted else np.zeros(2)
+    table = np.array(values) - first_values
+    value_error = float(np.max(np.abs(table[:, 0] - table[:, 1])))
+    error = max(*slope_errors, value_error)
+    if not error <= _CLOSE * (max(slope_sizes) + float(np.max(np.abs(table)))):
         raise DeclarationError(
             f"{printed(e)} was read as something with other values: please report it"
         )
@@ -216,26 +280,34 @@ def differing(
     other = _without_copies(other)
     if _are_norms_of_one_number(one, other):
         return differing(one.args[0], other.args[0], n, m, same_data, columns)
-    if hasattr(one, "within") and isinstance(other, cp.Constant):
-        # data that are too large for parameters are numbers of their name
-        return None if one.name() == other.name() else (one, other)
-    if type(one) is not type(other):
-        return one, other
-    if isinstance(one, cp.Parameter):
-        same = (
-            same_data(one, other) if hasattr(one, "within") and hasattr(other, "within") else True
-        )
-        return None if same and one.name() == other.name() else (one, other)
-    if isinstance(one, cp.Constant):
-        return None if _same_numbers(one.value, other.value, n, m) else (one, other)
-    if not one.args:
-        return None
+    if not one.args or type(one) is not type(other):
+        return None if _same_leaves(one, other, n, m, same_data) else (one, other)
     if len(one.args) != len(other.args) or not _same_settings(one, other, n, m, columns):
         return one, other
-    for pair in zip(one.args, other.args, strict=True):
-        if (found := differing(*pair, n, m, same_data, columns)) is not None:
-            return found
+    for part, other_part in zip(one.args, other.args, strict=True):
+        pair = differing(part, other_part, n, m, same_data, columns)
+        if pair is not None:
+            return pair
     return None
+
+
+def _same_leaves(
+    one: Any, other: Any, n: int, m: int, same_data: Callable[[Any, Any], bool]
+) -> bool:
+    """True if two variables, parameters or constants mean the same; False for other nodes."""
+    if hasattr(one, "within") and isinstance(other, cp.Constant):
+        # data that are too large for parameters are numbers of their name
+        return bool(one.name() == other.name())
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, cp.Parameter):
+        are_data = hasattr(one, "within") and hasattr(other, "within")
+        if are_data and not same_data(one, other):
+            return False
+        return bool(one.name() == other.name())
+    if isinstance(one, cp.Constant):
+        return _same_numbers(one.value, other.value, n, m)
+    return True
 
 
 def _without_copies(e: Any) -> Any:
@@ -257,16 +329,14 @@ def _are_norms_of_one_number(one: Any, other: Any) -> bool:
 
     All norms of one number are its size.
     """
-    norms = type(one).__name__ in _NORMS and type(other).__name__ in _NORMS
-    return norms and 1 in (one.args[0].size, other.args[0].size)
+    if type(one).__name__ not in _NORMS or type(other).__name__ not in _NORMS:
+        return False
+    return 1 in (one.args[0].size, other.args[0].size)
 
 
 def _same_settings(one: Any, other: Any, n: int, m: int, columns: tuple[int, int]) -> bool:
     """True if two atoms have the same settings, such as the threshold of a Huber loss."""
-    own, theirs = _settings_of(one), _settings_of(other)
-    return len(own) == len(theirs) and all(
-        _alike(*pair, n, m, columns) for pair in zip(own, theirs, strict=True)
-    )
+    return _alike(_settings_of(one), _settings_of(other), n, m, columns)
 
 
 #: Atoms that change shapes alone.
@@ -274,10 +344,19 @@ _SHAPES = ("Promote", "broadcast_to", "reshape", "Reshape")
 
 
 def _settings_of(node: Any) -> list[Any]:
+    """What a node holds beside its arguments."""
     if isinstance(node, cp.Constraint) or type(node).__name__ in _SHAPES:
         return []  # its number, which no two have in common; a shape, which is that of the records
+    settings = list(_held_data(node))
+    if hasattr(node, "atom"):
+        settings.append(node.atom)
+    return settings
+
+
+def _held_data(node: Any) -> Any:
+    """What CVXPY hands over to a copy of a node beside its arguments."""
     data = node.get_data() if hasattr(node, "get_data") else None
-    return [*(data or []), *([node.atom] if hasattr(node, "atom") else [])]
+    return data or []
 
 
 #: How often the number of columns is counted in a place: once, or in the rows of both arms.
@@ -285,24 +364,30 @@ _TIMES = (-2, -1, 1, 2)
 
 
 def _alike(one: Any, other: Any, n: int, m: int, columns: tuple[int, int]) -> bool:
+    """True if two settings of an atom mean the same at n and at m records."""
     if isinstance(one, cp.Expression):
         return isinstance(other, cp.Expression) and _same_numbers(one.value, other.value, 1, 1)
     if isinstance(one, tuple | list):
-        same_length = isinstance(other, tuple | list) and len(one) == len(other)
-        return same_length and all(
-            _alike(*pair, n, m, columns) for pair in zip(one, other, strict=True)
-        )
+        if not isinstance(other, tuple | list) or len(one) != len(other):
+            return False
+        pairs = zip(one, other, strict=True)
+        return all(_alike(item, other_item, n, m, columns) for item, other_item in pairs)
     if isinstance(one, slice):
-        ends = (one.start, one.stop, one.step), (other.start, other.stop, other.step)
-        return _alike(*ends, n, m, columns)
-    if isinstance(one, int | np.integer) and isinstance(
-        other, int | np.integer
-    ):  # places and shapes
-        steps = [0, n - m, *(times * (columns[0] - columns[1]) for times in _TIMES)]
-        return one - other in steps or one * m == other * n
+        ends = (one.start, one.stop, one.step)
+        other_ends = (other.start, other.stop, other.step)
+        return _alike(ends, other_ends, n, m, columns)
+    if isinstance(one, int | np.integer) and isinstance(other, int | np.integer):
+        return _same_places(int(one), int(other), n, m, columns)
     if isinstance(one, np.ndarray | float):
         return _same_numbers(one, other, 1, 1)
     return bool(one == other)
+
+
+def _same_places(one: int, other: int, n: int, m: int, columns: tuple[int, int]) -> bool:
+    """True if two places or sizes are the same, or follow the records or their columns."""
+    more_columns = columns[0] - columns[1]
+    differences = [0, n - m, *(times * more_columns for times in _TIMES)]
+    return one - other in differences or one * m == other * n
 
 
 #: Powers of the number of records that a public number of a problem may be a multiple of.
@@ -315,17 +400,20 @@ def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
     Arrays of different sizes are compared where all entries are equal, or those of the diagonal
     alone.
     """
-    own: Any = _representatives(one)
-    theirs: Any = _representatives(other)
-    if own is None or theirs is None:
+    numbers: Any = _representatives(one)
+    other_numbers: Any = _representatives(other)
+    if numbers is None or other_numbers is None:
         if np.shape(one) != np.shape(other):
             return False
         if scipy.sparse.issparse(one) or scipy.sparse.issparse(other):
             return bool(np.all(np.asarray(one != other) == 0))
-        own = one
-        theirs = other
-    scaled = [np.multiply(theirs, (n / m) ** power) for power in _POWERS]
-    return any(np.allclose(own, numbers, rtol=1e-12, atol=0.0) for numbers in scaled)
+        numbers = one
+        other_numbers = other
+    for power in _POWERS:
+        scaled = np.multiply(other_numbers, (n / m) ** power)
+        if np.allclose(numbers, scaled, rtol=1e-12, atol=0.0):
+            return True
+    return False
 
 
 def _representatives(value: Any) -> tuple[float, float] | None:
@@ -333,13 +421,15 @@ def _representatives(value: Any) -> tuple[float, float] | None:
 
     It is None for any other array.
     """
-    array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=np.float64)
-    if array.size == 0 or _all_equal(array):
-        number = float(np.ravel(array)[0]) if array.size else 0.0
+    array = np.asarray(_dense(value), dtype=np.float64)
+    if array.size == 0:
+        return 0.0, 0.0
+    if _all_equal(array):
+        number = float(np.ravel(array)[0])
         return number, number
     if array.ndim == 2 and array.shape[0] == array.shape[1]:
-        diagonal, size = np.diag(array), len(array)
-        beside = array[~np.eye(size, dtype=bool)]
+        diagonal = np.diag(array)
+        beside = array[~np.eye(len(array), dtype=bool)]
         if _all_equal(diagonal) and _all_equal(beside):
             return float(diagonal[0]), float(beside[0])
     return None
@@ -358,7 +448,9 @@ _LONGEST = 160
 def printed(e: Any) -> str:
     """Text of an expression, such as ``sum(logistic(-(signed @ v)))``, cut where long."""
     text = _Writer().text(e)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - 44]} ... {text[-40:]}"
 
 
 def refuse_no_problem(name: str, returned: Any) -> None:
@@ -390,6 +482,8 @@ def refuse_no_problem(name: str, returned: Any) -> None:
 
 #: Numbers of records at which a formula is written, to tell which of its numbers grow with n.
 SIZES = (5, 8)
+#: A number in the text of a formula, which is no part of a name.
+_NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)")
 
 
 def with_n(few: str, many: str) -> str:
@@ -397,12 +491,12 @@ def with_n(few: str, many: str) -> str:
 
     ``5`` and ``8`` become ``n``.
     """
-    parts = [re.split(r"(?<![\w.])(\d+(?:\.\d+)?)", text) for text in (few, many)]
-    if len(parts[0]) != len(parts[1]):
+    parts = re.split(_NUMBER, few)
+    other_parts = re.split(_NUMBER, many)
+    if len(parts) != len(other_parts):
         return few
-    return "".join(
-        part if part == other else _of_n(part, other) for part, other in zip(*parts, strict=True)
-    )
+    pairs = zip(parts, other_parts, strict=True)
+    return "".join(part if part == other else _of_n(part, other) for part, other in pairs)
 
 
 def refuse_products(problem: cp.Problem) -> None:
@@ -429,8 +523,10 @@ def refuse_products(problem: cp.Problem) -> None:
 def _not_dpp(problem: Any) -> Any:
     """The smallest expression of a problem that is not DPP; None where there is none."""
     with cp.utilities.scopes.dpp_scope():
-        parts = (problem.objective.expr, *problem.constraints)
-        return next((node for part in parts for node in _smallest(part)), None)
+        for part in (problem.objective.expr, *problem.constraints):
+            for node in _smallest(part):
+                return node
+    return None
 
 
 def _reason(problem: Any) -> str:
@@ -452,30 +548,38 @@ def _smallest(node: Any) -> Iterator[Any]:
     """Nodes that break the rules although their own parts follow them."""
     if node.is_dcp():
         return
-    inner = [smallest for part in node.args for smallest in _smallest(part)]
+    inner: list[Any] = []
+    for part in node.args:
+        inner.extend(_smallest(part))
     yield from inner or [node]
 
 
 def _shown(node: Any) -> str:
-    inside = ", ".join(
-        sorted({symbol.name() for symbol in (*node.parameters(), *node.variables())})
-    )
+    """The class of a node, and the names of all that it holds."""
+    names = {symbol.name() for symbol in (*node.parameters(), *node.variables())}
     kind = "constraint" if isinstance(node, cp.Constraint) else "term"
-    return f"the {kind} {type(node).__name__}({inside})"
+    return f"the {kind} {type(node).__name__}({', '.join(sorted(names))})"
 
 
 def _of_n(few: str, many: str) -> str:
+    """A number as a multiple of n or of 1/n, of its texts at both ``SIZES``; else the first."""
     try:
-        x, y = float(few), float(many)
+        number = float(few)
+        other_number = float(many)
     except ValueError:
         return few
-    for value, text in ((x / SIZES[0], "{}n"), (x * SIZES[0], "{}/n")):
-        at_other = value * SIZES[1] if text == "{}n" else value / SIZES[1]
-        if abs(at_other - y) <= 1e-3 * abs(y):
-            return text.format("" if value == 1.0 and text == "{}n" else f"{value:g}")
+    n, m = SIZES
+    of_n = number / n
+    of_inverse = number * n
+    close = 1e-3 * abs(other_number)  # texts have four digits
+    if abs(of_n * m - other_number) <= close:
+        return "n" if of_n == 1.0 else f"{of_n:g}n"
+    if abs(of_inverse / m - other_number) <= close:
+        return f"{of_inverse:g}/n"
     return few
 
 
+_RELATIONS = {"Inequality": "<=", "Equality": "=="}
 _OPERATORS = {"MulExpression": "@", "multiply": "*", "DivExpression": "/"}
 _NAMES = {
     "Pnorm": "norm",
@@ -526,33 +630,37 @@ class _Writer:
         args = list(getattr(e, "args", []))
         if not args:
             return self.leaf(e)
-        if name in ("Inequality", "Equality"):
-            return (
-                f"{self.text(args[0])} {'<=' if name == 'Inequality' else '=='} "
-                f"{self.text(args[1])}"
-            )
+        if name in _RELATIONS:
+            return f"{self.text(args[0])} {_RELATIONS[name]} {self.text(args[1])}"
         if name == "Promote":
             return self.text(args[0], level)
         if name == "AddExpression":
             text = " + ".join(self.text(part, 1) for part in args).replace("+ -", "- ")
-            return f"({text})" if level > 1 else text
+            return _inside(text, level > 1)
         if name == "NegExpression":
-            text = f"-{self.text(args[0], 2)}"
-            return f"({text})" if level > 1 else text
+            return _inside(f"-{self.text(args[0], 2)}", level > 1)
         if name in _OPERATORS and len(args) == 2:
-            by_number = args[0].is_scalar() or args[1].is_scalar()
-            operator = _OPERATORS[name].replace("@", "*" if by_number else "@")
-            text = f"{self.text(args[0], 2)} {operator} {self.text(args[1], 3)}"
-            return f"({text})" if level > 2 else text
+            return _inside(self.product(name, args), level > 2)
         if name == "quad_over_lin" and not (self.exact and self.held(e)):
-            text = f"sum_squares({self.text(args[0])})"
-            divisor = self.text(args[1], 3)
-            if divisor in ("1", "1.0"):
-                return text
-            return f"({text} / {divisor})" if level > 2 else f"{text} / {divisor}"
+            return self.squares(args, level)
         if name in ("index", "special_index") and not self.exact:
             return self.part(e)
         return self.call(name, e, [self.text(part) for part in args])
+
+    def product(self, name: str, args: list[Any]) -> str:
+        """Text of a product or a quotient of two factors."""
+        operator = _OPERATORS[name]
+        if operator == "@" and (args[0].is_scalar() or args[1].is_scalar()):
+            operator = "*"
+        return f"{self.text(args[0], 2)} {operator} {self.text(args[1], 3)}"
+
+    def squares(self, args: list[Any], level: int) -> str:
+        """Text of a sum of squares over a number, which is left out where it is 1."""
+        text = f"sum_squares({self.text(args[0])})"
+        divisor = self.text(args[1], 3)
+        if divisor in ("1", "1.0"):
+            return text
+        return _inside(f"{text} / {divisor}", level > 2)
 
     def call(self, name: str, e: Any, inner: list[str]) -> str:
         """Text of an atom of arguments that are written already."""
@@ -567,8 +675,10 @@ class _Writer:
             inner.remove("inf")
             if len(inner) == 1:
                 return inner[0]
-        held = "".join(f"; {self.item(item)}" for item in self.held(e)) if self.exact else ""
-        return f"{_NAMES.get(name, name)}({', '.join(inner)}{held})"
+        text = ", ".join(inner)
+        if self.exact:
+            text += "".join(f"; {self.item(item)}" for item in self.held(e))
+        return f"{_NAMES.get(name, name)}({text})"
 
     def part(self, e: Any) -> str:
         """Text of a part of an expression as the author wrote it, such as ``x[:, 1]``."""
@@ -581,10 +691,9 @@ class _Writer:
         data = list(e.get_data() or [])
         if isinstance(e, cp.Constraint):
             data = data[:-1]  # its number, which no two have in common
-        if type(e).__name__.endswith("Approx"):  # precision that CVXPY approximates powers to
-            data = data[:1] + [
-                item for item in data[1:] if not (type(item) is int and item == e.max_denom)
-            ]
+        if type(e).__name__.endswith("Approx"):
+            # without the precision that CVXPY approximates powers to
+            data = data[:1] + [item for item in data[1:] if not _is_precision(item, e)]
         return [item for item in data if item is not None and item is not False]
 
     def item(self, item: Any) -> str:
@@ -609,15 +718,20 @@ class _Writer:
     def leaf(self, e: Any) -> str:
         """Text of a variable, a parameter or a constant."""
         if isinstance(e, cp.Variable) and self.exact and e.name() == f"var{e.id}":
-            if e.id not in self.unnamed:
-                self.unnamed.append(e.id)
-            known = [
-                f", {name} = {value!r}" for name, value in sorted(e.attributes.items()) if value
-            ]
-            return f"variable({self.unnamed.index(e.id) + 1}, {e.shape}{''.join(known)})"
+            return self.unnamed_variable(e)
         if not e.is_constant() or e.parameters():
             return str(e.name())
-        return self.array(np.asarray(e.value.toarray() if hasattr(e.value, "toarray") else e.value))
+        return self.array(np.asarray(_dense(e.value)))
+
+    def unnamed_variable(self, variable: Any) -> str:
+        """Text of a variable by its place among those without a name, its shape and attributes."""
+        if variable.id not in self.unnamed:
+            self.unnamed.append(variable.id)
+        text = f"{self.unnamed.index(variable.id) + 1}, {variable.shape}"
+        for name, value in sorted(variable.attributes.items()):
+            if value:
+                text += f", {name} = {value!r}"
+        return f"variable({text})"
 
     def array(self, value: Array) -> str:
         """Text of one number or of many."""
@@ -636,13 +750,23 @@ class _Writer:
         return repr(value) if self.exact else f"{value:g}"
 
 
+def _is_precision(item: Any, e: Any) -> bool:
+    """True for the largest denominator by which CVXPY approximates an exponent."""
+    return type(item) is int and item == e.max_denom
+
+
+def _inside(text: str, bracketed: bool) -> str:
+    """A text, in brackets where the operator around it binds as strongly."""
+    return f"({text})" if bracketed else text
+
+
 def stated(*expressions: Any) -> tuple[str, ...]:
     """Texts of expressions and constraints with every number in full precision.
 
-    They include all that atoms hold.
+    They include all that atoms hold: two expressions that differ in one number have different
+    texts. Of many numbers the digest is stated.
 
-    Two that differ in one number have different texts; of many numbers the digest is stated. Raises
-    DeclarationError for an atom that holds what is not understood.
+    Raises DeclarationError for an atom that holds what is not understood.
     """
     writer = _Writer(exact=True)
     return tuple(writer.text(e) for e in expressions)
@@ -655,19 +779,22 @@ def numbers_in(e: Any) -> Iterator[float | str]:
     """
     writer = _Writer(exact=True)
     args = list(getattr(e, "args", []))
-    if not args and e.is_constant() and not e.parameters():
-        values = np.unique(
-            np.asarray(e.value.toarray() if hasattr(e.value, "toarray") else e.value)
-        )
-        if values.size > _LISTED:
-            yield writer.leaf(e)
-        else:
-            yield from map(float, values)
+    if not args:
+        if e.is_constant() and not e.parameters():
+            values = np.unique(np.asarray(_dense(e.value)))
+            if values.size > _LISTED:
+                yield writer.leaf(e)
+            else:
+                yield from map(float, values)
+        return
     for part in args:
         yield from numbers_in(part)
-    if args and type(e).__name__ not in _SHAPES:
-        for item in [*writer.held(e), *([e.atom.number] if hasattr(e, "atom") else [])]:
-            yield from _numbers_of(item)
+    if type(e).__name__ in _SHAPES:
+        return
+    for item in writer.held(e):
+        yield from _numbers_of(item)
+    if hasattr(e, "atom"):
+        yield from _numbers_of(e.atom.number)
 
 
 def _numbers_of(item: Any) -> Iterator[float | str]:

@@ -22,6 +22,8 @@ from dp2erm_cvx.program.declaration import printed
 #: A matrix below this share of its norm under 0 is not positive semidefinite by more than its
 #: rounding.
 _BENT_DOWN = 1e-9
+#: A bound on rounding times this stays one for all roundings of its own.
+_ROUND_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +60,16 @@ class PublicPenalty:
         p = theta.size
         quadratic = Quadratic(np.zeros(p), np.zeros((p, p)))
         kinks: list[tuple[float, Any]] = []
-        for c, node in terms:
-            part = _quadratic(node, theta)
-            if part is None:
-                kinks.append((c, node))
-            elif c < 0:
-                turned = replace(part, linear=-part.linear)
-                quadratic = quadratic.plus(turned.times(-c))
+        for coefficient, node in terms:
+            term = _quadratic(node, theta)
+            if term is None:
+                kinks.append((coefficient, node))
+            elif coefficient < 0:
+                # only a linear term is convex then, which is the negative of another one
+                negative = replace(term, linear=-term.linear)
+                quadratic = quadratic.plus(negative.times(-coefficient))
             else:
-                quadratic = quadratic.plus(part.times(c))
+                quadratic = quadratic.plus(term.times(coefficient))
         penalty = PublicPenalty(theta, tuple(terms), tuple(kinks), quadratic)
         penalty.refuse_unread()
         return penalty
@@ -158,10 +161,11 @@ class PublicPenalty:
         p = self.theta.size
         if p != other.theta.size:
             return True
-        rng = np.linspace(0.3, 2.9, 5 * p).reshape(5, p)
-        points = np.cos(rng * np.arange(1, p + 1))
-        values = [[penalty.value(v) for v in points] for penalty in (self, other)]
-        return bool(np.allclose(values[0], values[1], rtol=1e-9, atol=0.0))
+        angles = np.linspace(0.3, 2.9, 5 * p).reshape(5, p)
+        points = np.cos(angles * np.arange(1, p + 1))
+        values = [self.value(v) for v in points]
+        other_values = [other.value(v) for v in points]
+        return bool(np.allclose(values, other_values, rtol=1e-9, atol=0.0))
 
 
 def _of_other(e: Any, theta: cp.Variable, other: cp.Variable) -> Any:
@@ -175,39 +179,52 @@ def _of_other(e: Any, theta: cp.Variable, other: cp.Variable) -> Any:
 
 def _quadratic(node: Any, theta: cp.Variable) -> Quadratic | None:
     """A linear or quadratic term without its constant; None for any other."""
-    p = theta.size
-    name = type(node).__name__
     # CVXPY calls a form whose matrix is 0 affine
-    if node.is_affine() and name != "QuadForm":
-        matrix, _, size, _, error = _affine(node, theta)
-        linear_error = error * float(np.linalg.norm(size))
-        return Quadratic(matrix[0], np.zeros((p, p)), linear_error)
-    inner: Any = None
-    weight = np.ones((1, 1))
-    if name == "quad_over_lin" and not node.args[1].variables():
-        inner = node.args[0]
-        weight = np.eye(inner.size) / float(np.ravel(node.args[1].value)[0])
-    elif name == "QuadForm":
-        inner = node.args[0]
-        weight = _semidefinite(node)
-    elif name == "Sum" and node.axis is None and _is_square(node.args[0]):
-        inner = node.args[0].args[0]
-        weight = np.eye(inner.size)
-    elif _is_square(node):
-        inner = node.args[0]
-        weight = np.eye(inner.size)
-    if inner is None or not inner.is_affine():
+    if node.is_affine() and type(node).__name__ != "QuadForm":
+        affine = _Affine.of(node, theta)
+        linear_error = affine.error * float(np.linalg.norm(affine.size))
+        p = theta.size
+        return Quadratic(affine.matrix[0], np.zeros((p, p)), linear_error)
+    weighted = _argument_and_weight(node)
+    if weighted is None:
         return None
-    matrix, offset, size, offset_size, error = _affine(inner, theta)
-    heavy = 2.0 * weight
-    largest = np.abs(heavy)
+    inner, weight = weighted
+    if not inner.is_affine():
+        return None
+    return _quadratic_of(_Affine.of(inner, theta), weight)
+
+
+def _argument_and_weight(node: Any) -> tuple[Any, Array] | None:
+    """The argument x (k,) and the matrix W (k, k) of a term ``x' W x``; None for another term."""
+    name = type(node).__name__
+    if name == "QuadForm":
+        return node.args[0], _semidefinite(node)
+    if name == "quad_over_lin" and not node.args[1].variables():
+        argument, divisor = node.args
+        return argument, np.eye(argument.size) / float(np.ravel(divisor.value)[0])
+    squares = node.args[0] if name == "Sum" and node.axis is None else node
+    if not _is_square(squares):
+        return None
+    argument = squares.args[0]
+    return argument, np.eye(argument.size)
+
+
+def _quadratic_of(affine: _Affine, weight: Array) -> Quadratic:
+    """``x' W x`` without its constant, of ``x = A theta + b``, with bounds on its rounding.
+
+    It is ``theta' A'WA theta + 2 b'WA theta``.
+    """
+    A = affine.matrix
+    b = affine.offset
+    double_weight = 2.0 * weight
+    P = A.T @ double_weight @ A
+    linear = A.T @ double_weight @ b
     # each of the products of three numbers is off by its own roundings and by those of its factors
-    error = 2.0 * error + gamma(3 * inner.size + 8)
-    P = matrix.T @ heavy @ matrix
-    linear = matrix.T @ heavy @ offset
-    matrix_error = error * float(np.linalg.norm(size.T @ largest @ size))
-    linear_error = error * float(np.linalg.norm(size.T @ largest @ offset_size))
-    return Quadratic(linear, (P + P.T) / 2, linear_error * (1 + 1e-9), matrix_error * (1 + 1e-9))
+    error = 2.0 * affine.error + gamma(3 * len(weight) + 8)
+    sizes = affine.size.T @ np.abs(double_weight)
+    matrix_error = error * float(np.linalg.norm(sizes @ affine.size))
+    linear_error = error * float(np.linalg.norm(sizes @ affine.offset_size))
+    return Quadratic(linear, (P + P.T) / 2, linear_error * _ROUND_UP, matrix_error * _ROUND_UP)
 
 
 def _is_square(node: Any) -> bool:
@@ -236,8 +253,28 @@ def _semidefinite(node: Any) -> Array:
     return weight
 
 
-def _affine(e: Any, theta: cp.Variable) -> tuple[Array, Array, Array, Array, float]:
-    """A (k, p) and b (k,) of an affine expression, with majorants and relative error."""
-    function = SupportedFunction(e, theta, {}).at({})
-    outer = function.outer
-    return outer.A.toarray(), outer.b, outer.M.toarray(), outer.c, gamma(outer.count)
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """An affine expression ``A theta + b`` of k entries.
+
+    Parameters
+    ----------
+    matrix, offset
+        A (k, p) and b (k,).
+    size, offset_size
+        Bounds on the sizes of the terms that the entries of A and b were computed of.
+    error
+        The error of every entry, relative to these.
+    """
+
+    matrix: Array
+    offset: Array
+    size: Array
+    offset_size: Array
+    error: float
+
+    @staticmethod
+    def of(e: Any, theta: cp.Variable) -> _Affine:
+        """Coefficients of an expression of theta."""
+        outer = SupportedFunction(e, theta, {}).at({}).outer
+        return _Affine(outer.A.toarray(), outer.b, outer.M.toarray(), outer.c, gamma(outer.count))
