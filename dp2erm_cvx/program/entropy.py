@@ -78,6 +78,7 @@ class EntropyFirstStage(BalancedStage):
         return int(np.sum(records.a)), compensated_sum(self.functions(records))
 
     def _rows(self, records: Records, scale: Array) -> Array:
+        """Rows ``scale_a e_a (x) g`` of the records, (n, 2k)."""
         return self.in_arm(records, records.a, scale)
 
     def data(self, records: Records) -> dict[str, Value]:
@@ -88,10 +89,22 @@ class EntropyFirstStage(BalancedStage):
 class ExponentialModel(MarginModel):
     """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
 
-    ``rows`` B are (n, d) or blocks of such. The output is the weights
-    ``w_i = n exp(<b_i, v>) / sum`` (Proposition entropy_weight_duality). ``log_base`` (n,) is
-    ``log(n q_i)`` of a base measure q, added to every score. Sums of exponentials are those of
-    :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
+    The output is the weights ``w_i = n exp(<b_i, v>) / sum`` (Proposition entropy_weight_duality).
+    Sums of exponentials are those of :class:`~dp2erm_cvx.program.margin_model.MarginModel`,
+    normalized.
+
+    Parameters
+    ----------
+    rows
+        B (n, d), or blocks of it.
+    target
+        t (d,).
+    ridge
+        The ridge, per record.
+    radius
+        Bound on ``||v||``; ``inf`` for none.
+    log_base
+        ``log(n q_i)`` (n,) of a base measure q, added to every score; None for 0.
     """
 
     shifted = True
@@ -106,16 +119,19 @@ class ExponentialModel(MarginModel):
         log_base: Array | None = None,
     ) -> None:
         blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
+        n = blocks.n_samples
         self.log_base = log_base
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen
         # to lose no digits
-        n = blocks.n_samples
         self.center: Array = blocks.total(column_sums, tree_sum) / n
         self.target: Array = target - self.center
         beside = () if log_base is None else (log_base,)
+        centered: MarginRows | Blocks[MarginRows]
         centered = blocks.then(partial(_centered, center=self.center), *beside)
+        if blocks.here and n <= VIEW:
+            centered = whole(MarginRows.whole(centered), n)
         super().__init__(
-            whole(MarginRows.whole(centered), n) if blocks.here and n <= VIEW else centered,
+            centered,
             Curve((Part(1.0, atom("exp")),)),
             n * ridge,
             Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius)),
@@ -123,7 +139,7 @@ class ExponentialModel(MarginModel):
             weight=LogWeight(),
         )
 
-    def _bend(self, gram: Array, far: float) -> None:
+    def _bend(self, gram: Array) -> None:
         # what centering rounds against
         self.size = self.spread + 2 * float(np.linalg.norm(self.center))
         self.smoothness = self.n * self.spread**2 + self.ridge
@@ -147,31 +163,28 @@ class ExponentialModel(MarginModel):
         return self.n * covariance + self.ridge * np.eye(self.dimension)
 
     def rounding(self, v: Array) -> float:
+        _, mean_error = self._mean_error(v)
         shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size)
-        return self.n * (self._mean_error(v)[1] + shift) + 4 * UNIT * self.ridge * float(
-            np.linalg.norm(v)
-        )
+        of_ridge = 4 * UNIT * self.ridge * float(np.linalg.norm(v))
+        return self.n * (mean_error + shift) + of_ridge
 
     def hessian_rounding(self, v: Array) -> float:
         sums = self._at(v, curved=True)
         assert sums.hessian is not None
-        mean, error = self._mean_error(v)
-        second = float(np.trace(sums.hessian)) / sums.value
-        # of the second moment as of the mean, of the square of the mean, and what either rounds
-        # beside
-        wrong = _ratio_error(
-            sums.hessian_rounding / sums.value, second, sums.value_rounding / sums.value
-        )
-        wrong += 2 * mean * error + error**2 + 32 * UNIT * second
-        return self.n * wrong + 4 * UNIT * self.ridge
+        mean, mean_error = self._mean_error(v)
+        second_moment = float(np.trace(sums.hessian)) / sums.value
+        share = sums.value_rounding / sums.value
+        error = _ratio_error(sums.hessian_rounding / sums.value, second_moment, share)
+        # of the square of the mean, and what both moments round beside
+        error += 2 * mean * mean_error + mean_error**2 + 32 * UNIT * second_moment
+        return self.n * error + 4 * UNIT * self.ridge
 
     def _mean_error(self, v: Array) -> tuple[float, float]:
         """The norm of the tilted mean of rows, and a bound on its error."""
         sums = self._at(v)
         mean = float(np.linalg.norm(sums.gradient)) / sums.value
-        return mean, _ratio_error(
-            sums.rounding / sums.value, mean, sums.value_rounding / sums.value
-        )
+        share = sums.value_rounding / sums.value
+        return mean, _ratio_error(sums.rounding / sums.value, mean, share)
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa
@@ -188,13 +201,22 @@ class ExponentialModel(MarginModel):
 def _ratio_error(error: float, size: float, share: float) -> float:
     """Bound on the error of a sum M over the sum T of exponentials.
 
-    ``size`` is the norm of the computed ratio.
-
     M and T are off by at most ``error`` and ``share`` times the computed T':
-    ``|M'/T' - M/T| <= error + |M/T| share``, and ``|M/T|`` is at most ``size`` plus what is sought.
+    ``|M'/T' - M/T| <= error + |M/T| share``, and ``|M/T|`` is at most the size of the computed
+    ratio plus what is sought.
+
+    Parameters
+    ----------
+    error, share
+        As above.
+    size
+        The norm of the computed ratio.
     """
-    return (error + size * share) / (1.0 - share) * (1 + 1e-9) if share < 0.5 else math.inf
+    if not share < 0.5:
+        return math.inf
+    return (error + size * share) / (1.0 - share) * (1 + 1e-9)
 
 
 def _centered(rows: Array, log_base: Array | None = None, *, center: Array) -> MarginRows:
+    """Rows less their mean, whose offsets are minus the log base."""
     return MarginRows(rows - center, None if log_base is None else -log_base)

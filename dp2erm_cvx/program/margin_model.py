@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,25 @@ R = TypeVar("R")
 
 #: Points that sums are kept for.
 _KEPT = 4
+#: An upper bound of sums over records times this stays one.
+_ROUND_UP_SUM = 1 + 1e-9
 
 
 class _Moments(NamedTuple):
     """Sums over records of ``m phi(s - top)`` and its derivatives, with their rounding.
 
-    ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of
-    ``m phi ||z||``.
+    Parameters
+    ----------
+    value, gradient, hessian
+        The sums (scalar, (d,) and (d, d)); the Hessian is None where nobody asked for it.
+    rounding, hessian_rounding, value_rounding
+        Bounds on the norms of their errors.
+    size
+        The sum of ``m phi ||z||`` of an exponential; else 0.
+    margin_error
+        The largest error of a margin.
+    top
+        0, or the largest margin of an exponential.
     """
 
     value: float
@@ -52,30 +64,50 @@ class _Moments(NamedTuple):
 
     def raised(self, top: float) -> _Moments:
         """Moments less another top, which moves every margin by a rounding of the difference."""
-        share, moved = math.exp(self.top - top), UNIT * (top - self.top) + 2 * UNIT
-        value, gradient, rounding, second, bent, off, size, error, _ = self
-        trace = 0.0 if second is None else float(np.trace(second))
+        share = math.exp(self.top - top)
+        moved = UNIT * (top - self.top) + 2 * UNIT
+        hessian = None
+        trace = 0.0
+        if self.hessian is not None:
+            hessian = share * self.hessian
+            trace = float(np.trace(self.hessian))
         return _Moments(
-            share * value,
-            share * gradient,
-            share * (rounding + moved * size),
-            None if second is None else share * second,
-            share * (bent + moved * trace),
-            share * (off + moved * value),
-            share * size,
-            error + UNIT * (top - self.top),
-            top,
+            value=share * self.value,
+            gradient=share * self.gradient,
+            rounding=share * (self.rounding + moved * self.size),
+            hessian=hessian,
+            hessian_rounding=share * (self.hessian_rounding + moved * trace),
+            value_rounding=share * (self.value_rounding + moved * self.value),
+            size=share * self.size,
+            margin_error=self.margin_error + UNIT * (top - self.top),
+            top=top,
         )
 
 
 class MarginModel(Composite):
     """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a penalty.
 
-    ``multipliers`` w >= 0 (n,), of ``m = w c``, and factors c are 1 by default; ``ridge`` counts n;
-    ``linear`` (d,) is exact or rounded once. With ``weight`` the output is ``w = n f / sum(f)``, f
-    its value at ``<u_i, v>``; otherwise it is v. One pass over the records yields whatever is asked
-    about a point. The Hessian of a squared loss is that of any point, and its rounding is known by
-    coordinate.
+    One pass over the records yields whatever is asked about a point. The Hessian of a squared loss
+    is that of any point, and its rounding is known by coordinate.
+
+    Parameters
+    ----------
+    rows
+        Rows z, offsets o and factors c of the records, or blocks of them.
+    loss
+        phi.
+    ridge
+        The ridge, which counts n.
+    penalty
+        The feasible set and the price of ``||v||_1``.
+    multipliers
+        w >= 0 (n,), of ``m = w c``; None for 1.
+    linear
+        The linear term (d,), exact or rounded once; None for 0.
+    weight
+        With it the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``; otherwise it is v.
+    arm_total
+        Of weights that are normalized by arm, the least sum of f that they are divided by, over n.
     """
 
     #: Whether sums are taken less the largest margin; the loss is then an exponential.
@@ -94,53 +126,75 @@ class MarginModel(Composite):
         arm_total: float | None = None,
     ) -> None:
         blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
-        self.blocks = (
-            blocks if multipliers is None else blocks.then(MarginRows.weighed, multipliers)
-        )
-        self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
+        if multipliers is not None:
+            blocks = blocks.then(MarginRows.weighed, multipliers)
+        self.blocks = blocks
+        self.n = blocks.n_samples
+        self.loss = loss
+        self.ridge = ridge
+        self.penalty = penalty
+        self.weight = weight
         self.arm_total = arm_total
-        self.n, self._is_square = blocks.n_samples, loss == SQUARE
-        norms = () if self._is_square else (self.row_norms,)
-        extent = partial(_extent, squared=self._is_square, bent=not self.shifted)
-        known = self.blocks.total(extent, _extent_of_all, *norms)
-        self.dimension = len(known.gram)
-        self._sizes, self._pull = known.sizes, known.pull
-        self.spread = known.row * ROUND_UP
-        self._weight_spread = known.weight_row * ROUND_UP
-        self._far = known.offset
-        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its
-        # product's
-        steps = (4 if known.factored else 2) * UNIT
-        shift = UNIT if self._far else 0.0
-        self._errors = _Errors(
-            dot_error(self.dimension) + shift,
-            shift + 2 * UNIT if self.shifted else shift,
-            sum_error(self.n) + steps,
-            product_error(self.n),
-        )
+        self._is_square = loss == SQUARE
+        extent = self._extent_of_rows()
+        self.dimension = len(extent.gram)
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
+        self.spread = extent.row * ROUND_UP
+        self._weight_spread = extent.weight_row * ROUND_UP
+        self._far = extent.offset
+        self._sizes = extent.sizes
+        self._pull = extent.pull
+        self._errors = self._errors_of(extent)
         self._moments: dict[bytes, _Moments] = {}
-        self._bend(known.gram, self._far)
+        self._bend(extent.gram)
 
-    def _bend(self, gram: Array, far: float) -> None:
-        """Curvature constants from ``sum m z z'`` and the largest offset."""
-        loss, penalty, ridge = self.loss, self.penalty, self.ridge
-        self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
-        feasible = penalty.set
-        longest = (
-            feasible.norm_bound(self.dimension) if isinstance(feasible, ConvexSet) else math.inf
-        )
-        # 0 * inf: where all rows are 0 every margin is
-        reach = far + (self.spread * longest if self.spread else 0.0)
-        steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
-        self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
+    def _extent_of_rows(self) -> _Extent:
+        """How large the rows are, in one pass over the records."""
+        extent = partial(_extent, squared=self._is_square, bent=not self.shifted)
         if self._is_square:
-            self._hessian = 2 * gram + ridge * np.eye(self.dimension)
+            return self.blocks.total(extent, _extent_of_all)
+        return self.blocks.total(extent, _extent_of_all, self.row_norms)
+
+    def _errors_of(self, extent: _Extent) -> _Errors:
+        """Relative errors of what is computed of a record, and of sums over them."""
+        # a margin is rounded where its offset is subtracted, and where the top is
+        of_offset = UNIT if extent.offset else 0.0
+        of_shift = of_offset + 2 * UNIT if self.shifted else of_offset
+        # roundoffs of a term beside its slope's
+        of_term = (4 if extent.factored else 2) * UNIT
+        return _Errors(
+            product=dot_error(self.dimension) + of_offset,
+            offset=of_shift,
+            term=sum_error(self.n) + of_term,
+            hessian_term=product_error(self.n),
+        )
+
+    def _bend(self, gram: Array) -> None:
+        """Curvature constants from ``sum m z z'``.
+
+        The Hessian is ``sum m phi''(s) z z' + ridge I``, of at most the largest curvature times the
+        largest eigenvalue of the sum.
+        """
+        self.self_concordance = self.loss.concordance * self.spread if self.spread else 0.0
+        largest_eigenvalue = float(np.linalg.eigvalsh(gram)[-1])
+        steepest = largest_eigenvalue * self.loss.largest_curvature(self._largest_margin())
+        self.smoothness = steepest * _ROUND_UP_SUM + 1e-300 + self.ridge
+        if self._is_square:
+            self._hessian = 2 * gram + self.ridge * np.eye(self.dimension)
             self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         self.prepare(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
-        self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
+        self.least_scale = float(np.linalg.norm(self.penalty.set.project(first_step)))
+
+    def _largest_margin(self) -> float:
+        """Bound on ``|<z_i, v> - o_i|`` over the feasible set, which may be infinite."""
+        feasible = self.penalty.set
+        length = math.inf
+        if isinstance(feasible, ConvexSet):
+            length = feasible.norm_bound(self.dimension)
+        # 0 * inf: where all rows are 0 every margin is
+        return self._far + (self.spread * length if self.spread else 0.0)
 
     @cached_property
     def row_norms(self) -> Beside:
@@ -159,20 +213,23 @@ class MarginModel(Composite):
 
     def declared(self) -> dict[str, Value]:
         """Parameters of :func:`~dp2erm_cvx.program.margin_rows.MarginRows.declare`."""
-        rows, l1 = self.whole, self.penalty.l1
+        rows = self.whole
         data: dict[str, Value] = {"curvature": self.ridge, "linear": self.linear}
         if isinstance(self.penalty.set, ConvexSet):
             data |= self.penalty.set.bounds()
-        if np.any(l1):
-            data["l1"] = l1
+        if np.any(self.penalty.l1):
+            data["l1"] = self.penalty.l1
         if isinstance(self.loss, CurvesByArm):
             return data | rows.of_arm(0).parameters("0") | rows.of_arm(1).parameters("1")
         if not self._is_square:
             return data | rows.parameters("")
-        Z, m, o = rows.Z, rows.multipliers, rows.offsets
+        # sum m (<z, v> - o)^2 = ||F v||^2 - 2 <sum m o z, v> + a constant, with F'F = sum m z z'
+        Z = rows.Z
+        m = rows.multipliers
         eigenvalues, vectors = np.linalg.eigh((Z.T * m) @ Z)
-        factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
-        return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
+        data["factor"] = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
+        data["linear"] = self.linear - 2 * (Z.T @ (m * rows.offsets))
+        return data
 
     def declared_in(self, unit: float, objective: float) -> dict[str, Value]:
         """The same squared loss for the variable ``v / unit``, the objective over ``objective``."""
@@ -219,15 +276,16 @@ class MarginModel(Composite):
             _least, loss=self.loss, v=v, distance=distance * ROUND_UP, errors=self._errors
         )
         parts = self.blocks.map(ask, self.row_norms)
-        gram, trace = tree_sum([part[0] for part in parts]), sum(part[1] for part in parts)
+        gram = tree_sum([gram_of_part for gram_of_part, _ in parts])
+        trace = sum(trace_of_part for _, trace_of_part in parts)
         if self.penalty.priced:
             # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the
             # others do
             slack = self.penalty.l1 - np.abs(self.gradient(v)) - self.rounding(v)
-            free = ~((v == 0.0) & (slack > self.smoothness * distance))
-            if not np.any(free):
+            moves = ~((v == 0.0) & (slack > self.smoothness * distance))
+            if not np.any(moves):
                 return self.smoothness
-            gram = gram[np.ix_(free, free)]
+            gram = gram[np.ix_(moves, moves)]
         lowest = float(np.linalg.eigvalsh(gram)[0])
         lowest -= (64 * self.dimension * UNIT + product_error(self.n)) * trace
         return self.ridge + max(lowest, 0.0)
@@ -242,14 +300,13 @@ class MarginModel(Composite):
     def rounding_by_coordinate(self, v: Array) -> Array:
         if not self._is_square:
             return super().rounding_by_coordinate(v)
-        # sums of sum m |z_j| (<|z|, |v|> + |o|), of nonnegative terms
-        error = (dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)) * (
-            1 + 2 * product_error(self.n)
-        )
         assert self._sizes is not None
         assert self._pull is not None
-        data: Array = 2 * error * (self._sizes @ np.abs(v) + self._pull)
-        return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.linear))
+        # sums of sum m |z_j| (<|z|, |v|> + |o|), of nonnegative terms, which are rounded themselves
+        error = dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)
+        error = error * (1 + 2 * product_error(self.n))
+        of_records: Array = 2 * error * (self._sizes @ np.abs(v) + self._pull)
+        return of_records + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.linear))
 
     def rounding(self, v: Array) -> float:
         if self._is_square:
@@ -277,19 +334,24 @@ class MarginModel(Composite):
         kappa = self._weight_spread * radius
         if local is not None:
             kappa = min(kappa, self.largest_move(local))
-        length = float(np.linalg.norm(v))
-        product = dot_error(self.dimension) * self._weight_spread * length
-        if self._far:
-            product += UNIT * (self._weight_spread * length + self._far)  # the offset is added once
-        ask = partial(_steepness, weight=self.weight, v=v, reach=kappa + product)
-        steep, size = np.max(np.array(self.blocks.map(ask)), axis=0)
-        kappa = float(steep) * (kappa + product) + 16 * UNIT * float(size)
+        reach = kappa + self._margin_error(v)
+        ask = partial(_steepness, weight=self.weight, v=v, reach=reach)
+        steepest, size = np.max(np.array(self.blocks.map(ask)), axis=0)
+        kappa = float(steepest) * reach + 16 * UNIT * float(size)
         if self._base is not None:
             kappa += 2 * UNIT  # of the product
         if self.arm_total is not None:
             # the log of what a weight is divided by moves by as much as those of the weights
             kappa = 2 * kappa + 16 * UNIT * float(size)
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def _margin_error(self, v: Array) -> float:
+        """Bound on the rounding of a margin that weights are read at."""
+        length = float(np.linalg.norm(v))
+        error = dot_error(self.dimension) * self._weight_spread * length
+        if self._far:
+            error += UNIT * (self._weight_spread * length + self._far)  # the offset is added once
+        return error
 
     def _divisors(self, tilt: Array, top: float) -> Array:
         """What weights are divided by, (n,).
@@ -307,8 +369,8 @@ class MarginModel(Composite):
         treated = np.concatenate(self.blocks.map(_arm_of)) == 1
         # a total beyond floating point is beyond both sums, which are at most n
         least = self.n * self.arm_total * math.exp(min(-top, 600.0))
-        sums = [exact_sum(tilt[~treated]), exact_sum(tilt[treated])]
-        of_controls, of_treated = (max(total, least) for total in sums)
+        of_controls = max(exact_sum(tilt[~treated]), least)
+        of_treated = max(exact_sum(tilt[treated]), least)
         return np.where(treated, of_treated, of_controls)
 
     @property
@@ -328,27 +390,46 @@ class MarginModel(Composite):
 
     def _at(self, v: Array, *, curved: bool = False) -> _Moments:
         """The sums at v, kept for the last few points."""
-        moments, curved = self._moments.get(key := v.tobytes()), curved and not self._is_square
-        if moments is None or (curved and moments.hessian is None):
-            if self._is_square:
-                moments = self.blocks.total(partial(_square_moments, v=v), _added)
-            else:
-                known: dict[str, Any] = {
-                    "loss": self.loss,
-                    "errors": self._errors,
-                    "shifted": self.shifted,
-                }
-                ask = partial(_moments, v=v, curved=curved, **known)
-                moments = self.blocks.total(ask, _added, self.row_norms)
+        key = v.tobytes()
+        moments = self._moments.get(key)
+        needs_hessian = curved and not self._is_square
+        if moments is None or (needs_hessian and moments.hessian is None):
+            moments = self._moments_at(v, curved=needs_hessian)
             self._moments[key] = moments
             if len(self._moments) > _KEPT:
                 del self._moments[next(iter(self._moments))]
         return moments
 
+    def _moments_at(self, v: Array, *, curved: bool) -> _Moments:
+        """The sums at v, in one pass over the records."""
+        if self._is_square:
+            return self.blocks.total(partial(_square_moments, v=v), _added)
+        ask = partial(
+            _moments,
+            v=v,
+            curved=curved,
+            loss=self.loss,
+            errors=self._errors,
+            shifted=self.shifted,
+        )
+        return self.blocks.total(ask, _added, self.row_norms)
+
 
 @dataclass(frozen=True)
 class _Errors:
-    """Relative errors of margins, offsets, terms of gradients and of Hessians."""
+    """Relative errors of what is computed of a record.
+
+    Parameters
+    ----------
+    product
+        Of a margin, relative to the norms of its row and of v.
+    offset
+        Of a margin, relative to its offset.
+    term
+        Of a term of the gradient, the sum over records included.
+    hessian_term
+        The same of the Hessian.
+    """
 
     product: float
     offset: float
@@ -363,6 +444,7 @@ class _Errors:
 
 
 def _norms(rows: MarginRows) -> Array:
+    """``||z_i||`` (n,)."""
     return np.asarray(np.linalg.norm(rows.Z, axis=1))
 
 
@@ -406,31 +488,48 @@ def _extent_of_all(parts: Sequence[_Extent]) -> _Extent:
 
 
 def _extent(rows: MarginRows, norms: Array | None = None, *, squared: bool, bent: bool) -> _Extent:
-    """How large rows are, whose norms (n,) a squared loss does not need."""
-    norms = np.zeros(0) if norms is None else norms
+    """How large rows are, whose norms (n,) a squared loss does not need.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    norms
+        Their norms (n,); None of a squared loss.
+    squared
+        Whether the loss is squared.
+    bent
+        Whether ``sum m z z'`` is asked for; else it is 0.
+    """
     grams = []
     sizes = []
     pulls = []
-    for _, own in rows.pieces():
-        m = own.multipliers
-        grams.append(weighted_gram(own.Z, m) if bent else np.zeros((own.Z.shape[1],) * 2))
+    for _, piece in rows.pieces():
+        m = piece.multipliers
+        columns = piece.Z.shape[1]
+        grams.append(weighted_gram(piece.Z, m) if bent else np.zeros((columns, columns)))
         if squared:
-            size = np.abs(own.Z)
+            size = np.abs(piece.Z)
             sizes.append(weighted_gram(size, m))
-            pulls.append((m * np.abs(own.offsets)) @ size)
-    u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
-    row, offset, weight_row = (
-        float(np.max(np.abs(column), initial=0.0)) for column in (norms, rows.offsets, u)
-    )
+            pulls.append((m * np.abs(piece.offsets)) @ size)
+    row_norms = np.zeros(0) if norms is None else norms
+    weight_norms = row_norms
+    if rows.weight_rows is not None:
+        weight_norms = np.linalg.norm(rows.weight_rows, axis=1)
     return _Extent(
-        row,
-        offset,
-        weight_row,
-        tree_sum(grams),
-        rows.factor is not None,
-        tree_sum(sizes) if squared else None,
-        tree_sum(pulls) if squared else None,
+        row=_largest_size(row_norms),
+        offset=_largest_size(rows.offsets),
+        weight_row=_largest_size(weight_norms),
+        gram=tree_sum(grams),
+        factored=rows.factor is not None,
+        sizes=tree_sum(sizes) if squared else None,
+        pull=tree_sum(pulls) if squared else None,
     )
+
+
+def _largest_size(values: Array) -> float:
+    """The largest size of numbers; 0 of none."""
+    return float(np.max(np.abs(values), initial=0.0))
 
 
 def _moments(
@@ -443,45 +542,71 @@ def _moments(
     curved: bool,
     shifted: bool,
 ) -> _Moments:
-    parts = []
-    for part, own in rows.pieces():
-        m, size, s = own.multipliers, norms[part], own.margins(v)
-        error = errors.margin(own, size, v)
-        top = float(np.max(s)) if shifted else 0.0
+    """Sums of ``m phi(s - top)`` and its derivatives over records, with their rounding.
+
+    Parameters
+    ----------
+    rows, norms
+        The rows and their norms (n,).
+    loss
+        phi.
+    v
+        The point (d,).
+    errors
+        Relative errors of what is computed of a record.
+    curved
+        Whether the Hessian is asked for.
+    shifted
+        Whether margins are taken less the largest one, of an exponential.
+    """
+    moments = []
+    for part, piece in rows.pieces():
+        norms_of_piece = norms[part]
+        margins = piece.margins(v)
+        margin_error = errors.margin(piece, norms_of_piece, v)
+        top = 0.0
         if shifted:
+            top = float(np.max(margins))
             # capped, because a dual that diverges for lack of a ridge would overflow here
-            s, error = s - top, np.minimum(error + UNIT * (top - s), 150.0)
-        of, m_size = loss.along(own.arm).at(s, error), m * size
-        rounded = of.slope_error + errors.term * np.abs(of.slope)
-        more: dict[str, Any] = {}
+            margin_error = np.minimum(margin_error + UNIT * (top - margins), 150.0)
+            margins = margins - top
+        phi = loss.along(piece.arm).at(margins, margin_error)
+        m = piece.multipliers
+        m_size = m * norms_of_piece
+        slope_error = phi.slope_error + errors.term * np.abs(phi.slope)
+        value = float(m @ phi.value)
+        gradient = blocked_rmatvec(piece.Z, m * phi.slope)
+        of_piece = _Moments(value, gradient, float(m_size @ slope_error))
         if curved:
-            wrong = of.curvature_error + (errors.hessian_term + 8 * UNIT) * of.curvature
-            more["hessian"] = weighted_gram(own.Z, m * of.curvature)
-            more["hessian_rounding"] = float(m_size @ (wrong * size))
-        value = float(m @ of.value)
+            curvature_units = errors.hessian_term + 8 * UNIT
+            curvature_error = phi.curvature_error + curvature_units * phi.curvature
+            of_piece = of_piece._replace(
+                hessian=weighted_gram(piece.Z, m * phi.curvature),
+                hessian_rounding=float(m_size @ (curvature_error * norms_of_piece)),
+            )
         if shifted:  # the slope is the value, whose sum is exact
-            value, wrong = exact_sum(m * of.value), of.slope_error + 4 * UNIT * of.value
-            more |= {
-                "top": top,
-                "value_rounding": float(m @ wrong),
-                "size": float(m_size @ of.value),
-            }
-            more["margin_error"] = float(np.max(error))
-        parts.append(
-            _Moments(value, blocked_rmatvec(own.Z, m * of.slope), float(m_size @ rounded), **more)
-        )
-    return _added(parts)
+            value_error = phi.slope_error + 4 * UNIT * phi.value
+            of_piece = of_piece._replace(
+                value=exact_sum(m * phi.value),
+                value_rounding=float(m @ value_error),
+                size=float(m_size @ phi.value),
+                margin_error=float(np.max(margin_error)),
+                top=top,
+            )
+        moments.append(of_piece)
+    return _added(moments)
 
 
 def _square_moments(rows: MarginRows, *, v: Array) -> _Moments:
     """``sum m s^2`` and its gradient, s the margins."""
-    value, slopes = 0.0, []
-    for _, own in rows.pieces():
-        s = own.margins(v)
-        pull = own.multipliers * s
-        value += float(pull @ s)
-        slopes.append(blocked_rmatvec(own.Z, pull))
-    return _Moments(value, 2 * tree_sum(slopes), 0.0)
+    value = 0.0
+    half_gradients = []
+    for _, piece in rows.pieces():
+        s = piece.margins(v)
+        weighted = piece.multipliers * s
+        value += float(weighted @ s)
+        half_gradients.append(blocked_rmatvec(piece.Z, weighted))
+    return _Moments(value, 2 * tree_sum(half_gradients), 0.0)
 
 
 def _added(parts: Sequence[_Moments]) -> _Moments:
@@ -490,14 +615,22 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
         return parts[0]
     top = max(part.top for part in parts)
     parts = [part if part.top == top else part.raised(top) for part in parts]
-    values, gradients, rounded, hessians, bents, offs, sizes, errors, _ = zip(*parts, strict=True)
-    # shifted values are at most n, and their sum is a divisor: it is rounded once
-    # fsum would raise on overflow
-    value = math.fsum(values) if any(sizes) else float(np.sum(values))
-    bent, off, size = (float(np.sum(column)) for column in (bents, offs, sizes))
-    hessian = None if hessians[0] is None else tree_sum(hessians)
-    gradient, rounding = tree_sum(gradients), float(np.sum(rounded))
-    return _Moments(value, gradient, rounding, hessian, bent, off, size, max(errors), top)
+    values = [part.value for part in parts]
+    is_shifted = any(part.size for part in parts)
+    hessians = [part.hessian for part in parts if part.hessian is not None]
+    return _Moments(
+        # shifted values are at most n, and their sum is a divisor: it is rounded once
+        # fsum would raise on overflow
+        value=math.fsum(values) if is_shifted else float(np.sum(values)),
+        gradient=tree_sum([part.gradient for part in parts]),
+        rounding=float(np.sum([part.rounding for part in parts])),
+        hessian=tree_sum(hessians) if hessians else None,
+        hessian_rounding=float(np.sum([part.hessian_rounding for part in parts])),
+        value_rounding=float(np.sum([part.value_rounding for part in parts])),
+        size=float(np.sum([part.size for part in parts])),
+        margin_error=max(part.margin_error for part in parts),
+        top=top,
+    )
 
 
 def _least(
@@ -505,8 +638,9 @@ def _least(
 ) -> tuple[Array, float]:
     """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
     reach = norms * distance + errors.margin(rows, norms, v)
-    steep = rows.multipliers * loss.along(rows.arm).least_curvature(rows.margins(v), reach)
-    return weighted_gram(rows.Z, steep), float(steep @ norms**2)
+    least_curvature = loss.along(rows.arm).least_curvature(rows.margins(v), reach)
+    multiples = rows.multipliers * least_curvature
+    return weighted_gram(rows.Z, multiples), float(multiples @ norms**2)
 
 
 def _logs(rows: MarginRows, *, weight: LogOfWeight, v: Array) -> Array:
@@ -515,11 +649,13 @@ def _logs(rows: MarginRows, *, weight: LogOfWeight, v: Array) -> Array:
 
 
 def _arm_of(rows: MarginRows) -> NDArray[np.int64]:
+    """The arms (n,)."""
     assert rows.arm is not None
     return rows.arm
 
 
 def _base_of(rows: MarginRows) -> Array | None:
+    """Factors (n,) of the weights that are read; None for 1."""
     return rows.base
 
 
@@ -527,12 +663,16 @@ def _steepness(
     rows: MarginRows, *, weight: LogOfWeight, v: Array, reach: float
 ) -> tuple[float, float]:
     """Largest ``|h'|`` near the margins of weights, and the largest sum of sizes in h."""
-    s, own = rows.read_margins(v), weight.along(rows.arm)
-    steep = own.lipschitz
-    if not steep <= 1.0:
-        steep = min(steep, float(np.max(own.enclose(s - reach, s + reach).steepest, initial=0.0)))
-    return steep, float(np.max(own.evaluated(s)[1], initial=1.0))
+    s = rows.read_margins(v)
+    h = weight.along(rows.arm)
+    steepest = h.lipschitz
+    if not steepest <= 1.0:
+        near = h.enclose(s - reach, s + reach)
+        steepest = min(steepest, float(np.max(near.steepest, initial=0.0)))
+    _, sizes = h.evaluated(s)
+    return steepest, float(np.max(sizes, initial=1.0))
 
 
 def _largest(rows: MarginRows, *, local: LocalError) -> float:
+    """Bound on the move of a margin that weights are read at."""
     return local.largest(rows.read)

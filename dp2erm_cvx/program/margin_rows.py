@@ -60,26 +60,29 @@ class MarginRows:
         """Rows that stay in a cache from one sum to the next, and their places."""
         for begin in range(0, len(self), CACHED):
             part = slice(begin, begin + CACHED)
-            columns: Any = (
-                None if column is None else column[part] for column in vars(self).values()
-            )
-            yield part, MarginRows(*columns)
+            yield part, self._at(part)
+
+    def _at(self, places: Any) -> MarginRows:
+        """The rows at places, a slice or a mask (n,)."""
+        columns: dict[str, Any] = {
+            name: None if column is None else column[places] for name, column in vars(self).items()
+        }
+        return MarginRows(**columns)
 
     @staticmethod
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
         """All rows of the blocks in memory."""
-        columns = zip(*(vars(part).values() for part in blocks.each()), strict=True)
-        whole: list[Any] = [
-            None if column[0] is None else np.concatenate(column) for column in columns
-        ]
-        return MarginRows(*whole)
+        parts = list(blocks.each())
+        columns: dict[str, Any] = {}
+        for name in vars(parts[0]):
+            of_parts = [vars(part)[name] for part in parts]
+            columns[name] = None if of_parts[0] is None else np.concatenate(of_parts)
+        return MarginRows(**columns)
 
     def of_arm(self, which: int) -> MarginRows:
         """The rows of records of an arm, in order."""
         assert self.arm is not None
-        own = self.arm == which
-        columns = (None if column is None else column[own] for column in vars(self).values())
-        return MarginRows(*columns)  # type: ignore[arg-type]
+        return self._at(self.arm == which)
 
     def parameters(self, arm: str) -> dict[str, Array]:
         """Parameters of :meth:`declare`, with ``arm`` behind their names; none of no records."""
@@ -113,17 +116,7 @@ class MarginRows:
         if data.has("factor"):
             objective = cp.sum_squares(data("factor") @ v)
         else:
-            curves = (
-                {"0": loss.each[0], "1": loss.each[1]}
-                if isinstance(loss, CurvesByArm)
-                else {"": loss}
-            )
-            sums = [
-                _declared_sum(data, arm, curve, variables, constraints)
-                for arm, curve in curves.items()
-                if data.has(f"Z{arm}")
-            ]
-            objective = sum(sums[1:], start=sums[0])
+            objective = _declared_sums(data, loss, variables, constraints)
         objective += data("linear") @ v + data("curvature", nonneg=True) / 2 * cp.sum_squares(v)
         if data.has("l1"):
             objective += data("l1", nonneg=True) * cp.norm(v, 1)
@@ -153,6 +146,26 @@ class MarginRows:
     def read_margins(self, v: Array) -> Array:
         """Margins (n,) that weights are read at."""
         return self.margins(v) if self.weight_rows is None else self.weight_rows @ v
+
+
+def _declared_sums(
+    data: Params, loss: Loss, variables: dict[str, Any], constraints: dict[str, Any]
+) -> Any:
+    """The sum of a loss over all records, arm by arm where it depends on the arm.
+
+    Variables and constraints are added to.
+    """
+    if isinstance(loss, CurvesByArm):
+        controls, treated = loss.each
+        curves = {"0": controls, "1": treated}
+    else:
+        curves = {"": loss}
+    sums = [
+        _declared_sum(data, arm, curve, variables, constraints)
+        for arm, curve in curves.items()
+        if data.has(f"Z{arm}")
+    ]
+    return sum(sums[1:], start=sums[0])
 
 
 def _declared_sum(
@@ -187,10 +200,16 @@ def _declared_sum(
 
 @dataclass(frozen=True)
 class RowBounds:
-    """Bound on the norm of z, and intervals of the numbers o, c and t over the domain.
+    """Public bounds on the rows z of records, and on their numbers o, c and t.
 
-    ``vertices`` is the number of unit vectors that every z is one of, as arms are; 0 for any z of
-    the ball.
+    Parameters
+    ----------
+    norm
+        Bound on the norm of z.
+    offset, factor, tilt
+        Intervals of o, c and t over the domain.
+    vertices
+        Number of unit vectors that every z is one of, as arms are; 0 for any z of the ball.
     """
 
     norm: float
@@ -204,28 +223,41 @@ class RowBounds:
         """True if all factors are 1 and all tilts 0."""
         return self.factor == (1.0, 1.0) and not any(self.tilt)
 
+    @property
+    def largest_offset(self) -> float:
+        """Bound on ``|o|``."""
+        return max(map(abs, self.offset))
+
     def size(self, theta_set: ConvexSet, n_parameters: int) -> float:
         """Bound on the part of theta along a row: its norm, or the size of one coordinate."""
         return theta_set.norm_bound(1 if self.vertices else n_parameters)
 
     def reach(self, size: float) -> float:
         """Bound on ``|<z, theta> - o|`` over ``||theta|| <= size``."""
+        return self.largest_offset + self._product(size)
+
+    def _product(self, size: float) -> float:
+        """Bound on ``|<z, theta>|`` over ``||theta|| <= size``, which may be infinite."""
         # 0 * inf: where all rows are 0 every margin is
-        return max(map(abs, self.offset)) + (self.norm * size if self.norm else 0.0)
+        return self.norm * size if self.norm else 0.0
 
     def constants(self, curve: Curve, size: float) -> tuple[float, float]:
-        """Half the diameter of a record's gradients over ``||theta|| <= size``, and their bound."""
-        reach = self.norm * size if self.norm else 0.0
-        numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
-        if (
-            self.vertices
-        ):  # records of one coordinate, or of two, whose gradients are at right angles
-            apart, largest = multiple_diameter(curve, reach, *numbers)
-            return 0.5 * max(apart, math.sqrt(2.0) * largest * (self.vertices > 1)), largest
-        largest = largest_multiple(curve, reach, *numbers)
-        return self.norm * min(
-            0.5 * gradient_diameter(curve, reach, *numbers), largest
-        ), self.norm * largest
+        """Half the diameter of a record's gradients over ``||theta|| <= size``, and their bound.
+
+        Gradients are ``(c phi'(<z, theta> - o) + t) z`` (Lemma 1).
+        """
+        product = self._product(size)
+        low, high = self.offset
+        numbers = (-high, -low), self.factor, self.tilt
+        if self.vertices:
+            # records of one coordinate, or of two, whose gradients are at right angles
+            diameter, largest = multiple_diameter(curve, product, *numbers)
+            if self.vertices > 1:
+                diameter = max(diameter, math.sqrt(2.0) * largest)
+            return 0.5 * diameter, largest
+        largest = largest_multiple(curve, product, *numbers)
+        radius = min(0.5 * gradient_diameter(curve, product, *numbers), largest)
+        return self.norm * radius, self.norm * largest
 
     def loss_at_zero(self, curve: Curve, size: float) -> float:
         """Root of a bound on ``c (phi(-o) - inf phi)``: where the choice of a split starts from.
@@ -234,14 +266,17 @@ class RowBounds:
         little of theta by its value. A loss that falls without end has its least value where
         margins reach: theta has the norm ``size`` at most.
         """
-        ends, steepest = -np.array(self.offset), max(map(abs, curve.ends))
+        margins_at_zero = -np.array(self.offset)
         least = curve.least_value(self.reach(math.inf))
         if not math.isfinite(least):
             least = curve.least_value(self.reach(size))
-        falls = float(np.max(curve.value(ends))) - least if math.isfinite(least) else 0.0
+        fall = 0.0
+        if math.isfinite(least):
+            fall = float(np.max(curve.value(margins_at_zero))) - least
+        steepest = max(map(abs, curve.ends))
         if math.isfinite(steepest):
-            falls = max(falls, steepest * float(np.max(np.abs(ends))))
-        return math.sqrt(max(self.factor[1] * falls, 1e-300))
+            fall = max(fall, steepest * float(np.max(np.abs(margins_at_zero))))
+        return math.sqrt(max(self.factor[1] * fall, 1e-300))
 
 
 @dataclass(frozen=True)
@@ -306,50 +341,87 @@ class MarginSum:
     def _margins(self) -> Sizes | None:
         """Sizes of any loss, of q the strong convexity and the norm of the minimizer alone.
 
-        At the minimizer t, with the curvature m and the linear term l of the ridge and q together,
-        ``m t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope + ||l||) / m``.
-        Without offsets ``m ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence
-        ``||t|| <= (n pull / m)^(1/2) + ||l|| / m``.
+        None where slopes or curvatures are infinite over the set.
         """
-        n, Z, offset = (
-            self.n_samples * self.rows.factor[1],
-            self.rows.norm,
-            max(map(abs, self.rows.offset)),
-        )
-        minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
+        Z = self.rows.norm
+        n = self.n_samples * self.rows.factor[1]  # bound on the sum of all multipliers
+        set_norm = self.feasible.norm_bound(self.n_parameters)
         margin = self.rows.reach(set_norm)  # bound on |s| over the set
-        slope, curvature = self.loss.largest_slope(margin), self.loss.largest_curvature(margin)
-        near = self.loss.largest_curvature(margin + _NEAR)
-        if not (math.isfinite(slope) and math.isfinite(near)):
+        slope = self.loss.largest_slope(margin)
+        if not math.isfinite(slope):
             return None
-        tilted = self.n_samples * Z * max(map(abs, self.rows.tilt))
-        linear = self.linear + tilted
-        curved = self._declared_curvature
-        if curved > 0:
-            sloped = self._declared_slope + tilted
-            pulled = math.sqrt(self.loss.pull(margin) * n / curved) + sloped / curved
-            steepest = (n * Z * slope + sloped) / curved
-            minimizer = min(steepest, math.inf if offset else pulled, set_norm)
-        steps = self.loss.rounding_units(margin) + (4 if self.weighted else 2) * slope
-        scaled = self.loss.margin_units * UNIT
-        error = dot_error(self.n_parameters) + (UNIT if offset else 0.0) + scaled
-        rounded = steps * UNIT + sum_error(self.n_rows or self.n_samples) * slope
-        rounded += 2 * UNIT * curvature * offset + scaled * near * offset
+        if not math.isfinite(self.loss.largest_curvature(margin + _NEAR)):
+            return None
+        rounding, rounding_growth = self._rounding_of_margins(margin, slope)
+        linear = self.linear + self._tilt
         return Sizes(
-            strong_convexity=curved,
-            smoothness=n * curvature * Z**2 + self.ridge,
+            strong_convexity=self._declared_curvature,
+            smoothness=n * self.loss.largest_curvature(margin) * Z**2 + self.ridge,
             slope=n * Z * slope + linear,
-            rounding=n * Z * rounded + 4 * UNIT * linear,
-            rounding_growth=near * error * n * Z**2 + 4 * UNIT * self.ridge,
-            minimizer_norm=minimizer,
+            rounding=n * Z * rounding + 4 * UNIT * linear,
+            rounding_growth=rounding_growth * n * Z**2 + 4 * UNIT * self.ridge,
+            minimizer_norm=self._minimizer_norm(margin, slope, set_norm),
             set_norm=set_norm,
             set_rounding=self.feasible.rounding(self.n_parameters),
         )
 
-    def _least_squares(self) -> Sizes:
-        """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
+    @property
+    def _tilt(self) -> float:
+        """Bound on the norm of the sum of all tilts, ``sum w_i t_i z_i``."""
+        return self.n_samples * self.rows.norm * max(map(abs, self.rows.tilt))
 
-        They hold for all w >= 0 of sum n.
+    def _minimizer_norm(self, margin: float, slope: float, set_norm: float) -> float:
+        """Bound on ``||t||`` at the minimizer t over a set of norm ``set_norm``.
+
+        With the curvature m and the linear term l of the ridge and q together, ``m t`` is minus the
+        gradient of the rest, hence ``||t|| <= (n Z slope + ||l||) / m``. Without offsets
+        ``m ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence
+        ``||t|| <= (n pull / m)^(1/2) + ||l|| / m``.
+
+        Parameters
+        ----------
+        margin, slope
+            Bounds on ``|s|`` and ``|phi'(s)|`` over the set.
+        set_norm
+            Bound on the norm over the set.
+        """
+        m = self._declared_curvature
+        if not m > 0:
+            return set_norm
+        Z = self.rows.norm
+        n = self.n_samples * self.rows.factor[1]
+        linear = self._declared_slope + self._tilt
+        by_gradient = (n * Z * slope + linear) / m
+        by_pull = math.inf
+        if self.rows.largest_offset == 0.0:
+            by_pull = math.sqrt(self.loss.pull(margin) * n / m) + linear / m
+        return min(by_gradient, by_pull, set_norm)
+
+    def _rounding_of_margins(self, margin: float, slope: float) -> tuple[float, float]:
+        """Bounds on the rounding of one record's gradient, in units of its row.
+
+        The first is that at 0; the second, times the norm of v and of the row, is what is added
+        elsewhere.
+
+        Parameters
+        ----------
+        margin, slope
+            Bounds on ``|s|`` and ``|phi'(s)|`` over the set.
+        """
+        offset = self.rows.largest_offset
+        curvature = self.loss.largest_curvature(margin)
+        near_curvature = self.loss.largest_curvature(margin + _NEAR)
+        # of the slope and its products, and of the sum over records
+        slope_units = self.loss.rounding_units(margin) + (4 if self.weighted else 2) * slope
+        rounding = slope_units * UNIT + sum_error(self.n_rows or self.n_samples) * slope
+        # of the margin: its product, its offset, and steps of the loss before its slope
+        margin_error = self.loss.margin_units * UNIT
+        rounding += 2 * UNIT * curvature * offset + margin_error * near_curvature * offset
+        product_error = dot_error(self.n_parameters) + (UNIT if offset else 0.0) + margin_error
+        return rounding, near_curvature * product_error
+
+    def _least_squares(self) -> Sizes:
+        """Sizes of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w of sum n.
 
         Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and
         ``s_i = <x_i, t>`` at the minimizer t, and the curvature m and the linear term l of the
@@ -358,21 +430,24 @@ class MarginSum:
         ``||t|| <= Z (n / (2 m))^(1/2) + ||l|| / m``. A mean (``x = 1``) has the Hessian ``2n + m``,
         and its minimizer is within ``Z + ||l|| / (2n + m)``.
         """
-        n, M, Z, b = self.n_samples, self.rows.norm, max(map(abs, self.rows.offset)), self.linear
-        strong_convexity = self._declared_curvature
-        sloped = self._declared_slope
+        n = self.n_samples
+        M = self.rows.norm
+        Z = self.rows.largest_offset
+        b = self.linear
+        linear = self._declared_slope
+        m = self._declared_curvature
         minimizer_norm = math.inf
         if self.rows.vertices == 1:
             # the curvature of a mean is found in its computed Hessian, which errs as q does
-            wrong = 0.0 if self.quadratic is None else self.quadratic.matrix_error
-            strong_convexity = (2 * n + strong_convexity - wrong) * (1 - 1e-9)
-            minimizer_norm = Z + sloped / strong_convexity
-        elif strong_convexity > 0:
-            minimizer_norm = Z * math.sqrt(n / (2 * strong_convexity)) + sloped / strong_convexity
+            hessian_error = 0.0 if self.quadratic is None else self.quadratic.matrix_error
+            m = (2 * n + m - hessian_error) * (1 - 1e-9)
+            minimizer_norm = Z + linear / m
+        elif m > 0:
+            minimizer_norm = Z * math.sqrt(n / (2 * m)) + linear / m
         error = dot_error(self.n_parameters) + 8 * UNIT + sum_error(self.n_rows or n)
         set_norm = self.feasible.norm_bound(self.n_parameters)
         return Sizes(
-            strong_convexity=strong_convexity,
+            strong_convexity=m,
             smoothness=2 * n * M**2 + self.ridge,
             slope=2 * n * M * Z + b,
             rounding=2 * error * n * M * Z + 8 * UNIT * b,
@@ -385,13 +460,21 @@ class MarginSum:
     def weights(self, weight: LogOfWeight, *, by_arm: bool = False) -> float:
         """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows, or ``inf``.
 
-        Weights that are normalized ``by_arm`` are divided by sums that err as much as they do.
+        Parameters
+        ----------
+        weight
+            The log weight of a margin.
+        by_arm
+            Whether weights are normalized by arm: they are divided by sums that err as much as they
+            do.
         """
         sizes = self.sizes()
-        if sizes is None or (radius := sizes.radius()) is None:
+        radius = None if sizes is None else sizes.radius()
+        if sizes is None or radius is None:
             return math.inf
-        norm, row_bound = sizes.minimizer_norm + radius, self.rows.norm
-        offset = max(map(abs, self.rows.offset))
-        at_point = weight.error_at(self.n_parameters, row_bound, norm, offset)
-        error = weight.steepest(row_bound * norm + offset) * row_bound * radius + at_point
+        Z = self.rows.norm
+        norm = sizes.minimizer_norm + radius
+        offset = self.rows.largest_offset
+        at_point = weight.error_at(self.n_parameters, Z, norm, offset)
+        error = weight.steepest(Z * norm + offset) * Z * radius + at_point
         return 2 * error if by_arm else error
