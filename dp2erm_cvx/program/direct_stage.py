@@ -60,9 +60,10 @@ from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.neighbors.kind_weights import weights_of_kinds
 from dp2erm_cvx.weighting.solving.dataset import MOST_PAIRS
 
-#: Seconds of a solve by pairs of records over n^3, measured at 2,000 records, and those of a long
-#: solve.
-_SECONDS, _LONG = 2e-10, 10.0
+#: Seconds of a solve by pairs of records over n^3, measured at 2,000 records.
+_SECONDS = 2e-10
+#: Seconds of a long solve, which is told.
+_LONG = 10.0
 #: Certified error of the weights of one record that a search goes on with.
 _SEARCHED = 1e-6
 #: Name of what is there for every record among the data, whatever a problem asks for: it tells
@@ -149,9 +150,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def first_reading(self) -> WeightsReading:
         numbers = self.resolve(STANDARD)
-        read: WeightsReading = (
-            numbers.reading if numbers is not self else WeightsReading(self, self.scheme.example())
-        )
+        if numbers is self:
+            return WeightsReading(self, self.scheme.example())
+        read: WeightsReading = numbers.reading
         return read
 
     def reading_at(self, space: Space, n: int, p: int) -> WeightsReading:
@@ -203,12 +204,12 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def own_data(self) -> tuple[str, ...]:
         read: WeightsReading = self.reading
-        if self.scheme.of_library:
-            # maps of the library see one record alone; balance functions that are handed over are a
-            # user's
-            given = [one.name for one in self.own.values() if isinstance(one, BalanceFunctions)]
-            return tuple(name for name in read.own if name in given)
-        return read.own
+        if not self.scheme.of_library:
+            return read.own
+        # maps of the library see one record alone; balance functions that are handed over are a
+        # user's
+        of_user = [value.name for value in self.own.values() if isinstance(value, BalanceFunctions)]
+        return tuple(name for name in read.own if name in of_user)
 
     def public_numbers(self, space: Space) -> dict[str, float]:
         """Numbers that formulas of settings may ask for.
@@ -230,23 +231,24 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def stated_bound(self, universe: MappedUniverse) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
-        statement, n = self.scheme.statement, universe.n_samples
+        statement = self.scheme.statement
         if statement is None:
             return None
         function = statement.unchanged()
-        known = {
-            "n": n,
+        numbers = {
+            "n": universe.n_samples,
             "M": universe.space.covariate_bound,
             "outcome_bound": universe.space.outcome_bound,
         }
-        known |= {name: self.value(name) for name in self.setting_fields()}
+        numbers |= {name: self.value(name) for name in self.setting_fields()}
         wanted = inspect.signature(function).parameters
-        if unknown := [name for name in wanted if name not in known]:
-            raise DeclarationError(
-                f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
-            )
+        for name in wanted:
+            if name not in numbers:
+                raise DeclarationError(
+                    f"{self.name}: its bound asks for {name!r}: it may ask for {', '.join(numbers)}"
+                )
         try:
-            bound = asked(function, **{name: known[name] for name in wanted})
+            bound = asked(function, **{name: numbers[name] for name in wanted})
         except DeclarationError as error:
             raise DeclarationError(f"{self.name}: its bound states {error}") from None
         if not isinstance(bound, Bound):
@@ -272,8 +274,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return True
         if form.sums.kind is SumKind.CONTROLS:
             return False
-        parts = [part for one in form.imbalances for group in one.groups for part in group]
-        return any(part.weighted[0] != part.weighted[1] for part in parts)
+        for imbalance in form.imbalances:
+            for group in imbalance.groups:
+                if any(part.weighted[0] != part.weighted[1] for part in group):
+                    return True
+        return False
 
     def strong_convexity(self, universe: MappedUniverse) -> float:
         """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, or 0."""
@@ -302,24 +307,28 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         read.refuse_other_problem(problem, w.size)
         beside: dict[str, Any] = {}
         for place, constraint in enumerate(problem.constraints):
+            if _end(constraint, w) is not None:
+                continue
             # what the library adds is not written twice
             is_total = not constraint.parameters() and states_sum(constraint, w, float(w.size))
-            if not (is_total and read.has_total_of_library) and _end(constraint, w) is None:
-                beside[f"constraint_{place}"] = constraint
+            if is_total and read.has_total_of_library:
+                continue
+            beside[f"constraint_{place}"] = constraint
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
     def declare(self, data: Params) -> Declaration:
         n = data.shape(EACH_RECORD)[0]
         w = cp.Variable(n, name="weights", nonneg=True)
         objective, (floor, cap), beside = self._for_solver(data, w)
-        box: dict[str, Any] = {} if math.isinf(cap) else {"cap": w <= cap}
-        if floor > 0:
-            box["floor"] = w >= floor
         read: WeightsReading = self.reading
-        total: dict[str, Any] = {}
+        constraints: dict[str, Any] = {}
         if read.has_total_of_library:
-            total["total"] = cp.sum(w) == n
-        return Declaration(objective, {"weights": w}, total | box | beside)
+            constraints["total"] = cp.sum(w) == n
+        if not math.isinf(cap):
+            constraints["cap"] = w <= cap
+        if floor > 0:
+            constraints["floor"] = w >= floor
+        return Declaration(objective, {"weights": w}, constraints | beside)
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
         """The smaller one of the derived bound and of the one that its author states.
@@ -378,13 +387,14 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
         Raises CalibrationError where it says nothing about what is released.
         """
-        n, bound, (_, cap) = universe.n_samples, self.stated_bound(universe), self.box(universe)
+        bound = self.stated_bound(universe)
         assert bound is not None
+        _, cap = self.box(universe)
         reading = self._at(universe)
         self._refuse_statement(bound, reading)
         bound = replace(bound, w_max=min(bound.w_max, cap))
         try:
-            return bound.at(n, self.strong_convexity(universe), self.relations)
+            return bound.at(universe.n_samples, self.strong_convexity(universe), self.relations)
         except CalibrationError as error:
             raise CalibrationError(
                 f"{self.name}: {error}: add a term such as sum_squares(w - 1)"
@@ -444,19 +454,18 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return all(few_of_kernel(kernel, universe) for kernel in kernels_of(form))
 
     def cost(self, universe: MappedUniverse) -> str | None:
-        n = universe.n_samples
         form = self.form(universe)
-        if isinstance(form, str) or all(
-            few_of_kernel(kernel, universe) for kernel in kernels_of(form)
-        ):
+        if isinstance(form, str) or self.takes_blocks(universe):
             return None
+        n = universe.n_samples
         pairs = min(n, MOST_PAIRS)
         seconds = _SECONDS * pairs**3
         if seconds < _LONG:
             return None
+        gigabytes = COPIES * 8.0 * pairs**2 / 1e9
         return (
             f"{self.name} at n = {n:,}: where the kernel has many features on the records, a Gram "
-            f"matrix with its working copies takes {COPIES * 8.0 * pairs**2 / 1e9:,.1f} GB (as "
+            f"matrix with its working copies takes {gigabytes:,.1f} GB (as "
             f"n^2), and a solve some {seconds:,.0f} seconds (as n^3), more at a smaller ridge"
         )
 
@@ -472,10 +481,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return Instance(program, lambda: program.data(records), model)
         floor, cap = program.box(universe)
         data = program.data(records)
-        declared = reading.curvature
-        smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
-        kinked = partial(reading.kinked, data, smooth.feasible, declared)
-        return Instance(program, lambda: data, smooth, declared, kinked)
+        one_simplex = np.zeros(n, dtype=np.int64)
+        smooth = SimplexModel(Simplices(one_simplex, float(n), cap, floor))
+        kinked = partial(reading.kinked, data, smooth.feasible, reading.curvature)
+        return Instance(program, lambda: data, smooth, reading.curvature, kinked)
 
     def _movement(self, universe: MappedUniverse) -> float:
         """V of a resolved program, 0 where none is derived.
@@ -555,17 +564,21 @@ class WeightsReading:
     """
 
     def __init__(self, program: WeightsProgram, universe: MappedUniverse) -> None:
-        self.program, self.universe = program, universe
-        self.problem, records, w = _stated_problem(program, universe)
-        self._records, self._w = records, w
-        self.objective, self.own = self.problem.objective.args[0], records.own
-        self.ends = _ends(self.problem.constraints, w)
+        self.program = program
+        self.universe = universe
+        problem, records, w = _stated_problem(program, universe)
+        self.problem = problem
+        self._records = records
+        self._w = w
+        self.own = records.own
+        self.objective = problem.objective.args[0]
+        self.ends = _ends(problem.constraints, w)
         self.form = self._form_read()
         if isinstance(self.form, WeightingForm):
             self.curvature = strong_convexity_of_form(self.form)
         else:
             self._refuse_outside(self.form)
-            self.curvature = weights_curvature(self.problem, w)
+            self.curvature = weights_curvature(problem, w)
 
     @cached_property
     def in_universe(self) -> FormInUniverse:
@@ -602,9 +615,8 @@ class WeightsReading:
         data: dict[str, Value] = {EACH_RECORD: np.ones(records.n_samples)}
         for datum in data_of(self.problem):
             size = datum.within.largest
-            data[datum.name()] = np.clip(
-                np.asarray(datum.of(records), dtype=np.float64), -size, size
-            )
+            values = np.asarray(datum.of(records), dtype=np.float64)
+            data[datum.name()] = np.clip(values, -size, size)
         return data
 
     def refuse_other(
@@ -621,24 +633,27 @@ class WeightsReading:
         universe
             Where it is stated.
         """
-        n, p = universe.n_samples, universe.n_columns
+        n = universe.n_samples
+        p = universe.n_columns
         if self.ends != ends:
             self._refuse(problem, n, p)
         self.refuse_other_problem(problem, n, p)
 
     def refuse_other_problem(self, problem: cp.Problem, n: int, p: int | None = None) -> None:
         """Raise DeclarationError where a problem of n records is another one than was read."""
-        sizes = self.universe.n_samples, n
-        pairs = [(self.objective, problem.objective.args[0])]
-        if len(self.problem.constraints) != len(problem.constraints):
+        parts = [self.objective, *self.problem.constraints]
+        other_parts = [problem.objective.args[0], *problem.constraints]
+        if len(parts) != len(other_parts):
             self._refuse(problem, n, p)
-        pairs += zip(self.problem.constraints, problem.constraints, strict=True)
-        own = self.universe.n_columns
-        columns = own, own if p is None else p
-        if any(differing(*pair, *sizes, same_data, columns) for pair in pairs):
-            self._refuse(problem, n, p)
+        own_n = self.universe.n_samples
+        own_p = self.universe.n_columns
+        columns = (own_p, own_p if p is None else p)
+        for part, other in zip(parts, other_parts, strict=True):
+            if differing(part, other, own_n, n, same_data, columns) is not None:
+                self._refuse(problem, n, p)
 
     def _refuse(self, problem: cp.Problem, n: int, p: int | None) -> NoReturn:
+        """Raise DeclarationError for another problem, with both of them."""
         columns = "" if p is None else f", p = {p}"
         raise DeclarationError(
             f"{self.program.name}: its problem changes with the records: {_in_words(self.problem)} "
@@ -672,6 +687,7 @@ class WeightsReading:
         self._read_anew(compared=True)
 
     def _read_anew(self, *, compared: bool) -> WeightingForm:
+        """The form; raises DeclarationError where it has none, or another one where compared."""
         smoothing = self.program.value("smoothing")
         return read_weighting(self.problem, self._w, self._records, smoothing, compared=compared)
 
@@ -688,13 +704,13 @@ class WeightsReading:
         reason
             Why the problem is not of the form, and what to write instead.
         """
-        of_data = any(constraint.parameters() for constraint in self.problem.constraints)
-        special = ("kernel", "averaged")
-        of_form = any(
-            hasattr(datum, name) for datum in self.problem.parameters() for name in special
+        has_data = any(constraint.parameters() for constraint in self.problem.constraints)
+        has_features = any(
+            hasattr(datum, "kernel") or hasattr(datum, "averaged")
+            for datum in self.problem.parameters()
         )
-        others = [variable for variable in self.problem.variables() if variable is not self._w]
-        if of_data or of_form or others:
+        has_variables = any(variable is not self._w for variable in self.problem.variables())
+        if has_data or has_features or has_variables:
             raise DeclarationError(f"{self.program.name}: {reason}")
 
     @cached_property
@@ -703,20 +719,14 @@ class WeightsReading:
 
         Raises CertificateError for what it does not read.
         """
-        program = self.program
         parameters, w = self._declared_anew()
-        objective, _, beside = program._for_solver(parameters, w)
-        parts = []
-        for constraint in beside.values():
-            if not isinstance(constraint, cp.constraints.Inequality):
-                reason = "state it by inequalities, each of them slack at weights 1"
-                unread = f"a duality gap does not read {printed(constraint)}: {reason}"
-                raise CertificateError(f"{self.form}; {unread}")
-            left, right = constraint.args
-            parts.append(cp.vec(left - right, order="F"))
+        objective, _, beside = self.program._for_solver(parameters, w)
+        excess = self._excess(list(beside.values()))
+        limits = None
         try:
             function = SupportedFunction(objective, w, parameters.made)
-            limits = SupportedFunction(cp.hstack(parts), w, parameters.made) if parts else None
+            if excess is not None:
+                limits = SupportedFunction(excess, w, parameters.made)
         except ProgramError as error:
             raise CertificateError(f"{self.form}; {error}") from None
         rng = np.random.default_rng(self.universe.n_samples)
@@ -728,8 +738,23 @@ class WeightsReading:
             point = rng.uniform(0.5, 1.5, w.size)
             refuse_other_values(function.at(data), objective, w, [point])
             if limits is not None:
-                refuse_other_values(limits.at(data), cp.hstack(parts), w, [point])
+                refuse_other_values(limits.at(data), excess, w, [point])
         return function, limits
+
+    def _excess(self, constraints: list[Any]) -> Any | None:
+        """What is at most 0 by constraints that are inequalities; None without any.
+
+        Raises CertificateError for another constraint.
+        """
+        parts = []
+        for constraint in constraints:
+            if not isinstance(constraint, cp.constraints.Inequality):
+                reason = "state it by inequalities, each of them slack at weights 1"
+                unread = f"a duality gap does not read {printed(constraint)}: {reason}"
+                raise CertificateError(f"{self.form}; {unread}")
+            left, right = constraint.args
+            parts.append(cp.vec(left - right, order="F"))
+        return cp.hstack(parts) if parts else None
 
     def kinked(
         self, data: dict[str, Value], feasible: Simplices, convexity: float
@@ -749,11 +774,9 @@ class WeightsReading:
     def _declared_anew(self) -> tuple[Params, cp.Variable]:
         """Parameters of the shapes of the data, and the variable that solvers see."""
         n = self.universe.n_samples
-        shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {
-            EACH_RECORD: (n,)
-        }
-        parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
-        return parameters, cp.Variable(n, name="weights", nonneg=True)
+        zeros = {datum.name(): np.zeros(datum.shape) for datum in data_of(self.problem)}
+        zeros[EACH_RECORD] = np.zeros(n)
+        return Params(zeros, embed=False), cp.Variable(n, name="weights", nonneg=True)
 
 
 def _stated_problem(
@@ -779,8 +802,9 @@ def _form_by_default(scheme: Scheme) -> WeightingForm | None:
 
 
 def _in_words(problem: cp.Problem) -> str:
-    sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
-    return f"{printed(problem.objective.args[0])}{sets}"
+    """A problem in one line."""
+    parts = [problem.objective.args[0], *problem.constraints]
+    return ", ".join(map(printed, parts))
 
 
 def _clip(data: dict[str, Value], parameters: Mapping[str, Any]) -> None:
@@ -798,10 +822,14 @@ def bounds_of_all(constraints: Sequence[Any], w: cp.Variable) -> list[tuple[floa
 
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:
     """Largest floor and least cap of the weights; 0 and ``inf`` without any."""
-    ends = bounds_of_all(constraints, w)
-    return max([0.0, *(v for v, up in ends if not up)]), min(
-        [math.inf, *(v for v, up in ends if up)]
-    )
+    floor = 0.0
+    cap = math.inf
+    for end, is_above in bounds_of_all(constraints, w):
+        if is_above:
+            cap = min(cap, end)
+        else:
+            floor = max(floor, end)
+    return floor, cap
 
 
 def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
@@ -812,8 +840,11 @@ def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
     if not isinstance(constraint, cp.constraints.Inequality):
         return None
     left, right = constraint.args
-    other = right if left is w else left
-    if (left is w) == (right is w) or not other.is_constant() or other.parameters():
+    is_above = left is w
+    if is_above == (right is w):
         return None
-    values = np.ravel(other.value)
-    return (float(values[0]), left is w) if np.all(values == values[0]) else None
+    end = right if is_above else left
+    if not end.is_constant() or end.parameters():
+        return None
+    values = np.ravel(end.value)
+    return (float(values[0]), is_above) if np.all(values == values[0]) else None

@@ -159,10 +159,8 @@ class _Map:
 
         Two functions of equal text are two.
         """
-        return self.function is other.function and (self.within, self.width) == (
-            other.within,
-            other.width,
-        )
+        same_function = self.function is other.function
+        return same_function and self.within == other.within and self.width == other.width
 
 
 @dataclass(frozen=True)
@@ -186,14 +184,32 @@ class PublicPoints:
 class DeclaredRecords:
     """Records as a declaration sees them: public numbers, and data with their public sets.
 
-    ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``, ``y`` the
-    centered outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y``,
-    ``treatment`` a, ``arms`` the unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n``
-    their number. ``own`` are the names of data that the author's maps make; ``parameter`` stands
-    for the data where a problem is made for solvers. Where these are the columns of data, and not
-    those of an example, maps are ``tried`` at a record of zeros, which is public. ``stated`` data
-    are no parameters of CVXPY. ``called`` are the author's maps by name, with what they reach.
-    Raises DeclarationError for another attribute.
+    Data are attributes: ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored``
+    ``sign(y) (2a - 1) x``, ``y`` the centered outcome, ``outcome_size`` its absolute value,
+    ``response`` ``2 (2a - 1) y``, ``treatment`` a, ``arms`` the unit vectors ``(1 - a, a)``, and
+    ``ones`` rows of one 1. Another attribute raises DeclarationError.
+
+    Parameters
+    ----------
+    space
+        The public sets of the records.
+    n, n_columns
+        Numbers of records, and of columns of covariates, the intercept included.
+    covariates_of
+        Makes the covariates of the design of those of the space.
+    bound
+        Norm bound of the design; None for that of the space.
+    own
+        Names of data that the author's maps make.
+    parameter
+        Stands for the data where a problem is made for solvers.
+    tried
+        Whether these are the columns of data, and not those of an example: maps are then tried at a
+        record of zeros, which is public.
+    stated
+        Whether data are no parameters of CVXPY.
+    called
+        The author's maps by name, with what they reach.
     """
 
     space: Space
@@ -241,17 +257,18 @@ class DeclaredRecords:
 
         The constant defaults to the bound of the covariates.
         """
-        bound, intercept = self.space.features_bound, bool(self.space.intercept)
+        bound = self.space.features_bound
         value = bound if constant is None else public_size("constant", constant, zero=True)
 
         def make(records: Records) -> Array:
             g = np.column_stack([np.full(records.n_samples, value), records.covariates])
-            inside = records.a[:, None]
-            return np.hstack([(1 - inside) * g, inside * g])
+            a = records.a[:, None]
+            return np.hstack([(1 - a) * g, a * g])
 
         within = Ball(math.hypot(bound, value) * ROUND_UP)
         self._refuse_other_map("by_arm", _Map(None, within, value))
-        return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept), constant)
+        width = 1 + self.n_columns - bool(self.space.intercept)
+        return self._datum("by_arm", within, make, 2 * width, constant)
 
     def rows(
         self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None
@@ -261,8 +278,7 @@ class DeclaredRecords:
         x is (p,), a in {0, 1} and y centered.
 
         They are shrunk into ``within``, so that its bound need not be believed; where ``make``
-        fails a row is
-        0. ``width`` is that of a row, by default that of x.
+        fails a row is 0. ``width`` is that of a row, by default that of x.
         """
         if not isinstance(within, Ball):
             raise DeclarationError(
@@ -318,14 +334,15 @@ class DeclaredRecords:
         """
         inside = list(self._data)
         if isinstance(problem, cp.Problem):
-            inside = [own.name() for own in data_of(problem)]
+            inside = [datum.name() for datum in data_of(problem)]
             for datum in problem.parameters():
                 self.refuse_other_datum(datum)
-        if unused := [name for name in self._data if name not in inside]:
-            raise DeclarationError(
-                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out, "
-                "and take shapes from data that are a part"
-            )
+        for name in self._data:
+            if name not in inside:
+                raise DeclarationError(
+                    f"records: {name!r} is asked for and no part of the problem: leave it out, "
+                    "and take shapes from data that are a part"
+                )
         return problem
 
     def features(self, source: Kernel | Balance, of: str = "all") -> Datum:
@@ -354,10 +371,8 @@ class DeclaredRecords:
         bound = self.space.features_bound
         if isinstance(source, BALANCES):
             return self._of_balance(source, of, factors)
-        if type(source) not in (
-            *CHOICES,
-            Energy,
-        ):  # the bound of another one would be taken on trust
+        # the bound of another kernel would be taken on trust
+        if type(source) not in (*CHOICES, Energy):
             raise DeclarationError(
                 f"features of {brief(source)}: must be those of a kernel of the library such as "
                 "Gaussian, or of balance functions"
@@ -371,14 +386,9 @@ class DeclaredRecords:
     def _of_balance(
         self, functions: Balance, of: str, factors: tuple[tuple[float, float], ...]
     ) -> Datum:
-        """Values of balance functions, times factors by arm.
-
-        How many an author's own functions are is known of the covariates that they are tried at;
-        elsewhere some number of them stands for any.
-        """
+        """Values of balance functions, times factors by arm."""
         label = repr(functions)
         identity: object = label
-        width = _KERNEL_WIDTH
         if isinstance(functions, BalanceFunctions):
             label = functions.name
             identity = (label, functions.function, functions.norm_bound)
@@ -386,15 +396,26 @@ class DeclaredRecords:
             self.called[label] = functions.called
             if label not in self.own:
                 self.own = (*self.own, label)
-        if self.parameter is None and (self.tried or not isinstance(functions, BalanceFunctions)):
-            width = functions.size(self.n_columns - bool(self.space.intercept))
-        within = Ball(functions.bound(self.space.features_bound) * ROUND_UP)
-        make = partial(_features_of, functions, factors)
-        name = f"features({label}, {of!r})"
-        k = width * len(factors)
         return self._datum(
-            name, within, make, k, identity, functions=functions, arm_factors=factors
+            f"features({label}, {of!r})",
+            Ball(functions.bound(self.space.features_bound) * ROUND_UP),
+            partial(_features_of, functions, factors),
+            self._width_of_balance(functions) * len(factors),
+            identity,
+            functions=functions,
+            arm_factors=factors,
         )
+
+    def _width_of_balance(self, functions: Balance) -> int:
+        """Number of balance functions.
+
+        How many an author's own are is known of the covariates that they are tried at; elsewhere
+        some number of them stands for any.
+        """
+        of_author = isinstance(functions, BalanceFunctions)
+        if self.parameter is not None or (of_author and not self.tried):
+            return _KERNEL_WIDTH
+        return functions.size(self.n_columns - bool(self.space.intercept))
 
     def mean_of(self, datum: Datum, of: str | PublicSample) -> Datum:
         """The mean of data over the records of one arm, or of features over public points.
@@ -422,8 +443,7 @@ class DeclaredRecords:
             return self._mean_of_points(datum, of)
         if of not in _ARMS:
             raise DeclarationError(f"of = {brief(of)}: {known_names(of, _ARMS)}")
-        kinds = (cp.Parameter, cp.Constant)
-        if not isinstance(datum, kinds) or hasattr(datum, "averaged"):
+        if not _is_datum(datum) or hasattr(datum, "averaged"):
             raise DeclarationError(
                 f"records.mean_of({brief(datum)}, ..): takes data of every record, such as "
                 "records.x; take parts and multiples of the mean"
@@ -433,24 +453,30 @@ class DeclaredRecords:
             return self.parameter(name)
         self.refuse_other_datum(datum)
         if name not in self._data:
-            arm = _ARMS[of]
-            own = datum.of
-
-            def make(records: Records) -> Array:
-                return mean_of_arm(np.asarray(own(records), dtype=np.float64), records.a, arm)
-
-            within = Ball(1.0) if isinstance(datum.within, Vertices) else datum.within
-            # the set of an author's own data is a part of what makes them
-            source = (datum.source, of, str(datum.within) if callable(datum.source) else "")
-            mean = cp.Parameter(datum.shape[1:], name=name)
-            parts = {"within": within, "of": make, "source": source, "averaged": (datum, arm)}
-            self._hold(mean, parts)
+            self._hold_mean_of_arm(name, datum, of)
         return self._data[name]
+
+    def _hold_mean_of_arm(self, name: str, datum: Datum, of: str) -> None:
+        """Make the datum that is the mean of another one over an arm."""
+        arm = _ARMS[of]
+        make_each = datum.of
+
+        def make(records: Records) -> Array:
+            return mean_of_arm(np.asarray(make_each(records), dtype=np.float64), records.a, arm)
+
+        # the set of an author's own data is a part of what makes them
+        own_set = str(datum.within) if callable(datum.source) else ""
+        parts = {
+            "within": Ball(1.0) if isinstance(datum.within, Vertices) else datum.within,
+            "of": make,
+            "source": (datum.source, of, own_set),
+            "averaged": (datum, arm),
+        }
+        self._hold(cp.Parameter(datum.shape[1:], name=name), parts)
 
     def _mean_of_points(self, datum: Datum, sample: PublicSample) -> Datum:
         """The mean of the features of a kernel over public points."""
-        is_datum = isinstance(datum, (cp.Parameter, cp.Constant))
-        called = datum.name() if is_datum else brief(datum)
+        called = datum.name() if _is_datum(datum) else brief(datum)
         name = f"mean_of({called}, {sample!r})"
         if self.parameter is not None:
             return self.parameter(name)
@@ -462,36 +488,42 @@ class DeclaredRecords:
             )
         self.refuse_other_datum(datum)
         if name not in self._data:
-            p = self.n_columns - bool(self.space.intercept)
-            # an example has other columns
-            points = sample.scaled(self.space, p) if self.tried else np.zeros((1, p))
-            mean = cp.Parameter(datum.shape[1:], name=name)
-            make = partial(_mean_at, datum.kernel, points)
+            points = self._scaled_points(sample)
             parts = {
                 "within": datum.within,
-                "of": make,
+                "of": partial(_mean_at, datum.kernel, points),
                 "source": name,
                 "averaged": (datum, PublicPoints(sample, points)),
             }
-            self._hold(mean, parts)
+            self._hold(cp.Parameter(datum.shape[1:], name=name), parts)
         return self._data[name]
+
+    def _scaled_points(self, sample: PublicSample) -> Array:
+        """Public points (m, p) on the scale of covariates; zeros at an example.
+
+        An example has other columns than the points.
+        """
+        p = self.n_columns - bool(self.space.intercept)
+        return sample.scaled(self.space, p) if self.tried else np.zeros((1, p))
 
     def refuse_other_datum(self, datum: Datum) -> None:
         """Raise DeclarationError for a parameter that is not of these records, or was changed."""
-        if self.parameter is not None:
+        if self.parameter is not None or self._is_held(datum):
             return
+        instead = "" if datum.size > 1 else ", or write its number"
+        raise DeclarationError(
+            f"parameter {datum.name()} has no public set: take it from records (rows(), "
+            f"numbers()), or make it a setting{instead}"
+        )
+
+    def _is_held(self, datum: Datum) -> bool:
+        """True for a datum of these records that is read by what it was made with."""
         name = datum.name()
-        is_mine = self._data.get(name) is datum
-        if is_mine:
-            held = self._held[name]
-            read = {label: value for label, value in vars(datum).items() if label in _READ}
-            is_mine = len(read) == len(held) and all(read[label] is held[label] for label in held)
-        if not is_mine:
-            instead = "" if datum.size > 1 else ", or write its number"
-            raise DeclarationError(
-                f"parameter {name} has no public set: take it from records (rows(), numbers()), or "
-                f"make it a setting{instead}"
-            )
+        if self._data.get(name) is not datum:
+            return False
+        held = self._held[name]
+        read = {label: value for label, value in vars(datum).items() if label in _READ}
+        return len(read) == len(held) and all(read[label] is held[label] for label in held)
 
     def _own(
         self, name: str, within: Within, make: Callable[..., Any], width: int | None, size: int
@@ -524,6 +556,7 @@ class DeclaredRecords:
             )
 
     def _refuse_solver(self, name: str) -> None:
+        """Raise DeclarationError for a public number where a problem is made for solvers."""
         if self.parameter is not None:
             raise DeclarationError(
                 f"records.{name} is no part of a problem in the weights: make it a setting of the "
@@ -532,8 +565,11 @@ class DeclaredRecords:
             )
 
     def _signed(self, signs: Callable[[Records], Array | None]) -> RecordMap:
+        """A map to covariates times a sign of every record; None for 1."""
+
         def make(records: Records) -> Array:
-            x, sign = self.covariates_of(records.space, records.X), signs(records)
+            x = self.covariates_of(records.space, records.X)
+            sign = signs(records)
             return x if sign is None else sign[:, None] * x
 
         return make
@@ -563,17 +599,15 @@ class DeclaredRecords:
             What it is read by, as attributes: a kernel, or functions, and factors by arm.
         """
         nonneg = isinstance(within, Range) and within.low >= 0
-        if (
-            self.parameter is not None
-        ):  # a problem for solvers: its parameters are the data themselves
+        if self.parameter is not None:
+            # a problem for solvers: its parameters are the data themselves
             return self.parameter(name, nonneg=nonneg)
         if name not in self._data:
             shape = (self.n,) if k is None else (self.n, k)
-            if self.stated:
-                self._data[name] = StatedDatum(shape, name)
-            else:
-                self._data[name] = cp.Parameter(shape, name=name, nonneg=nonneg)
-            self._hold(self._data[name], {"within": within, "of": make, "source": source, **parts})
+            datum: Datum = StatedDatum(shape, name)
+            if not self.stated:
+                datum = cp.Parameter(shape, name=name, nonneg=nonneg)
+            self._hold(datum, {"within": within, "of": make, "source": source, **parts})
         return self._data[name]
 
     def _hold(self, datum: Datum, parts: dict[str, Any]) -> None:
@@ -608,6 +642,7 @@ def shifted_rows(rows: Datum, constant: Array) -> Datum:
 def _with_constant(
     make: RecordMap, places: NDArray[np.int64], constant: Array, records: Records
 ) -> Array:
+    """Rows (n, k) with public constants added at places."""
     rows = np.array(make(records), dtype=np.float64)
     rows[:, places] += constant
     return rows
@@ -623,6 +658,11 @@ def mean_of_arm(values: Array, a: Arms, arm: int) -> Array:
     if not len(members):
         raise InfeasibleError(f"no record has arm {arm}, whose mean is asked for")
     return np.asarray(np.mean(members, axis=0))
+
+
+def _is_datum(value: object) -> bool:
+    """True for a parameter, and for the constant that stands for one that is too large."""
+    return isinstance(value, (cp.Parameter, cp.Constant))
 
 
 def data_of(problem: Any) -> list[Datum]:
@@ -660,18 +700,22 @@ def _same(one: Any, other: Any, inside: tuple[object, ...] = ()) -> bool:
     if isinstance(one, FunctionType):
         return one.__code__ == other.__code__ and _same(_held(one), _held(other), (*inside, one))
     if isinstance(one, partial):
-        return _same(
-            (one.func, one.args, one.keywords), (other.func, other.args, other.keywords), inside
-        )
+        return _same(_parts_of(one), _parts_of(other), inside)
     if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(
-            _same(*both, inside) for both in zip(one, other, strict=True)
-        )
+        if len(one) != len(other):
+            return False
+        pairs = zip(one, other, strict=True)
+        return all(_same(item, other_item, inside) for item, other_item in pairs)
     if isinstance(one, dict):
-        return list(one) == list(other) and all(
-            _same(one[name], other[name], inside) for name in one
-        )
+        if list(one) != list(other):
+            return False
+        return all(_same(one[name], other[name], inside) for name in one)
     return isinstance(one, int | float | str | bytes) and one == other
+
+
+def _parts_of(made: partial[Any]) -> tuple[Any, ...]:
+    """What a partial function is made of."""
+    return made.func, made.args, made.keywords
 
 
 def _held(function: FunctionType) -> tuple[Any, ...]:

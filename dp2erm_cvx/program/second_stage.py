@@ -37,7 +37,7 @@ from dp2erm_cvx.program.declaration import (
     refuse_misread,
     with_n,
 )
-from dp2erm_cvx.program.form import Form, at_size
+from dp2erm_cvx.program.form import Form, MarginTerm, at_size
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.penalties import PublicPenalty
@@ -55,9 +55,15 @@ STEEPEST = 1e6
 #: Numbers of records and of columns that a declaration is read at where it stands: the same must be
 #: read.
 PLACES = ((SIZES[0], 3), (SIZES[1], 4), (1009, 7))
+#: Thetas at which a reading is compared with CVXPY, repeated to their number of entries. They
+#: repeat no entry.
+_EXAMPLE_THETAS = 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]])
+#: Units below it leave floating point when they are divided by.
+_LEAST_UNIT = 1e-300
 
 
 def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
+    """A list of covariates. Raises DeclarationError for anything else."""
     if not isinstance(value, tuple | list) or not value:
         raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
     return tuple(value)
@@ -156,7 +162,9 @@ class SecondStage(DeclaredProgram):
     def form(self, space: Space) -> Form:
         """Form of the declared problem."""
         read: LossReading = self.reading
-        return read.form if read.space == space else self.resolve(space).reading.form
+        if read.space != space:
+            read = self.resolve(space).reading
+        return read.form
 
     def first_reading(self) -> LossReading:
         numbers = super().resolve(STANDARD)
@@ -188,20 +196,19 @@ class SecondStage(DeclaredProgram):
 
     def reading_at(self, space: Space, n: int, p: int) -> LossReading:
         declared: LossReading = self.reading
-        # A function of an author's own may remember; what is stated of the library's does not.
+        # a function of an author's own may remember; what is stated of the library's does not
         times = 2 if stated_loss(self.scheme) is None else 1
         readings = [self._read_once(space, n, p) for _ in range(times)]
         form = at_size(readings[0].form, n, declared.form.is_mean)
-        known = replace(declared.form, public=form.public)
+        form_here = replace(declared.form, public=form.public)
         for read in readings:
-            self._refuse_other(declared, known, read, space, n, p)
+            self._refuse_other(declared, form_here, read, space, n, p)
         if form.public is not None:
             # what a penalty of so many columns is at other numbers of records
-            for other in SIZES:
-                self._refuse_other(
-                    declared, known, self._read_once(space, other, p), space, other, p
-                )
-        return replace(declared, space=space, form=known)
+            for other_n in SIZES:
+                read = self._read_once(space, other_n, p)
+                self._refuse_other(declared, form_here, read, space, other_n, p)
+        return replace(declared, space=space, form=form_here)
 
     def _refuse_other(
         self, declared: LossReading, known: Form, read: LossReading, space: Space, n: int, p: int
@@ -210,7 +217,8 @@ class SecondStage(DeclaredProgram):
         form = at_size(read.form, n, known.is_mean)
         one_column = self._columns(space, p) == 1
         part = known.differs(form, one_column=one_column)
-        part = part or declared.form.differs(form, one_column=one_column)
+        if not part:
+            part = declared.form.differs(form, one_column=one_column)
         if part:
             raise DeclarationError(
                 f"{self.name}: {part} changes with the records: {declared.text} is declared, "
@@ -227,9 +235,8 @@ class SecondStage(DeclaredProgram):
             )
         stated = stated_loss(self.scheme)
         if stated is not None:
-            form = stated.form(
-                self._records(space, n, columns, stated=True), dict(self.own_settings())
-            )
+            stated_records = self._records(space, n, columns, stated=True)
+            form = stated.form(stated_records, dict(self.own_settings()))
             return LossReading(form, f"the loss of {self.name}")
         records, theta, problem = self.declared_problem(space, n, columns)
         form = replace(Form.of(problem, theta), own=records.own)
@@ -244,12 +251,16 @@ class SecondStage(DeclaredProgram):
         places = [(n, self.own_columns or p) for n, p in PLACES]
         readings = [self._read_once(space, n, p) for n, p in places]
         first = readings[0]
+        # at the second number of records, and of as many columns as the first where that matters
+        chosen = 1
         if first.form.public is not None:
             # penalties are compared between readings of as many columns
-            more = [(n, places[0][1]) for n, _ in places[1:]]
-            readings += [self._read_once(space, n, p) for n, p in more]
-            places += more
-        differing: dict[str, LossReading] = {}
+            chosen = len(places)
+            columns = places[0][1]
+            for n, _ in places[1:]:
+                places.append((n, columns))
+                readings.append(self._read_once(space, n, columns))
+        first_differing: dict[str, LossReading] = {}
         for is_mean in (False, True):
             forms = [
                 at_size(read.form, n, is_mean)
@@ -257,22 +268,12 @@ class SecondStage(DeclaredProgram):
             ]
             parts = [forms[0].differs(form) for form in forms]
             if not any(parts):
-                # at the second number of records, and of as many columns as the first where that
-                # matters
-                chosen = 1 if first.form.public is None else len(PLACES)
                 return replace(first, form=forms[chosen])
-            where = next(place for place, part in enumerate(parts) if part)
-            differing.setdefault(parts[where], readings[where])
-        if "its penalty" in differing:
-            raise DeclarationError(
-                f"{self.name}: a sum over records goes with records.n * R(theta), a mean with "
-                "R(theta)"
-            )
-        part, other = next(iter(differing.items()))
-        raise DeclarationError(
-            f"{self.name}: {part} changes with the records: {first.text} and {other.text}: state "
-            "one for all"
-        )
+            for part, reading in zip(parts, readings, strict=True):
+                if part:
+                    first_differing.setdefault(part, reading)
+                    break
+        raise DeclarationError(f"{self.name}: {_changed_in_words(first, first_differing)}")
 
     def compare(self) -> None:
         """Compare what is read in the standard space, of all covariates, with CVXPY's own values.
@@ -283,35 +284,36 @@ class SecondStage(DeclaredProgram):
         plain._compare(plain._read(STANDARD).form)
 
     def _compare(self, form: Form) -> None:
+        """Compare a form in the standard space with CVXPY, at a few records and thetas."""
         n = 7
-        k = self._example_columns
-        s = np.arange(n)
-        x = np.sin(np.outer(s + 1.0, np.arange(1.0, k + 1)))
-        records = Records.within(STANDARD, x, s % 2, np.cos(2.0 * s))
+        p = self._example_columns
+        records = _example_records(n, p)
         read = self.changed(
             reading=LossReading(form, "", STANDARD), regularizer=ElasticNet(form.l1, form.ridge)
         )
         model = read._bound(records, np.ones(n), 0.0, None).composite
-        _, theta, problem = read.declared_problem(STANDARD, n, k)
+        _, theta, problem = read.declared_problem(STANDARD, n, p)
         for datum in problem.parameters():
             datum.value = datum.of(records)
-        scale = n if form.is_mean else 1.0
+        per_record = n if form.is_mean else 1.0
         kinks = None if form.public is None else form.public.loaded_kinks(float(n))
 
-        def own(v: Array) -> tuple[float, Array]:
+        def reading(v: Array) -> tuple[float, Array]:
             value = model.value(v) + n * form.l1 * np.sum(np.abs(v))
             gradient = model.gradient(v) + n * form.l1 * np.sign(v)
             if kinks is not None:
                 still = np.zeros_like(v)
                 value += kinks.values(v, still)[0][0]
                 gradient = gradient + kinks.plane(v, still, kinks.slopes_at(v), np.ones(1)).slope
-            return value / scale, gradient / scale
+            return value / per_record, gradient / per_record
 
-        # points that repeat no entry, where no difference of theta is at a kink
-        points = 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]])
-        places = 1.0 + 0.1 * np.arange(theta.size)
-        inside = [form.feasible.project(np.resize(point, theta.size) * places) for point in points]
-        refuse_misread(problem.objective.args[0], theta, own, inside, shifted=True)
+        # entries that differ by place, so that no difference of theta is at a kink
+        multiples = 1.0 + 0.1 * np.arange(theta.size)
+        points = [
+            form.feasible.project(np.resize(point, theta.size) * multiples)
+            for point in _EXAMPLE_THETAS
+        ]
+        refuse_misread(problem.objective.args[0], theta, reading, points, shifted=True)
         form.refuse_other_set(problem, theta)
 
     def _penalty(self, space: Space) -> PublicPenalty | None:
@@ -321,8 +323,8 @@ class SecondStage(DeclaredProgram):
     def strong_convexity(self, space: Space) -> float:
         """mu_R of a program that was read at its place, in the units of one record."""
         penalty = self._penalty(space)
-        own = 0.0 if penalty is None else penalty.strong_convexity
-        return self.regularizer.strong_convexity + own
+        of_penalty = 0.0 if penalty is None else penalty.strong_convexity
+        return self.regularizer.strong_convexity + of_penalty
 
     def feasible(self, space: Space) -> ConvexSet:
         """Theta."""
@@ -331,7 +333,8 @@ class SecondStage(DeclaredProgram):
     def rows(self, records: Records) -> MarginRows:
         """z, o and c of every record."""
         term = self.form(records.space).term
-        offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
+        offset = term.numbers("offset", records)
+        factor = term.numbers("factor", records)
         return MarginRows(term.rows.of(records), None if offset is None else -offset, factor)
 
     def row_bounds(self, universe: MappedUniverse) -> RowBounds:
@@ -340,8 +343,13 @@ class SecondStage(DeclaredProgram):
         low, high = term.interval("offset")
         within = term.rows.within
         assert not isinstance(within, Range)
-        numbers = (-high, -low), term.interval("factor"), term.interval("tilt")
-        return RowBounds(within.radius, *numbers, vertices=within.vertices)
+        return RowBounds(
+            within.radius,
+            offset=(-high, -low),
+            factor=term.interval("factor"),
+            tilt=term.interval("tilt"),
+            vertices=within.vertices,
+        )
 
     def own_data(self) -> tuple[str, ...]:
         read: LossReading = self.reading
@@ -359,7 +367,8 @@ class SecondStage(DeclaredProgram):
     def declared_problem(self, space: Space, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, theta, and the problem it returns."""
         records = self._records(space, n, p)
-        theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
+        size = p if self.coordinates is None else len(self.coordinates)
+        theta = cp.Variable(size, name="theta")
         return records, theta, records.used(self.called(theta, records))
 
     def _records(self, space: Space, n: int, p: int, *, stated: bool = False) -> DeclaredRecords:
@@ -389,9 +398,11 @@ class SecondStage(DeclaredProgram):
         """Rows of the design from records already in the space (intercept column included)."""
         if self.features is None and self.features_bound is None:
             return X
-        constant, bound = 1 if space.intercept else 0, self.features_bound
+        constant = 1 if space.intercept else 0
         chosen = X[:, constant:][:, self.columns(space, X.shape[1] - constant)]
-        return np.hstack([X[:, :constant], chosen if bound is None else clip_norm(chosen, bound)])
+        if self.features_bound is not None:
+            chosen = clip_norm(chosen, self.features_bound)
+        return np.hstack([X[:, :constant], chosen])
 
     def row_norm(self, space: Space) -> float:
         """Bound on the norm of the rows of the design."""
@@ -425,12 +436,11 @@ class SecondStage(DeclaredProgram):
         if self.coordinates is None:
             rows = self.covariates(space, features)
         else:
-            term, n = self.form(space).term, len(features)
-            arms = [
-                term.rows.of(Records(features, np.full(n, a), np.zeros(n), space)) for a in (0, 1)
-            ]
-            contrast = term.offset is not None and term.offset[1].name() == "y"
-            rows = arms[1] - arms[0] if contrast else arms[1]
+            term = self.form(space).term
+            predicts_outcome = term.offset is not None and term.offset[1].name() == "y"
+            rows = _rows_in_arm(term, features, space, 1)
+            if predicts_outcome:
+                rows = rows - _rows_in_arm(term, features, space, 0)
         # row by row: in a matrix product the rounding of a row may depend on where it stands
         return np.asarray(np.sum(rows * theta, axis=1))
 
@@ -447,15 +457,17 @@ class SecondStage(DeclaredProgram):
         A rule of the author's own is asked about one record at a time, so that no record moves the
         choice of another.
         """
-        table, own = np.asarray(X), self.scheme.options["treats"]
+        table = np.asarray(X)
         effect = self.effect(theta, space, table)
-        if own is None:
+        called = self.scheme.options["treats"]
+        if called is None:
             return (effect > 0).astype(np.int64)
-        rule = own.unchanged()
-        alone = zip(effect, table, strict=True)
-        return np.array(
-            [bool(np.all(np.asarray(rule(float(gain), x)) > 0)) for gain, x in alone], np.int64
-        )
+        rule = called.unchanged()
+        choices = []
+        for gain, x in zip(effect, table, strict=True):
+            chosen = np.asarray(rule(float(gain), x)) > 0
+            choices.append(bool(np.all(chosen)))
+        return np.array(choices, np.int64)
 
     def unconstrained(self) -> Self:
         """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
@@ -482,42 +494,49 @@ class SecondStage(DeclaredProgram):
         The gradient radius may be infinite over an unbounded Theta.
         """
         program = self.at(universe)
+        curve = program.loss
         bounds = program.row_bounds(universe)
-        curve, theta_set, p = (
-            program.loss,
-            program.feasible(universe.space),
-            self.n_parameters(universe),
-        )
-        size, far = bounds.size(theta_set, p), theta_set.norm_bound(p)
-        radius, largest = bounds.constants(curve, size)
-        ball = math.inf if any(bounds.offset) else bounds.norm * size
-        saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
-        plain, widths = program.squared and bounds.plain, universe.widths
-        if program.form(universe.space).term.rows.name() not in ("x", "signed", "favored"):
-            widths = None  # an author's own rows lie in a ball alone
-        elif widths is not None:
-            constant = 1 if universe.space.intercept else 0
-            chosen = self.columns(universe.space, universe.n_features)
-            widths = (*widths[:constant], *(widths[constant + index] for index in chosen))
+        theta_set = program.feasible(universe.space)
+        p = self.n_parameters(universe)
+        size = bounds.size(theta_set, p)
+        theta_bound = theta_set.norm_bound(p)
+        gradient_radius, largest_gradient = bounds.constants(curve, size)
+        largest_curvature = curve.largest_curvature(bounds.reach(size))
+        is_regression = program.squared and bounds.plain
+        outcome_bound = universe.space.outcome_bound
+        if not is_regression:
+            outcome_bound = bounds.loss_at_zero(curve, size)
         return LossConstants(
             n_parameters=p,
-            gradient_radius=radius,
-            hessian_trace=bounds.factor[1]
-            * curve.largest_curvature(bounds.reach(size))
-            * bounds.norm**2,
+            gradient_radius=gradient_radius,
+            hessian_trace=bounds.factor[1] * largest_curvature * bounds.norm**2,
             strong_convexity=program.strong_convexity(universe.space),
-            theta_bound=far if math.isfinite(far) else None,
-            outcome_bound=universe.space.outcome_bound
-            if plain
-            else bounds.loss_at_zero(curve, size),
-            gradient_bound=largest,
-            covariate_bound=bounds.norm if plain else None,
-            response_bound=max(map(abs, bounds.offset)) if plain else None,
-            is_mean=plain and bounds.vertices == 1,
-            saturation=None if any(bounds.tilt) else saturation,
+            theta_bound=theta_bound if math.isfinite(theta_bound) else None,
+            outcome_bound=outcome_bound,
+            gradient_bound=largest_gradient,
+            covariate_bound=bounds.norm if is_regression else None,
+            response_bound=bounds.largest_offset if is_regression else None,
+            is_mean=is_regression and bounds.vertices == 1,
+            saturation=_saturation(curve, bounds, size),
             is_margin=True,
-            box=None if widths is None else RowBox(widths, largest / bounds.norm),
+            box=program._row_box(universe, bounds, largest_gradient),
         )
+
+    def _row_box(
+        self, universe: MappedUniverse, bounds: RowBounds, largest_gradient: float
+    ) -> RowBox | None:
+        """The box that rows of covariates lie in, with the largest slope of the loss.
+
+        None where the domain states none, and for an author's own rows, which lie in a ball alone.
+        """
+        widths = universe.widths
+        rows = self.form(universe.space).term.rows.name()
+        if widths is None or rows not in ("x", "signed", "favored"):
+            return None
+        constant = 1 if universe.space.intercept else 0
+        chosen = self.columns(universe.space, universe.n_features)
+        of_columns = [widths[constant + index] for index in chosen]
+        return RowBox((*widths[:constant], *of_columns), largest_gradient / bounds.norm)
 
     def constants(self, universe: MappedUniverse) -> LossConstants:
         """The constants, all finite. Raises CalibrationError where the gradient radius is not."""
@@ -530,39 +549,56 @@ class SecondStage(DeclaredProgram):
     ) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
-        On every dataset, for all weights >= 0 of sum at most n and every noise with
+        It holds on every dataset, for all weights >= 0 of sum at most n and every noise with
         ``||b|| <= noise_bound``. None for penalties with kinks beside an elastic net, and for a
         curvature too small for floating point; of a loss that is not squared also over an unbounded
         Theta; and where its Hessian jumps, or there are linear and quadratic terms, and the
-        declared curvature is below a millionth of the largest. Raises DeclarationError.
+        declared curvature is below a millionth of the largest.
+
+        Parameters
+        ----------
+        universe
+            The public sizes that the program is used at.
+        gamma
+            The ridge of the calibration, per record.
+        noise_bound
+            Bound on the norm of the noise b.
+
+        Raises
+        ------
+        DeclarationError
+            For numbers below 0.
         """
-        extra = public_number("gamma", gamma, at_least=0)
-        noise = public_number("noise_bound", noise_bound, at_least=0)
-        n, constants = universe.n_samples, self.loss_constants(universe)
+        gamma = public_number("gamma", gamma, at_least=0)
+        noise_bound = public_number("noise_bound", noise_bound, at_least=0)
+        n = universe.n_samples
+        p = self.loss_constants(universe).n_parameters
         program = self.at(universe)
         penalty = program._penalty(universe.space)
-        quadratic = None
-        if penalty is not None:
-            if penalty.kinks:
-                return None
-            quadratic = penalty.times(n)
-        p = constants.n_parameters
-        theta_set = program.feasible(universe.space)
-        ridge = n * (extra + program.regularizer.strong_convexity)
-        loss, rows = program.loss, program.row_bounds(universe)
-        squares = program.squared and rows.plain
-        if not squares and not math.isfinite(theta_set.norm_bound(p)):
+        if penalty is not None and penalty.kinks:
             return None
-        counted: dict[str, Any] = {
-            "weighted": True,
-            "n_rows": universe.most_rows,
-            "quadratic": quadratic,
-        }
-        sizes = MarginSum(n, p, loss, rows, theta_set, ridge, noise, **counted).sizes()
+        quadratic = None if penalty is None else penalty.times(n)
+        rows = program.row_bounds(universe)
+        theta_set = program.feasible(universe.space)
+        is_regression = program.squared and rows.plain
+        if not is_regression and not math.isfinite(theta_set.norm_bound(p)):
+            return None
+        sizes = MarginSum(
+            n,
+            p,
+            program.loss,
+            rows,
+            theta_set,
+            ridge=n * (gamma + program.regularizer.strong_convexity),
+            linear=noise_bound,
+            weighted=True,
+            n_rows=universe.most_rows,
+            quadratic=quadratic,
+        ).sizes()
         if sizes is None:
             return None
-        jumps = not squares and math.isinf(loss.concordance)
-        may_stall = jumps or quadratic is not None
+        hessian_jumps = not is_regression and math.isinf(program.loss.concordance)
+        may_stall = hessian_jumps or quadratic is not None
         if may_stall and sizes.smoothness > STEEPEST * sizes.strong_convexity:
             return None
         return sizes.radius()
@@ -579,39 +615,44 @@ class SecondStage(DeclaredProgram):
     def _bound(
         self, records: Records, weights: Beside, gamma: float, noise: Array | None
     ) -> Instance:
-        n, net = records.n_samples, self.regularizer
+        """Bind a program that was read at its place to data."""
+        n = records.n_samples
+        net = self.regularizer
         weights = records.blocks.placed(weights)
-        exact = None if noise is None else np.asarray(noise, dtype=np.float64)
+        exact_noise = None if noise is None else np.asarray(noise, dtype=np.float64)
         penalty = self._penalty(records.space)
-        kinked = penalty is not None and bool(penalty.kinks)
+        has_kinks = penalty is not None and bool(penalty.kinks)
         ridge = n * (gamma + net.l2)
+        l1 = 0.0 if has_kinks else n * net.l1  # a norm beside other kinks is one of them
+        tilts = records.rows(self._pulls).map(weighted_total, weights)
         plain = MarginModel(
             records.rows(self.rows),
             self.loss,
             ridge,
-            # a norm beside other kinks is one of them
-            Penalty(self.feasible(records.space), 0.0 if kinked else n * net.l1),
+            Penalty(self.feasible(records.space), l1),
             multipliers=weights,
-            linear=noisy_sum(records.rows(self._pulls).map(weighted_total, weights), exact),
+            linear=noisy_sum(tilts, exact_noise),
         )
         if penalty is None:
             if not self.squared:  # whose curve has a unit of its own
                 return Instance(self, plain.declared, plain)
-            unit, objective = self._units(records, ridge, exact)
+            unit, objective = self._units(records, ridge, exact_noise)
             scaled = partial(plain.declared_in, unit, objective)
             return Instance(self, plain.declared, plain, scaled=scaled, unit=unit)
+
         model: Composite = plain
         if penalty.is_curved:
             model = WithQuadratic(plain, penalty.times(n))
-        data: dict[str, Value] = {"n_samples": float(n)}
 
         def load() -> dict[str, Value]:
-            own: dict[str, Value] = {"l1": n * net.l1} if net.l1 else {}
-            return plain.declared() | own | data
+            data = plain.declared()
+            if net.l1:
+                data = data | {"l1": n * net.l1}
+            return data | {"n_samples": float(n)}
 
-        if not kinked:
+        if not has_kinks:
             return Instance(self, load, model)
-        unit, _ = self._units(records, ridge, exact)
+        unit, _ = self._units(records, ridge, exact_noise)
         kinks = penalty.loaded(net.l1, float(n))
         problem = KinkedProblem(kinks, plain.penalty.set, model.ridge, model, scale=unit)
         return Instance(self, load, model, model.ridge, lambda: problem)
@@ -626,19 +667,23 @@ class SecondStage(DeclaredProgram):
         """
         n = records.n_samples
         universe = MappedUniverse(records.space, n, records.n_features)
-        bounds, theta_set = self.row_bounds(universe), self.feasible(records.space)
-        offset = max(map(abs, bounds.offset))
-        curvature = self.loss.largest_curvature(offset) * bounds.factor[1] * bounds.norm**2
-        slope = self.loss.largest_slope(offset) * bounds.factor[1] + max(map(abs, bounds.tilt))
-        steepest = n * curvature + ridge
+        bounds = self.row_bounds(universe)
+        theta_set = self.feasible(records.space)
+        offset = bounds.largest_offset
+        largest_factor = bounds.factor[1]
+        largest_tilt = max(map(abs, bounds.tilt))
+        curvature = self.loss.largest_curvature(offset) * largest_factor * bounds.norm**2
+        slope = self.loss.largest_slope(offset) * largest_factor + largest_tilt
+        smoothness = n * curvature + ridge
         gradient = n * slope * bounds.norm
         if noise is not None:
             gradient += float(np.linalg.norm(noise))
-        size = gradient / steepest if steepest > 0 else 1.0
-        unit = min(size, theta_set.norm_bound(self.n_parameters(universe)))
-        objective = max(steepest * unit * unit, gradient * unit)
-        usable = math.isfinite(objective) and min(unit, objective) > 1e-300
-        return (unit, objective) if usable else (1.0, 1.0)
+        step = gradient / smoothness if smoothness > 0 else 1.0
+        unit = min(step, theta_set.norm_bound(self.n_parameters(universe)))
+        objective = max(smoothness * unit * unit, gradient * unit)
+        if not math.isfinite(objective) or not min(unit, objective) > _LEAST_UNIT:
+            return 1.0, 1.0
+        return unit, objective
 
     def _pulls(self, records: Records) -> Array | None:
         """Rows of the linear term (n, p), ``t_i z_i``; None for 0."""
@@ -650,12 +695,51 @@ class SecondStage(DeclaredProgram):
         declaration = MarginRows.declare(data, "theta", self.loss, self.theta_set)
         penalty = self.reading.form.public
         if penalty is not None:
-            own = penalty.expression(declaration.variables["theta"])
-            declaration.objective += data("n_samples", nonneg=True) * own
+            terms = penalty.expression(declaration.variables["theta"])
+            declaration.objective += data("n_samples", nonneg=True) * terms
         return declaration
 
 
 def _in_words(problem: Any) -> str:
     """The declared problem in one line."""
-    sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
-    return f"{printed(problem.objective.args[0])}{sets}"
+    parts = [problem.objective.args[0], *problem.constraints]
+    return ", ".join(map(printed, parts))
+
+
+def _changed_in_words(first: LossReading, differing: Mapping[str, LossReading]) -> str:
+    """What changes with the records, and what to state.
+
+    Parameters
+    ----------
+    first
+        What was read at the first numbers of records and columns.
+    differing
+        The first other reading by the part that differs, of a sum and then of a mean.
+    """
+    if "its penalty" in differing:
+        return "a sum over records goes with records.n * R(theta), a mean with R(theta)"
+    part, other = next(iter(differing.items()))
+    return f"{part} changes with the records: {first.text} and {other.text}: state one for all"
+
+
+def _example_records(n: int, p: int) -> Records:
+    """Public records of the standard space, without equal entries."""
+    places = np.arange(n)
+    x = np.sin(np.outer(places + 1.0, np.arange(1.0, p + 1)))
+    return Records.within(STANDARD, x, places % 2, np.cos(2.0 * places))
+
+
+def _rows_in_arm(term: MarginTerm, features: Array, space: Space, arm: int) -> Array:
+    """Rows of records (m, k) in one arm, with an outcome of 0."""
+    m = len(features)
+    rows: Array = term.rows.of(Records(features, np.full(m, arm), np.zeros(m), space))
+    return rows
+
+
+def _saturation(curve: Curve, bounds: RowBounds, size: float) -> Saturation | None:
+    """Where the slope of a loss saturates; None of a loss with tilts."""
+    if any(bounds.tilt):
+        return None
+    # the ball of margins around 0 says nothing of margins with offsets
+    ball = math.inf if any(bounds.offset) else bounds.norm * size
+    return Saturation.of(curve, bounds.norm, bounds.factor[1], ball)

@@ -50,7 +50,8 @@ from dp2erm_cvx.stability import (
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
 _LARGEST_MARGIN = 12.0
-
+#: Margins of an unbounded coefficient are taken to be at most this, so that products stay finite.
+_LARGEST_REACH = 1e300
 
 #: Margins of one variable that a function may ask for by name, and what they are.
 MARGINS: Mapping[str, str] = MappingProxyType({"s": "(2a - 1) <x, v>", "u": "<x, v>"})
@@ -119,7 +120,10 @@ class RecordNumber:
         positive
             Whether the interval has to lie above 0.
 
-        Raises DeclarationError for anything else.
+        Raises
+        ------
+        DeclarationError
+            For anything else.
         """
         if not isinstance(given, tuple) or len(given) != 3 or not callable(given[0]):
             raise DeclarationError(f"{name}: must be (function, low, high), a function of x and a")
@@ -321,26 +325,25 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         stated = stated_margins(self.scheme)
         if stated and not compared:
             return SchemeReading(tuple(_reading_of(arm, settings) for arm in stated))
-        ask = partial(
-            margins_read, self.scheme.function, tuple(self.margins), settings, compared=compared
-        )
-        arms = tuple(ask(arm=arm) for arm in self.arms)
-        if all(one.curve.is_line for one in arms):
-            raise DeclarationError(
-                f"{arms[-1].loss_text} has no curvature: nothing keeps the coefficient stable"
+        readings = []
+        for arm in self.arms:
+            reading = margins_read(
+                self.scheme.function, tuple(self.margins), settings, compared=compared, arm=arm
             )
-        return SchemeReading(arms)
+            readings.append(reading)
+        if all(reading.curve.is_line for reading in readings):
+            raise DeclarationError(
+                f"{readings[-1].loss_text} has no curvature: nothing keeps the coefficient stable"
+            )
+        return SchemeReading(tuple(readings))
 
     def reading_at(self, space: Space, n: int, p: int) -> SchemeReading:
         again = self.first_reading()
         assert again is not None
         self._refuse_changed(self.declared_margins, again)
+        features = p - (1 if space.intercept else 0)
         for called in self.own_calls().values():
-            function = called.unchanged()
-            features = p - (1 if space.intercept else 0)
-            DeclaredRecords.at_zeros(
-                called.name, lambda x, a, y, function=function: function(x, a), features, 1
-            )
+            _refuse_no_number(called, features)
         return again
 
     def _refuse_changed(self, declared: SchemeReading, read: SchemeReading) -> None:
@@ -357,12 +360,13 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         for arm in self.arms:
             of_arm = "" if arm is None else f" of {_ARMS[arm]}"
             loss, weight = self.called(*margins, *_argument(arm))
-            parts |= {f"loss{of_arm}": loss, f"log weight{of_arm}": weight}
-        numbers = {
-            name: part for name, part in parts.items() if not isinstance(part, cp.Expression)
+            parts[f"loss{of_arm}"] = _expression_of(loss)
+            parts[f"log weight{of_arm}"] = _expression_of(weight)
+        sets = {
+            number.called.name: number.within
+            for number in (self.offset, self.base)
+            if number is not None
         }
-        parts |= {name: cp.Constant(number) for name, number in numbers.items()}
-        sets = {one.called.name: one.within for one in (self.offset, self.base) if one is not None}
         return DeclaredExpressions(parts, sets, self.own_calls())
 
     def refuse_misread(self) -> None:
@@ -384,42 +388,57 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        arms = self.declared_margins.arms
         margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
         if self.offset is not None:
             margins += " + offset"
-        factor = "" if self.base is None else "base * "
-        penalty = "" if self.target is None else " - n <t, v>"
-        if "l1" in self.scheme.settings:
-            penalty += " + n l1 |v|_1"
-        bound = "|v_k| <= box" if "box" in self.scheme.settings else "|v| <= R"
-        penalty += f" + n mu/2 |v|^2, {bound}"
+        penalty = self._penalty_in_words()
         normalized = ", normalized by arm" if self.by_own_arm else ""
-        if len(arms) == 1:
-            loss, weight = arms[0].loss_text, arms[0].weight_text
+        factor = "" if self.base is None else "base * "
+        readings = self.declared_margins.arms
+        loss = "l"
+        weight = "h"
+        by_arm = ""
+        if len(readings) == 1:
+            weight = readings[0].weight_text
+            loss = readings[0].loss_text
             if factor:
                 loss = f"({loss})"
-            text = (
-                f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
-            )
-            return text + normalized
-        text = f"v = argmin sum {factor}l{penalty}, {margins};  w_i ~ {factor}exp(h)"
-        text += normalized
-        for arm, one in zip(_ARMS, arms, strict=True):
-            text += f";  {arm}: l = {one.loss_text}, h = {one.weight_text}"
-        return text
+        else:
+            for arm, reading in zip(_ARMS, readings, strict=True):
+                by_arm += f";  {arm}: l = {reading.loss_text}, h = {reading.weight_text}"
+        return (
+            f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
+            f"{normalized}{by_arm}"
+        )
+
+    def _penalty_in_words(self) -> str:
+        """Terms of the coefficient beside the loss, and its set."""
+        text = "" if self.target is None else " - n <t, v>"
+        if "l1" in self.scheme.settings:
+            text += " + n l1 |v|_1"
+        bound = "|v_k| <= box" if "box" in self.scheme.settings else "|v| <= R"
+        return f"{text} + n mu/2 |v|^2, {bound}"
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9).
 
-        Raises DeclarationError where there are offsets, base weights, a target, an l1 norm or a
-        box.
+        Parameters
+        ----------
+        share
+            Share of the budget that buys the coefficient.
+
+        Raises
+        ------
+        DeclarationError
+            Where there are offsets, base weights, a target, an l1 norm or a box.
         """
         variant = self.scheme.variant or private(self.scheme, ridge=0.01, radius=2.0)
-        values = {name: self.value(name) for name in self.setting_fields()}
-        return variant(
-            **{name: value for name, value in values.items() if value is not None}, share=share
-        )
+        settings = {}
+        for name in self.setting_fields():
+            value = self.value(name)
+            if value is not None:
+                settings[name] = value
+        return variant(**settings, share=share)
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
@@ -461,30 +480,34 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
         Exponentials need a small one.
         """
-        r, G = self.number("radius"), self.row_bound(space)
+        radius = self.number("radius")
         if math.isfinite(self.loss.largest_curvature(math.inf)):
-            return r
+            return radius
+        G = self.row_bound(space)
         if self.kind is not Kind.PRIVATE and self.mu > 0:
-            # the mean gradient at 0 has at most these norms, that of the other margin in a block of
-            # its own
-            ends = np.array(self._offsets)
-            slope = max(
-                float(np.max(np.abs(one.curve.slope(ends)))) for one in self.declared_margins.arms
-            )
-            slope *= 1.0 if self.base is None else self.base.within.high
-            steep = math.hypot(slope, self.declared_margins.beside) * G
-            if self.target is not None:
-                steep += (
-                    G  # the target is a mean of rows that are mapped into the ball of the domain
-                )
-            r = min(r, steep / self.mu * ROUND_UP)
+            radius = min(radius, self._gradient_at_zero(space) / self.mu * ROUND_UP)
         room = _LARGEST_MARGIN - max(map(abs, self._offsets))
-        if not G * r <= room:
+        if not G * radius <= room:
             raise DeclarationError(
-                f"radius = {r:g}: weights of exp({G * r:.3g}) are out of reach; declare a radius "
-                f"of at most {room:g}/G = {room / G:.3g}"
+                f"radius = {radius:g}: weights of exp({G * radius:.3g}) are out of reach; declare "
+                f"a radius of at most {room:g}/G = {room / G:.3g}"
             )
-        return r
+        return radius
+
+    def _gradient_at_zero(self, space: Space) -> float:
+        """Bound on the norm of the mean gradient at 0; over the ridge it bounds the minimizer."""
+        offsets = np.array(self._offsets)
+        slopes = [reading.curve.slope(offsets) for reading in self.declared_margins.arms]
+        slope = max(float(np.max(np.abs(of_arm))) for of_arm in slopes)
+        slope *= 1.0 if self.base is None else self.base.within.high
+        G = self.row_bound(space)
+        # that of the other margin is in a block of its own
+        gradient = math.hypot(slope, self.declared_margins.beside) * G
+        if self.target is not None:
+            gradient += (
+                G  # the target is a mean of rows that are mapped into the ball of the domain
+            )
+        return gradient
 
     def declare(self, data: Params) -> Declaration:
         feasible: ConvexSet = WholeSpace()
@@ -520,12 +543,17 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
-        factor = records.counts if counted and records.sampling is not None else None
-        arm = records.a if self.by_own_arm or self.arms != (None,) else None
-        base = None if self.base is None else self.base.of(records)
-        if base is not None:
+        """z, o and c of every record, with its arm where losses or weights depend on it."""
+        factor = None
+        if counted and records.sampling is not None:
+            factor = records.counts
+        base = None
+        if self.base is not None:
+            base = self.base.of(records)
             factor = base if factor is None else factor * base
         offset = None if self.offset is None else -self.offset.of(records)
+        depends_on_arm = self.by_own_arm or self.arms != (None,)
+        arm = records.a if depends_on_arm else None
         return MarginRows(self.rows(records), offset=offset, factor=factor, arm=arm, base=base)
 
     def mean_target(self, space: Space, columns: int) -> Array | None:
@@ -548,6 +576,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return noisy_sum(records.rows(self.linear_terms).map(weighted_total), noise)
 
     def _feasible(self, space: Space) -> ConvexSet:
+        """The set of the coefficient."""
         self._refuse_two_sets()
         box = self.number("box")
         if math.isfinite(box):
@@ -558,8 +587,20 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def margin_sum(
         self, universe: MappedUniverse, gamma: float = 0.0, noise_bound: float = 0.0
     ) -> MarginSum:
-        """Public bounds of the model, for ``||noise|| <= noise_bound``."""
-        n, space = universe.n_samples, universe.space
+        """Public bounds of the model.
+
+        Parameters
+        ----------
+        universe
+            The public sizes that the program is used at.
+        gamma
+            What is added to the ridge, per record.
+        noise_bound
+            Bound on the norm of the noise.
+        """
+        n = universe.n_samples
+        space = universe.space
+        linear = self.linear_bound(space) + self.pull(universe)
         return MarginSum(
             n,
             self.n_rows(universe),
@@ -567,31 +608,29 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             RowBounds(self.row_bound(space), self._offsets, self._factors),
             self._feasible(space),
             ridge=n * (self.mu + gamma),
-            linear=n * (self.linear_bound(space) + self.pull(universe)) + noise_bound,
+            linear=n * linear + noise_bound,
             weighted=space.weighted or self.base is not None,
             n_rows=universe.most_rows,
         )
 
     def movement(self, universe: MappedUniverse) -> MarginMovement:
-        """Numbers of Theorems 3, 22 and 23, derived from losses and log weights.
-
-        They are those of a resolved program.
-        """
-        space, Z = universe.space, self.row_bound(universe.space)
-        box = self.number("box")
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, from losses and log weights."""
+        space = universe.space
+        Z = self.row_bound(space)
         settings: dict[str, Any] = {
             "beside": self.linear_bound(space) / Z,
             "varying": self.varying(space),
             "pull": self.pull(universe),
             "l1": self.number("l1"),
-            "box": box,
+            "box": self.number("box"),
             "dimension": self.n_rows(universe),
         }
         if self.by_own_arm:
-            settings |= {"normalization": "arm", "arm_total": self.arm_total}
+            settings["normalization"] = "arm"
+            settings["arm_total"] = self.arm_total
         if self.by_own_arm or self.arms != (None,):
             settings["arm_floor"] = space.arm_floor
-        if math.isinf(box):
+        if math.isinf(self.number("box")):
             settings["radius"] = self.ball(space)
         else:
             self._refuse_two_sets()
@@ -613,13 +652,15 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
         The latter two are intervals.
         """
-        more: dict[str, Any] = {
-            "offset": self._offsets,
-            "factor": self._factors,
-            "tied": self.base is not None,
-        }
         return tuple(
-            ArmCurves(one.curve, one.log_weight, **more) for one in self.declared_margins.arms
+            ArmCurves(
+                reading.curve,
+                reading.log_weight,
+                offset=self._offsets,
+                factor=self._factors,
+                tied=self.base is not None,
+            )
+            for reading in self.declared_margins.arms
         )
 
     def pull(self, universe: MappedUniverse) -> float:
@@ -636,8 +677,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
         Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma 1).
         """
-        Z, beside = self.row_bound(space), self.linear_bound(space) / self.row_bound(space)
-        reach = min(Z * self.ball(space), 1e300)
+        Z = self.row_bound(space)
+        beside = self.linear_bound(space) / Z
+        reach = min(Z * self.ball(space), _LARGEST_REACH)
         return Z * record_diameter(self.curves, reach, beside, self.varying(space))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
@@ -646,12 +688,14 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
-            rows, left, own = self.rows(new), self.linear_terms(old), self.linear_terms(new)
+            rows = self.rows(new)
             if total is None:
                 return rows, None
-            if left is None or own is None:
+            old_terms = self.linear_terms(old)
+            new_terms = self.linear_terms(new)
+            if old_terms is None or new_terms is None:
                 return rows, np.tile(total, (len(rows), 1))
-            return rows, total - left + own
+            return rows, total - old_terms + new_terms
 
         return replaced
 
@@ -686,7 +730,17 @@ class PrivateFirstStage(SeparableFirstStage):
     share: float = setting(0.3, public_fraction)
 
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
-        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
+        """Bind the program to data, with the ridge and the noise of its calibration.
+
+        Parameters
+        ----------
+        records
+            The records.
+        gamma
+            What is added to the ridge, per record.
+        noise
+            b (k,), which is added to the linear term.
+        """
         program = self.resolve(records.space)
         model = program.model(records, gamma, noise, counted=True)
         return Instance(program, model.declared, model)
@@ -698,56 +752,63 @@ class PrivateFirstStage(SeparableFirstStage):
 
         For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
         """
-        extra = public_number("gamma", gamma, at_least=0)
-        noise = public_number("noise_bound", noise_bound, at_least=0)
-        sizes = self.resolve(universe.space).margin_sum(universe, extra, noise).sizes()
+        gamma = public_number("gamma", gamma, at_least=0)
+        noise_bound = public_number("noise_bound", noise_bound, at_least=0)
+        program = self.resolve(universe.space)
+        sizes = program.margin_sum(universe, gamma, noise_bound).sizes()
         return None if sizes is None else sizes.radius()
 
     def certified_error(self, universe: MappedUniverse, norm: float | None = None) -> float | None:
         # given a coefficient of at most this public norm, which follows from its calibration
-        bound, ball = self.row_bound(universe.space), self.ball(universe.space)
-        if norm is None and math.isinf(ball):
+        bound = self.row_bound(universe.space)
+        length = self.ball(universe.space)
+        if norm is None and math.isinf(length):
             return None
-        return self.log_weight.error_at(
-            self.n_rows(universe), bound, ball if norm is None else min(norm, ball)
-        )
+        if norm is not None:
+            length = min(norm, length)
+        return self.log_weight.error_at(self.n_rows(universe), bound, length)
 
     def loss_constants(self, universe: MappedUniverse) -> LossConstants:
         """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""
-        bound, ball = self.row_bound(universe.space), self.ball(universe.space)
+        Z = self.row_bound(universe.space)
+        ball = self.ball(universe.space)
         if self.mu == 0 and math.isinf(ball):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
-        pull, length = self.linear_bound(universe.space), ball
+        pull = self.linear_bound(universe.space)
+        slope = self.loss.largest_slope(Z * ball)
+        theta_bound = ball
         if math.isinf(ball):
-            length = minimizer_norm(self.curves, self.mu / bound**2, math.inf, pull / bound) / bound
-        loss = self.loss
-        slope = loss.largest_slope(bound * ball)
-        widths = universe.widths if len(self.margins) == 1 else None
+            theta_bound = minimizer_norm(self.curves, self.mu / Z**2, math.inf, pull / Z) / Z
         saturation = None
-        if isinstance(loss, Curve) and not pull:
-            saturation = Saturation.of(loss, bound, 1.0, bound * ball)
+        if isinstance(self.loss, Curve) and not pull:
+            saturation = Saturation.of(self.loss, Z, 1.0, Z * ball)
+        box = None
+        has_one_margin = len(self.margins) == 1
+        if has_one_margin and not pull and universe.widths is not None:
+            box = RowBox(universe.widths, slope)
         return LossConstants(
             n_parameters=self.n_rows(universe),
             gradient_radius=self.gradient_diameter(universe.space) / 2,
-            hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
+            hessian_trace=self.loss.largest_curvature(Z * ball) * Z**2,
             strong_convexity=self.mu,
-            theta_bound=length if math.isfinite(length) else None,
+            theta_bound=theta_bound if math.isfinite(theta_bound) else None,
             outcome_bound=1.0,
-            gradient_bound=None if pull else bound * slope,
+            gradient_bound=None if pull else Z * slope,
             saturation=saturation,
             is_margin=not pull,
-            box=None if pull or widths is None else RowBox(widths, slope),
+            box=box,
         )
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
+        n = universe.n_samples
         margin = self.row_bound(universe.space) * self.ball(universe.space)
-        w_max = stability.largest_weight(universe.n_samples, self.log_weight.log_range(margin))
-        if math.isinf(margin) and w_max >= universe.n_samples:
+        w_max = stability.largest_weight(n, self.log_weight.log_range(margin))
+        if math.isinf(margin) and w_max >= n:
             raise CalibrationError(
                 f"{self.name}: declare a finite radius or trim, or no weight is bounded"
             )
         return stability.fixed_up_to_scale(
-            universe.n_samples, w_max, "the coefficient is a private output of the first stage"
+            n, w_max, "the coefficient is a private output of the first stage"
         )
 
 
@@ -793,7 +854,9 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
 
     def linear_terms(self, records: Records) -> Array | None:
         beside = self.declared_margins.beside
-        return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
+        if not beside:
+            return None
+        return self.in_arm(records, 1 - records.a, np.full(2, beside))
 
 
 @dataclass(frozen=True, repr=False)
@@ -816,6 +879,16 @@ def _reading_of(stated: StatedMargins, settings: Mapping[str, float]) -> MarginR
     """What is stated of a function, as if it had been read at these settings."""
     log_weight, weight_text = stated.weight(settings)
     return MarginReading(stated.curve, stated.beside, log_weight, stated.loss_text, weight_text)
+
+
+def _refuse_no_number(called: Called, features: int) -> None:
+    """Raise DeclarationError for an author's function that is no number at records of zeros."""
+    function = called.unchanged()
+
+    def of_record(x: Array, a: int, y: float) -> Any:
+        return function(x, a)
+
+    DeclaredRecords.at_zeros(called.name, of_record, features, 1)
 
 
 def margins_read(
@@ -841,29 +914,20 @@ def margins_read(
     arm
         0 for controls, 1 for the treated; None where the function does not ask for the arm.
 
-    Raises DeclarationError for what is not read, for weights that may be 0, and for a loss without
-    curvature where the log weight is not constant.
+    Returns
+    -------
+    MarginReading
+
+    Raises
+    ------
+    DeclarationError
+        For what is not read, for weights that may be 0, and for a loss without curvature where the
+        log weight is not constant.
     """
     variables = [cp.Variable(name=name) for name in margins]
     returned = asked(function, *variables, *_argument(arm), **settings)
-    kinds = int | float | cp.Expression
-    if (
-        not isinstance(returned, tuple)
-        or len(returned) != 2
-        or not all(isinstance(e, kinds) for e in returned)
-    ):
-        what = f"an object of the class {type(returned).__name__}"
-        if isinstance(returned, tuple):
-            what = "other values"
-        elif isinstance(returned, cp.Expression):
-            what = f"the expression {printed(returned)} alone"
-        raise DeclarationError(
-            f"{function.__name__}: returns {what}: return (loss, log weight) of the margin "
-            f"{margins[0]}"
-        )
-    loss, weight = (
-        cp.Constant(part) if isinstance(part, int | float) else part for part in returned
-    )
+    _refuse_no_pair(function, returned, margins[0])
+    loss, weight = map(_expression_of, returned)
     curve, beside = read_curve(loss, *variables, compared=compared)
     log_weight = read_log_weight(weight, variables[0], compared=compared)
     if curve.is_line and not log_weight.is_constant:
@@ -879,6 +943,27 @@ def margins_read(
     return MarginReading(curve, beside, log_weight, printed(loss), printed(weight))
 
 
+def _refuse_no_pair(function: Function, returned: Any, margin: str) -> None:
+    """Raise DeclarationError where a function of a margin returns no loss and log weight."""
+    kinds = int | float | cp.Expression
+    if isinstance(returned, tuple):
+        if len(returned) == 2 and all(isinstance(part, kinds) for part in returned):
+            return
+        what = "other values"
+    elif isinstance(returned, cp.Expression):
+        what = f"the expression {printed(returned)} alone"
+    else:
+        what = f"an object of the class {type(returned).__name__}"
+    raise DeclarationError(
+        f"{function.__name__}: returns {what}: return (loss, log weight) of the margin {margin}"
+    )
+
+
+def _expression_of(part: Any) -> Any:
+    """A loss or a log weight as an expression, which may be one number."""
+    return part if isinstance(part, cp.Expression) else cp.Constant(part)
+
+
 def private(
     scheme: Scheme,
     *,
@@ -890,19 +975,36 @@ def private(
 ) -> Scheme:
     """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a scheme.
 
-    ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget
-    which buys the coefficient. Its name is by default that of the scheme with ``_private`` behind
-    it.
+    Parameters
+    ----------
+    scheme
+        The separable scheme.
+    ridge, radius
+        Defaults of the ridge and of the radius of the coefficient.
+    share
+        Default of the share of the budget that buys the coefficient.
+    name
+        Its name; by default that of the scheme with ``_private`` behind it.
+    settings
+        Defaults of other settings.
+
+    Raises
+    ------
+    DeclarationError
+        For a scheme with offsets, base weights, a target, an l1 norm, a box or a normalization by
+        arm.
     """
     if scheme.options or not KEYWORDS.isdisjoint(scheme.settings):
         raise DeclarationError(f"{scheme.name}: {_NOT_PRIVATE}")
-    family = (
-        PrivateBalancedProgram if issubclass(scheme.family, BalancedProgram) else PrivateFirstStage
-    )
+    family: Any = PrivateFirstStage
+    if issubclass(scheme.family, BalancedProgram):
+        family = PrivateBalancedProgram
     defaults = {**scheme.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
-    made = scheme_settings(family, defaults, base=scheme.settings, hidden=tuple(KEYWORDS))
+    fields, formulas = scheme_settings(
+        family, defaults, base=scheme.settings, hidden=tuple(KEYWORDS)
+    )
     variant = Scheme(
-        scheme.function, family, *made, scheme.options, name or f"{scheme.name}_private"
+        scheme.function, family, fields, formulas, scheme.options, name or f"{scheme.name}_private"
     )
     vars(scheme)["variant"] = variant
     return variant
