@@ -49,8 +49,12 @@ def program_of_file(path: str | Path, chosen: str | None, stage: str | None = No
     stage
         "first" or "second", None where either will do.
 
-    Raises ProgramError where the file holds none of that stage, or several without a choice, and
-    DeclarationError where a registered program has its name.
+    Raises
+    ------
+    ProgramError
+        Where the file holds none of that stage, or several without a choice.
+    DeclarationError
+        Where a registered program has its name.
     """
     inside = {made.__name__: made for made in programs_of_file(path)}
     fitting = {name: made for name, made in inside.items() if stage in (None, stage_of(made))}
@@ -59,16 +63,23 @@ def program_of_file(path: str | Path, chosen: str | None, stage: str | None = No
         raise ProgramError(
             f"{path}: holds no {stage} stage; {', '.join(inside)} is a {other} stage"
         )
-    what = "program" if stage is None else f"{stage} stage"
-    if chosen is None and len(fitting) > 1:
-        listed = ", ".join(f"{path}:{name}" for name in fitting)
-        raise ProgramError(f"{path}: holds {len(fitting)} {what}s: choose one of {listed}")
-    if chosen is not None and chosen not in fitting:
-        raise ProgramError(f"{path}: holds no {what} {chosen!r}; it has {', '.join(fitting)}")
-    program = fitting[chosen or next(iter(fitting))]
+    program = fitting[_chosen_name(path, chosen, list(fitting), stage)]
     refuse_taken_name(program)
     send_by_value(program)
     return program
+
+
+def _chosen_name(path: str | Path, chosen: str | None, names: list[str], stage: str | None) -> str:
+    """The name among those of a file that is chosen, or that of the only program."""
+    what = "program" if stage is None else f"{stage} stage"
+    if chosen is None:
+        if len(names) > 1:
+            listed = ", ".join(f"{path}:{name}" for name in names)
+            raise ProgramError(f"{path}: holds {len(names)} {what}s: choose one of {listed}")
+        return names[0]
+    if chosen not in names:
+        raise ProgramError(f"{path}: holds no {what} {chosen!r}; it has {', '.join(names)}")
+    return chosen
 
 
 def send_by_value(named: Callable[..., Any]) -> None:
@@ -126,13 +137,17 @@ def callable_of(text: str) -> Callable[..., Any]:
 
 
 def _executed(path: Path) -> ModuleType:
+    """The module of a file, which is executed.
+
+    Raises ProgramError with the place of an error in it.
+    """
     if not os.path.isfile(path):  # which no name is too long for
         raise ProgramError(f"{path}: is no file")
-    # a name of its own for every version, because a dataclass looks itself up among the modules
     try:
         source = path.read_bytes()
     except OSError as error:
         raise ProgramError(f"{path}: cannot be read: {error.strerror or error}") from None
+    # a name of its own for every version, because a dataclass looks itself up among the modules
     name = f"dp2erm_checked_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -149,10 +164,13 @@ def _executed(path: Path) -> ModuleType:
 
 
 def _line(error: BaseException, path: Path) -> str:
+    """Where in a file an error was raised, in words; empty where nobody knows."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f", line {error.lineno}"
     names = (str(path), os.path.abspath(path))
     lines = [
-        one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename in names
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename in names
     ]
     return f", line {lines[-1]}" if lines else ""

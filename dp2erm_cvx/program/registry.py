@@ -54,27 +54,30 @@ def available() -> Found:
 
 def first_stages() -> Found:
     """First stages that can be used by name."""
-    return {
-        name: made for name, made in available().items() if issubclass(family_of(made), FirstStage)
-    }
+    return _of_stage(FirstStage)
 
 
 def second_stages() -> Found:
     """Second stages that can be used by name."""
-    return {
-        name: made for name, made in available().items() if issubclass(family_of(made), SecondStage)
-    }
+    return _of_stage(SecondStage)
+
+
+def _of_stage(stage: type[Any]) -> Found:
+    """Programs of a stage that can be used by name."""
+    return {name: made for name, made in available().items() if issubclass(family_of(made), stage)}
 
 
 @cache
 def parts() -> Found:
     """Programs of this library that a pipeline solves beside its stages, by name."""
-    found = [made for entry in entry_points(group=GROUP) if _own(entry) for made in _written(entry)]
-    return {
-        made.name: made
-        for made in found
-        if not issubclass(family_of(made), FirstStage | SecondStage)
-    }
+    found: Found = {}
+    for entry in entry_points(group=GROUP):
+        if not _own(entry):
+            continue
+        for made in _written(entry):
+            if not issubclass(family_of(made), FirstStage | SecondStage):
+                found[made.name] = made
+    return found
 
 
 @contextmanager
@@ -125,6 +128,7 @@ def build(known: Mapping[str, Registered], name: str, **settings: Any) -> Any:
 
 @cache
 def _sound() -> tuple[Found, tuple[str, ...]]:
+    """Programs of sound entry points, and complaints of the others, which are warned of."""
     known, complaints = collect(entry_points(group=GROUP))
     for complaint in complaints:
         warnings.warn(f"left out: {complaint}", RuntimeWarning, stacklevel=4)
@@ -147,26 +151,33 @@ def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
             offers.append((entry, _offered(entry)))
         except ProgramError as error:
             complaints.append(str(error))
-    left_out: set[int] = set()
-    claimed: dict[str, int] = {}
     # the library's own first, so that no other distribution takes a name from it
-    for place in sorted(range(len(offers)), key=lambda place: not _own(offers[place][0])):
+    places = sorted(range(len(offers)), key=lambda place: not _own(offers[place][0]))
+    left_out: set[int] = set()
+    first_place: dict[str, int] = {}
+    for place in places:
         for name, made in offers[place][1].items():
-            holder = claimed.setdefault(name, place)
-            other = offers[holder][1][name]
+            first = first_place.setdefault(name, place)
+            first_entry, first_offer = offers[first]
+            other = first_offer[name]
             if other is made:
                 continue
             complaints.append(
                 f"two programs are named {name!r}: in {other.__module__} and in {made.__module__}; "
                 "rename or uninstall one"
             )
-            left_out |= {place} if _own(offers[holder][0]) else {place, holder}
-    valid = [found for place, (_, found) in enumerate(offers) if place not in left_out]
-    together = {name: made for found in valid for name, made in found.items()}
-    return dict(sorted(together.items())), tuple(complaints)
+            left_out.add(place)
+            if not _own(first_entry):
+                left_out.add(first)
+    programs_by_name: Found = {}
+    for place, (_, offered) in enumerate(offers):
+        if place not in left_out:
+            programs_by_name |= offered
+    return dict(sorted(programs_by_name.items())), tuple(complaints)
 
 
 def _own(entry: EntryPoint) -> bool:
+    """True for an entry point of this library."""
     return entry.dist is not None and entry.dist.name.replace("_", "-") == "dp2erm-cvx"
 
 
@@ -214,12 +225,13 @@ def programs_in(module: ModuleType) -> list[Registered]:
     """The schemes and classes of programs of a module, in the order of their names."""
     found: list[Registered] = []
     for _, made in sorted(vars(module).items()):
-        if isinstance(made, Scheme):
-            is_program = True
-        else:
-            is_program = (
-                inspect.isclass(made) and issubclass(made, Program) and not inspect.isabstract(made)
-            )
-        if is_program and made.__module__ == module.__name__ and made not in found:
+        if _is_program(made) and made.__module__ == module.__name__ and made not in found:
             found.append(made)
     return found
+
+
+def _is_program(made: object) -> bool:
+    """True for a scheme, and for a class of programs that is not abstract."""
+    if isinstance(made, Scheme):
+        return True
+    return inspect.isclass(made) and issubclass(made, Program) and not inspect.isabstract(made)

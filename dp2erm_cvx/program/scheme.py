@@ -159,24 +159,18 @@ class Scheme:
             Defaults of the author's own settings, which are arguments of the function.
         hidden
             Settings of the family that this scheme does not have.
+
+        Raises
+        ------
+        DeclarationError
+            For settings that are no arguments, arguments that are no settings, and for whatever is
+            not read of the function of an author.
         """
         refuse_no_function(function)
         defaults = {**family_defaults, **own}
-        wanted = list(inspect.signature(function).parameters)[family.leading(function) :]
-        for name in (*own, *wanted):
-            if name in HELD or name in family.arguments:
-                raise DeclarationError(
-                    f"{function.__name__}: a setting is called {name!r}: choose another name"
-                )
-            if name not in defaults or (name in own and name not in wanted):
-                other = "".join(
-                    f"; {one!r} is an argument beside settings" for one in family.arguments
-                )
-                raise DeclarationError(
-                    f"{function.__name__}: {name!r} must be a keyword of the decorator and an "
-                    f"argument of the function{other}"
-                )
-        scheme = cls(function, family, *scheme_settings(family, defaults, hidden=hidden), options)
+        _refuse_other_arguments(function, family, defaults, own)
+        settings, formulas = scheme_settings(family, defaults, hidden=hidden)
+        scheme = cls(function, family, settings, formulas, options)
         if not _in_library(function):  # whose programs are read where they are made
             program = scheme().resolve(STANDARD)
             program.refuse_misread()
@@ -187,9 +181,12 @@ class Scheme:
         """The program at these settings."""
         bound = vars(self)["__signature__"].bind(*values, **settings)
         bound.apply_defaults()
-        known = {field.name for field in dataclasses.fields(self.family)}
-        own = {name: value for name, value in bound.arguments.items() if name not in known}
-        shared = {name: value for name, value in bound.arguments.items() if name in known}
+        of_family = {field.name for field in dataclasses.fields(self.family)}
+        own: dict[str, Any] = {}
+        shared: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            settings_of = shared if name in of_family else own
+            settings_of[name] = value
         return self.family(scheme=self, own=own, **shared)
 
     def bound(self, function: Function) -> Function:
@@ -304,30 +301,55 @@ def scheme_settings(
         Settings of the family that this scheme does not have.
     base
         Fields of the scheme that it is a variant of, which come first.
+
+    Returns
+    -------
+    settings, formulas
+        Fields by name and in order, and formulas by the name of their setting.
     """
-    fields = {field.name: field for field in dataclasses.fields(family)}
-    known = {name: field for name, field in fields.items() if name not in (*HELD, *hidden)}
-    known |= base
+    fields = {
+        field.name: field
+        for field in dataclasses.fields(family)
+        if field.name not in (*HELD, *hidden)
+    }
+    fields |= base
     formulas: dict[str, str] = {}
     settings: dict[str, Any] = {}
-    for name in dict.fromkeys((*base, *known, *defaults)):
+    for name in dict.fromkeys((*base, *fields, *defaults)):
         if name not in defaults:
-            settings[name] = known[name]
+            settings[name] = fields[name]
             continue
-        declared = defaults[name]
-        formula = _formula_of(declared)
+        formula = _formula_of(defaults[name])
         if formula is not None:
             formulas[name] = formula
-        if isinstance(declared, dataclasses.Field):
-            settings[name] = declared if formula is None else _left_open(declared)
-            continue
-        default = None if formula is not None else declared
-        settings[name] = _setting_of(default)
-        if name in known:
-            check, bounds = known[name].metadata["check"]
-            optional = known[name].metadata["optional"]
-            settings[name] = setting(default, check, optional=optional, **bounds)
+        settings[name] = _field_of(defaults[name], formula, fields.get(name))
     return settings, formulas
+
+
+def _field_of(
+    declared: Any, formula: str | None, of_family: dataclasses.Field[Any] | None
+) -> dataclasses.Field[Any]:
+    """The field of a setting.
+
+    Parameters
+    ----------
+    declared
+        Its default, or a field with a check of its own.
+    formula
+        The formula that it defaults to, which leaves the field without a default; None for none.
+    of_family
+        The field of the family of this name, whose check is kept.
+    """
+    if isinstance(declared, dataclasses.Field):
+        return declared if formula is None else _left_open(declared)
+    default = None if formula is not None else declared
+    if of_family is None:
+        made: dataclasses.Field[Any] = _setting_of(default)
+        return made
+    check, bounds = of_family.metadata["check"]
+    optional = of_family.metadata["optional"]
+    kept: dataclasses.Field[Any] = setting(default, check, optional=optional, **bounds)
+    return kept
 
 
 def _formula_of(declared: Any) -> str | None:
@@ -385,11 +407,42 @@ def asked(function: Function, *arguments: Any, **settings: Any) -> Any:
         raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
 
 
+def _refuse_other_arguments(
+    function: Function, family: type[Any], defaults: Mapping[str, Any], own: Mapping[str, Any]
+) -> None:
+    """Raise DeclarationError unless settings are keywords of the decorator and arguments.
+
+    Parameters
+    ----------
+    function, family
+        The decorated function, and the class of its programs.
+    defaults
+        Defaults of all settings.
+    own
+        Those of the author's own settings.
+    """
+    wanted = list(inspect.signature(function).parameters)[family.leading(function) :]
+    for name in (*own, *wanted):
+        if name in HELD or name in family.arguments:
+            raise DeclarationError(
+                f"{function.__name__}: a setting is called {name!r}: choose another name"
+            )
+        is_no_argument = name in own and name not in wanted
+        if name not in defaults or is_no_argument:
+            beside = "".join(
+                f"; {argument!r} is an argument beside settings" for argument in family.arguments
+            )
+            raise DeclarationError(
+                f"{function.__name__}: {name!r} must be a keyword of the decorator and an "
+                f"argument of the function{beside}"
+            )
+
+
 def _is_theta(arguments: tuple[Any, ...]) -> bool:
     """Whether a function was asked for a second stage: its first argument is the parameter."""
-    return (
-        bool(arguments) and isinstance(arguments[0], cp.Variable) and arguments[0].name() == "theta"
-    )
+    if not arguments or not isinstance(arguments[0], cp.Variable):
+        return False
+    return bool(arguments[0].name() == "theta")
 
 
 def _hint_of_weights(error: Exception, settings: Mapping[str, Any]) -> str:
@@ -473,6 +526,7 @@ def _remade(
     options: Mapping[str, Any],
     *named: Any,
 ) -> Scheme:
+    """A scheme of what it was made of, in another process."""
     name, qualified, variant, statement = named
     scheme = Scheme(function, family, settings, formulas, options, name)
     vars(scheme).update(__qualname__=qualified, variant=variant, statement=statement)

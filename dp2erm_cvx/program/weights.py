@@ -80,18 +80,23 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         return {"the weight": self.reading}
 
     def log_weights(self, records: Records) -> Array:
-        function, known = self.reading.unchanged(), dict(self.own_settings())
+        function = self.reading.unchanged()
+        settings = dict(self.own_settings())
         first = 1 if records.space.intercept else 0
-        weight = by_record("the weight", lambda x, a, y: function(x[first:], a, **known), 0)
+        weight = by_record("the weight", lambda x, a, y: function(x[first:], a, **settings), 0)
         with np.errstate(divide="ignore"):  # what is not above 0 is cut off
             logs: Array = np.log(np.maximum(weight(records), 0.0))
         return logs
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
-        function, known = self.scheme.function, dict(self.own_settings())
-        own, p = (lambda x, a, y: function(x, a, **known)), universe.n_features
-        weights = DeclaredRecords.at_zeros(self.name, own, p, 1)
-        if np.any(np.isnan(weights)):
+        function = self.scheme.function
+        settings = dict(self.own_settings())
+
+        def weight(x: Array, a: int, y: float) -> Any:
+            return function(x, a, **settings)
+
+        at_zeros = DeclaredRecords.at_zeros(self.name, weight, universe.n_features, 1)
+        if np.any(np.isnan(at_zeros)):
             raise DeclarationError(f"{self.name!r} is no number at a record of zeros")
         return super().bound(universe)
 
@@ -103,11 +108,16 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 class Decorators:
     """Decorators of first stages.
 
-    ``scheme`` itself is of weights, ``scheme.separable`` of a loss of margins.
-
-    ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for
-    a ridged balance of functions of the covariates. ``scheme.from_problem`` takes a problem of
-    CVXPY that stands already.
+    ``scheme`` itself
+        is for weights w that are the variable of a problem.
+    ``scheme.separable``
+        is for weights read from the minimizer of a sum of losses of margins.
+    ``scheme.known``
+        is for weights that are a public function of one record.
+    ``scheme.moments``
+        is for a ridged balance of functions of the covariates.
+    ``scheme.from_problem``
+        takes a problem of CVXPY that stands already.
     """
 
     def __call__(
@@ -149,13 +159,23 @@ class Decorators:
             (the norm bound of balance functions among them), and settings that are numbers or whose
             formulas stand before.
 
-        Raises DeclarationError, in one line.
+        Returns
+        -------
+        Callable
+            The decorator; the scheme, where the function was given.
+
+        Raises
+        ------
+        DeclarationError
+            In one line, for what is not read.
         """
 
         def decorate(function: Function) -> Any:
-            known = {} if smoothing is None else {"smoothing": smoothing}
+            family_defaults = {} if smoothing is None else {"smoothing": smoothing}
             hidden = () if kinks else ("smoothing",)
-            return Scheme.declared(function, WeightsProgram, known, settings, hidden=hidden)
+            return Scheme.declared(
+                function, WeightsProgram, family_defaults, settings, hidden=hidden
+            )
 
         return decorate if function is None else decorate(function)
 
@@ -173,9 +193,7 @@ class Decorators:
         base: tuple[Function, float, float] | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(s, **settings) -> (loss, log weight)``.
-
-        Both are expressions of one scalar margin.
+        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of a margin.
 
         The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``;
         then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n. The
@@ -187,54 +205,79 @@ class Decorators:
         is asked for either arm and returns its loss and log weight. A loss may have no curvature in
         one arm, where the log weight of that arm is constant.
 
-        A function of one record ``(x, a)``, its scaled covariates (p,) and treatment, may state a
-        number that is added to the margin, ``offset=(function, low, high)``, or one above 0 that
-        multiplies loss and weight, ``base=(function, low, high)``, as sampling weights do. Both are
-        cut off at their intervals. Among the settings, ``target``, a
-        :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates, takes ``n <t, v>`` from
-        the objective, t the mean of the sample: weights ``loss'(u)`` are then calibrated to t.
-        ``l1`` is the price of a record of ``||v||_1``, so that imbalances of up to it are free, and
-        ``box`` bounds every ``|v_k|`` in the place of a radius.
+        Parameters
+        ----------
+        ridge
+            Ridge of the mean loss, which has to be stated: a number or a formula.
+        radius
+            Bound on ``||v||``; ``inf`` for none.
+        by_arm
+            Whether the function is ``function(s, t, **settings)`` of the margins of
+            ``g = (constant, balance(x))`` at the coefficients of the record's own arm and of the
+            other one: t may be added to the loss. ``balance`` and ``constant`` are then settings as
+            well, and formulas may ask for G, the norm bound of g, and G_x, that of ``balance``.
+        offset
+            ``(function, low, high)``: a number that is added to the margin, by a function of one
+            record ``(x, a)``, its scaled covariates (p,) and treatment. It is cut off at the
+            interval.
+        base
+            The same for a number above 0 that multiplies loss and weight, as sampling weights do.
+        settings
+            Settings of the function by name, and those of the family:
 
-        With ``normalize="arm"`` the weights of either arm have the sum n/2, which asks for an arm
-        floor of the domain; with ``arm_total`` tau they are divided by no less than n tau before
-        they are scaled to the sum n, which asks for none.
+            - ``target``, a :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates,
+              takes ``n <t, v>`` from the objective, t the mean of the sample: weights ``loss'(u)``
+              are then calibrated to t.
+            - ``l1`` is the price of a record of ``||v||_1``, so that imbalances of up to it are
+              free.
+            - ``box`` bounds every ``|v_k|`` in the place of a radius.
+            - ``normalize="arm"`` gives the weights of either arm the sum n/2, which asks for an arm
+              floor of the domain.
+            - ``arm_total`` tau divides them by no less than n tau before they are scaled to the sum
+              n, which asks for none.
 
-        With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of
-        ``g = (constant, balance(x))`` at the coefficients of the record's own arm and of the other
-        one: t may be added to the loss. ``balance`` and ``constant`` are then settings as well, and
-        formulas may ask for G, the norm bound of g, and G_x, that of ``balance``. A default with a
-        check of its own is a :func:`~dp2erm_cvx.program.setting`. Raises DeclarationError, in one
-        line.
+            A default with a check of its own is a :func:`~dp2erm_cvx.program.setting`.
+
+        Returns
+        -------
+        Callable
+            The decorator, which makes a scheme.
+
+        Raises
+        ------
+        DeclarationError
+            In one line, for what is not read.
         """
         _refuse_bare("separable(ridge=1.0)", function, ridge)
-        known: dict[str, Any] = {"ridge": ridge, "radius": radius}
+        family_defaults: dict[str, Any] = {"ridge": ridge, "radius": radius}
         options: dict[str, Any] = {}
         if offset is not None:
             options["offset"] = RecordNumber.declared("the offset", offset, positive=False)
         if base is not None:
             options["base"] = RecordNumber.declared("the base weight", base, positive=True)
         for name in KEYWORDS.intersection(settings):
-            known[name] = settings.pop(name)
+            family_defaults[name] = settings.pop(name)
         normalize = settings.pop("normalize", "all")
         if normalize not in ("all", "arm"):
             raise DeclarationError(f"normalize = {normalize!r}: must be 'all' or 'arm'")
         if normalize == "arm":
             options["normalize"] = normalize
-        elif "arm_total" in known:
+        elif "arm_total" in family_defaults:
             raise DeclarationError("arm_total is for normalize='arm'")
-        if by_arm and (options or not KEYWORDS.isdisjoint(known)):
+        if by_arm and (options or not KEYWORDS.isdisjoint(family_defaults)):
             raise DeclarationError(
                 "by_arm: offset, base, target, l1, box and normalize are for schemes of one margin"
             )
-        hidden = tuple(KEYWORDS.difference(known))
+        hidden = tuple(KEYWORDS.difference(family_defaults))
         family: Any = SeparableFirstStage
         if by_arm:
             family = BalancedProgram
-            known["constant"] = "G_x"
+            family_defaults["constant"] = "G_x"
 
         def decorate(function: Function) -> Scheme:
-            return Scheme.declared(function, family, known, settings, hidden=hidden, **options)
+            return Scheme.declared(
+                function, family, family_defaults, settings, hidden=hidden, **options
+            )
 
         return decorate
 
@@ -247,18 +290,34 @@ class Decorators:
         most: Setting | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x, a, **settings) -> float``, a weight of one record.
+        """Decorator of ``function(x, a, **settings) -> float``, the weight of one record.
 
-        It is the weight before normalization.
+        The function is asked about one record at a time: x (p,) are its scaled covariates, a in
+        {0, 1} its treatment. Its values are cut off at an interval and normalized, so that
+        V = 2 w_max.
 
-        x (p,) are its scaled covariates, a in {0, 1}. It is asked about one record at a time and
-        cut off at ``[least, most]``, so that V = 2 w_max. Raises DeclarationError, in one line.
+        Parameters
+        ----------
+        least, most
+            The interval, above 0, before normalization. Both have to be stated.
+        settings
+            Settings of the function by name, each with its default.
+
+        Returns
+        -------
+        Callable
+            The decorator, which makes a scheme.
+
+        Raises
+        ------
+        DeclarationError
+            In one line, where the interval is missing or is none.
         """
         _refuse_bare("known(least=0.1, most=10.0)", function, least, most)
-        known: dict[str, Any] = {"least": least, "most": most}
+        family_defaults: dict[str, Any] = {"least": least, "most": most}
 
         def decorate(function: Function) -> Scheme:
-            return Scheme.declared(function, KnownWeights, known, settings)
+            return Scheme.declared(function, KnownWeights, family_defaults, settings)
 
         return decorate
 
@@ -271,14 +330,31 @@ class Decorators:
         ridge: float | None = None,
         alpha: float = 1.0,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x) -> values`` (k,), which are balanced.
+        """Decorator of ``function(x) -> values`` (k,) of one record, which are balanced.
 
-        x (p,) are the scaled covariates of one record.
+        x (p,) are the scaled covariates of the record. The weights are those of
+        ``stable_balancing`` with these functions: they minimize a squared imbalance and
+        ``n ridge ||w||^2`` (Theorem 5 of weights as the variable).
 
-        Values are shrunk to ``norm_bound``. The weights are those of ``stable_balancing`` with
-        these functions: they minimize the squared imbalance of the arms with the sample (alpha = 1)
-        or with each other (0), and ``n ridge ||w||^2`` (Theorem 5 of weights as the variable).
-        Raises DeclarationError.
+        Parameters
+        ----------
+        norm_bound
+            Norm that the values are shrunk to, which has to be stated.
+        ridge
+            Default of the ridge; None for the squared norm bound of the functions and the constant.
+        alpha
+            Default of alpha in [0, 1]: 1 for the imbalance of the arms with the sample, 0 for that
+            of the arms with each other.
+
+        Returns
+        -------
+        Callable
+            The decorator, which makes a scheme.
+
+        Raises
+        ------
+        DeclarationError
+            In one line, for what is no function, and for other numbers.
         """
         _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
 
@@ -313,78 +389,199 @@ def second_stage(
     columns: int | None = None,
     **settings: Setting,
 ) -> Callable[[Function], Any]:
-    """Decorator of ``function(theta, records, **settings) -> cp.Problem``.
-
-    The problem is the sum of a loss over records.
+    """Decorator of ``function(theta, records, **settings) -> cp.Problem``, a sum of losses.
 
     Weights, the ridge gamma and noise are the library's. The loss is a sum of curves of one margin
     per record, with a factor, an offset and a tilt; the set of theta is a ball, an l1 ball or a
     box; ``records`` are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and
-    certificates are derived (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of
-    ``records.x``; where rows are cells instead, one for each of the named ``coordinates``. A rule
-    treats where the effect is positive, or where ``treats(effect, x)`` is true of a record with raw
-    covariates x.
+    certificates are derived (Theorems 1, 2 and 15 to 19).
 
     Penalties of theta beside the loss are public convex terms without data: ``c @ theta``,
     ``quad_form(theta, P)``, ``sum_squares``, norms of order 1, 2 and inf, ``tv``, maxima and
-    ``huber`` of affine functions of theta. A function that names entries of theta, as those of a
-    group, says how many ``columns`` of ``records.x`` it is for, the constant of an intercept among
-    them. Raises DeclarationError, in one line.
+    ``huber`` of affine functions of theta.
+
+    Parameters
+    ----------
+    function
+        The function, where the decorator has no settings.
+    coordinates
+        Names of the entries of theta, where rows are cells; by default theta has one entry for
+        every column of ``records.x``.
+    treats
+        The rule of the release: a record with raw covariates x is treated where
+        ``treats(effect, x)`` is true; by default where the effect is positive.
+    columns
+        Number of columns of ``records.x`` that the function is for, the constant of an intercept
+        among them: of a function that names entries of theta, as those of a group.
+    settings
+        Settings of the function by name, each with its default.
+
+    Returns
+    -------
+    Callable
+        The decorator; the scheme, where the function was given.
+
+    Raises
+    ------
+    DeclarationError
+        In one line, for what is not read.
     """
-    rule: Called | None = None
+    options: dict[str, Any] = {"coordinates": None, "treats": None, "columns": None}
     if treats is not None:
-        try:
-            inspect.signature(treats).bind(0.0, np.zeros(1))
-        except TypeError:
-            raise DeclarationError(
-                "treats: must be a function of an effect and covariates"
-            ) from None
-        rule = Called.of("treats", treats)
-    number_of_columns = None if columns is None else whole_number("columns", columns, at_least=1)
-    names: tuple[str, ...] | None = None
+        options["treats"] = _rule(treats)
+    if columns is not None:
+        options["columns"] = whole_number("columns", columns, at_least=1)
     hidden: tuple[str, ...] = ()
     if coordinates is not None:
         if columns is not None:
             raise DeclarationError("columns: theta has the coordinates that are named")
-        names = tuple(coordinates)
+        options["coordinates"] = tuple(coordinates)
         hidden = ("features", "features_bound")
 
     def decorate(function: Function) -> Any:
-        options = {"coordinates": names, "treats": rule, "columns": number_of_columns}
         return Scheme.declared(function, SecondStage, {}, settings, hidden=hidden, **options)
 
     return decorate if function is None else decorate(function)
 
 
+def _rule(treats: Function) -> Called:
+    """An author's rule of an effect and covariates, with what it reaches."""
+    try:
+        inspect.signature(treats).bind(0.0, np.zeros(1))
+    except TypeError:
+        raise DeclarationError("treats: must be a function of an effect and covariates") from None
+    return Called.of("treats", treats)
+
+
 def describe(program: Program, universe: MappedUniverse) -> tuple[tuple[str, str], ...]:
-    """Rows (label, text) about a program in a universe.
+    """Rows about a program in a universe: what was read of it, and what was derived.
 
-    They are its settings, formula, data, constants, theorem and V.
-
-    All of them are public numbers. A theorem that does not cover the program is a row with its
+    All numbers in them are public. A theorem that does not cover the program is a row with its
     reason.
+
+    Parameters
+    ----------
+    program
+        The program, at some settings.
+    universe
+        The public sizes that it is used at: their space, n and the number of columns.
+
+    Returns
+    -------
+    tuple of (label, text)
+        Settings, formula, data, constants, theorem, V, what is known in advance of a release, and
+        what is assumed.
     """
     return tuple(_rows(program.at(universe), universe))
 
 
 def _rows(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
-    stated = {
-        name: value for name, value in program.settings().items() if value not in (None, "", [])
-    }
-    settings = ", ".join(f"{name} = {value}" for name, value in stated.items())
+    """Rows about a resolved program."""
+    settings = ", ".join(
+        f"{name} = {value}"
+        for name, value in program.settings().items()
+        if value not in (None, "", [])
+    )
     yield "settings", settings or "none"
     yield "minimize", program.formula
-    yield from _data(program, universe)
+    yield from _rows_of_data(program, universe.space)
     try:
-        yield from _derived(program, universe)
+        yield from _rows_of_constants(program, universe)
+        yield from _rows_of_theorem(program, universe)
         yield "standing", standing_of_program(program, universe)
     except CalibrationError as error:
         yield "theorem", f"none: {error}"
     yield "assumed", assumed_in_words(program, universe) or "nothing"
 
 
+def _rows_of_data(program: Program, space: Space) -> Iterator[tuple[str, str]]:
+    """Rows and numbers of a record, with the public sets that they lie in."""
+    if isinstance(program, SecondStage):
+        term = program.form(space).term
+        yield "data", f"{term.rows.name()}: {term.rows.within}"
+        for which in ("offset", "tilt", "factor"):
+            part = getattr(term, which)
+            if part is not None:
+                multiple, numbers = part
+                yield "", f"{which} {multiple:g} {numbers.name()}: {numbers.within}"
+    elif isinstance(program, SeparableFirstStage):
+        yield "data", _rows_in_words(program, space)
+
+
+def _rows_in_words(program: SeparableFirstStage, space: Space) -> str:
+    """The rows z of a program of margins, and the bound on their norm."""
+    size = program.row_bound(space)
+    varying = program.varying(space)
+    if varying is not None:
+        return (
+            f"rows e_a (x) g: ||g|| <= {size:.4g}, all but a constant at most {varying * size:.4g}"
+        )
+    kind = "rows" if "u" in program.margins else "signed rows"
+    return f"{kind}: ||z|| <= {size:.4g}"
+
+
+def _rows_of_constants(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
+    """Constants that the theorem of a resolved program takes, by its kind."""
+    if isinstance(program, SecondStage | PrivateFirstStage):
+        yield "derived", _loss_in_words(program, universe)
+    elif isinstance(program, SeparableFirstStage):
+        yield from _rows_of_movement(program, universe)
+    elif isinstance(program, WeightsProgram):
+        yield from _rows_of_form(program, universe)
+
+
+def _loss_in_words(program: SecondStage | PrivateFirstStage, universe: MappedUniverse) -> str:
+    """Constants of Theorems 1 and 2 of a loss that is perturbed."""
+    constants = program.loss_constants(universe)
+    if isinstance(program, SecondStage):
+        program.constants(universe)  # refuses one that is unbounded
+    text = (
+        f"gradient radius {constants.gradient_radius:.6g}, "
+        f"trace of the Hessian {constants.hessian_trace:.6g}"
+    )
+    if constants.gradient_bound is not None:
+        text += f", largest gradient {constants.gradient_bound:.6g}"
+    if constants.theta_bound is not None:
+        text += f", norm of the parameter at most {constants.theta_bound:.6g}"
+    return text
+
+
+def _rows_of_movement(
+    program: SeparableFirstStage, universe: MappedUniverse
+) -> Iterator[tuple[str, str]]:
+    """Constants of Theorems 3, 22 and 23 of a program of margins."""
+    movement = program.movement(universe)
+    yield (
+        "derived",
+        f"margins at most {movement.reach:.4g}, log weights {movement.log_weight_range:.4g} apart",
+    )
+    yield "", f"gradients in a set of diameter {movement.gradient_diameter:.6g}"
+    variance = f"{movement.variance:.4g}"
+    if math.isinf(movement.variance):
+        variance = "inf, as the loss is flat where a weight moves"
+    yield (
+        "",
+        f"mean weight of the others at least {movement.least_mean:.4g}, C of Theorem 22 {variance}",
+    )
+
+
+def _rows_of_form(program: WeightsProgram, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
+    """The form of a problem in the weights, and what certifies its weights."""
+    form = program.form(universe)
+    if isinstance(form, WeightingForm):
+        certificate = _certified_by_dual(form, program.certified_error(universe))
+        yield from program.form_in(universe).in_words()
+    else:
+        certificate = "duality gap, on every solve"
+        unread = program.unread(universe)
+        if unread is not None:
+            certificate = f"none, so that it is refused: {unread}"
+        yield "not read", form
+    yield "certificate", certificate
+
+
 def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
-    """How weights of a form are certified."""
+    """How weights of a form are certified; ``error`` is public, in units of n."""
     if form.hard:
         return (
             "a backward error in place of a distance, on every solve: targets and sums that they "
@@ -398,71 +595,16 @@ def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
     return f"by the dual: weights within {error:.2g} n of the minimizer on every dataset"
 
 
-def _data(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
-    space = universe.space
-    if isinstance(program, SecondStage):
-        term = program.form(space).term
-        yield "data", f"{term.rows.name()}: {term.rows.within}"
-        for which in ("offset", "tilt", "factor"):
-            if (part := getattr(term, which)) is not None:
-                yield "", f"{which} {part[0]:g} {part[1].name()}: {part[1].within}"
-    elif isinstance(program, SeparableFirstStage):
-        size, varying = program.row_bound(space), program.varying(space)
-        kind = "rows" if "u" in program.margins else "signed rows"
-        rows = f"{kind}: ||z|| <= {size:.4g}"
-        if varying is not None:
-            rows = (
-                f"rows e_a (x) g: ||g|| <= {size:.4g}, all but a constant at most "
-                f"{varying * size:.4g}"
-            )
-        yield "data", rows
-
-
-def _derived(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
-    if isinstance(program, SecondStage | PrivateFirstStage):
-        loss = program.loss_constants(universe)
-        numbers = {
-            "largest gradient": loss.gradient_bound,
-            "norm of the parameter at most": loss.theta_bound,
-        }
-        radius, trace = f"{loss.gradient_radius:.6g}", f"{loss.hessian_trace:.6g}"
-        more = "".join(
-            f", {name} {number:.6g}" for name, number in numbers.items() if number is not None
-        )
-        if isinstance(program, SecondStage):
-            program.constants(universe)  # refuses one that is unbounded
-        yield "derived", f"gradient radius {radius}, trace of the Hessian {trace}{more}"
-    elif isinstance(program, SeparableFirstStage):
-        moved = program.movement(universe)
-        flat = "inf, as the loss is flat where a weight moves"
-        C = flat if math.isinf(moved.variance) else f"{moved.variance:.4g}"
-        yield (
-            "derived",
-            f"margins at most {moved.reach:.4g}, log weights {moved.log_weight_range:.4g} apart",
-        )
-        yield "", f"gradients in a set of diameter {moved.gradient_diameter:.6g}"
-        yield "", f"mean weight of the others at least {moved.least_mean:.4g}, C of Theorem 22 {C}"
-    elif isinstance(program, WeightsProgram):
-        form, error = program.form(universe), program.certified_error(universe)
-        if isinstance(form, WeightingForm):
-            yield from program.form_in(universe).in_words()
-            yield "certificate", _certified_by_dual(form, error)
-        else:
-            unread = program.unread(universe)
-            by = (
-                "duality gap, on every solve"
-                if unread is None
-                else f"none, so that it is refused: {unread}"
-            )
-            yield "not read", form
-            yield "certificate", by
+def _rows_of_theorem(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
+    """The theorem that covers a resolved program, and V of a program of weights."""
     if not isinstance(program, FirstStage):
         yield "theorem", program.theorem
         return
-    n, bound = universe.n_samples, program.stability(universe)
+    n = universe.n_samples
+    bound = program.stability(universe)
     yield "theorem", bound.theorem
-    share = f"{bound.V / (2 * n):.2g} of 2n"
     place = f"n = {n}, M = {universe.space.covariate_bound:.6g}"
+    share = f"{bound.V / (2 * n):.2g} of 2n"
     yield "V", f"{bound.V:.6g} at {place} ({share}), largest weight {bound.w_max:.6g}"
     unused = program.unused_bound(universe)
     if unused is not None:
