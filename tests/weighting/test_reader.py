@@ -663,7 +663,7 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "a tolerance keeps its units": (
         weighting_prices,
-        "_number_if_alike(limit / alike)",
+        "_number_if_alike(limit / multiple)",
         "_number_if_alike(limit)",
         PRICES["tolerance of means"],
     ),
@@ -693,14 +693,14 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "a divergence loses its line": (
         weighting_terms,
-        "(math.log(base) + float(whole))",
-        "math.log(base)",
+        "(math.log(b) + of_kl_div)",
+        "math.log(b)",
         BASES["kl_div(w, d)"],
     ),
     "both divergences are one": (
         weighting_terms,
-        'DispersionPart("log", scale * base',
-        'DispersionPart("entropy", scale * base',
+        'DispersionPart("log", scale * b',
+        'DispersionPart("entropy", scale * b',
         DISPERSIONS["kl_div(1, w)"],
     ),
     "a linear term is halved": (
@@ -772,8 +772,8 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "signs of arms are lost": (
         weighting_sums,
-        "FeatureRows(features, matrix, factors[:2]",
-        "FeatureRows(features, matrix, np.abs(factors[:2])",
+        "features, matrix, factors[:2]",
+        "features, matrix, np.abs(factors[:2])",
         IMBALANCES["(w - 1) @ P"],
     ),
     "treated are controls": (
@@ -820,8 +820,8 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "arms change totals": (
         weighting_sets,
-        "totals = of_controls, self.n - of_controls",
-        "totals = self.n - of_controls, of_controls",
+        "(sum_of_controls, self.n - sum_of_controls)",
+        "(self.n - sum_of_controls, sum_of_controls)",
         SETS["arm totals"],
     ),
 }
