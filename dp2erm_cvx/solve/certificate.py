@@ -69,30 +69,52 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     """Judge a point (d,) of the instance.
 
     By a subgradient of the objective near it; a program without a prox-friendly form by the duality
-    gap of the judge's own solve. The radius of what is no number is infinite. An output radius well
-    below ``tolerance`` is not sharpened any further.
+    gap of the judge's own solve.
 
-    Raises CertificateError where nothing can be proved about the declared problem, whatever the
-    data are.
+    Parameters
+    ----------
+    instance
+        A program on its data.
+    point
+        The point (d,). The radius of what is no number is infinite.
+    tolerance
+        An output radius well below it, relative to the scale of the output, is not sharpened any
+        further.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    CertificateError
+        Where nothing can be proved about the declared problem, whatever the data are.
     """
     if not np.all(np.isfinite(point)):
         return Certificate(math.inf, math.inf, math.inf, "not computed", instance.strong_convexity)
     if instance.model is None:
         return _by_gap(instance, point)
-    model = instance.model
-    claim = model.claimed(point)
+    claim = instance.model.claimed(point)
     if claim is not None:
-        return _by_model(model, claim)
+        return _by_model(instance.model, claim)
+    return _by_subgradient(instance.model, point, tolerance)
+
+
+def _by_subgradient(model: Composite, point: Array, tolerance: float) -> Certificate:
+    """What a residual near a subgradient proves, which stands for a point near the given one."""
     model.prepare(point)
     near = _subgradient(model, point)
     norm = rounded_norm(near.residual)
     distance, strong_convexity = _distance(model, near.point, norm + near.rounding)
     if model.self_concordance == 0.0:
         error = np.abs(near.residual) + near.prox_error
-        error = sum((model.rounding_by_coordinate(v) for v in near.evaluated), error)
+        for evaluated in near.evaluated:
+            error = error + model.rounding_by_coordinate(evaluated)
         distance = min(distance, _scaled_distance(model, near.point, error))
-    # the bounds are about the exact point, of which a prox is the rounded value
-    step = rounded_norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
+    step = 0.0
+    if len(near.evaluated) > 1:
+        # the bounds are about the exact point, of which a prox is the rounded value
+        step = rounded_norm(point - near.point) + near.misplaced
     radius = (step + distance) * ROUND_UP
     output_radius = model.output_radius(point, radius)
     scale = model.output_scale(point)
@@ -111,14 +133,29 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
 
 #: What is this part of a tolerance is not worth a pass over the records.
 _SHARP = 1e-2
+#: Curvatures that steps are divided by are at least this, so that a flat model has a step.
+_LEAST_CURVATURE = 1e-300
+#: Largest dimension of a diagonal scaling: beyond, eigenvalues would cost more than the solve.
+_MOST_SCALED = 512
 
 
 class _Subgradient(NamedTuple):
     """A residual that is near a subgradient at a point near the given one.
 
-    ``residual`` (d,) is within ``rounding`` of a subgradient at most ``misplaced`` away from
-    ``point``. ``evaluated`` are the points of its gradients, ``prox_error`` is what the prox adds
-    to the rounding.
+    Parameters
+    ----------
+    point
+        The point (d,).
+    residual
+        The residual (d,).
+    rounding
+        Bound on the distance of the residual to a subgradient.
+    evaluated
+        The points of the gradients that it is made of.
+    prox_error
+        What the prox adds to the rounding.
+    misplaced
+        Bound on the distance of the point to that of the subgradient.
     """
 
     point: Array
@@ -130,22 +167,24 @@ class _Subgradient(NamedTuple):
 
 
 def _subgradient(model: Composite, point: Array) -> _Subgradient:
+    """The gradient at a point that feels no penalty, else what a prox-gradient step leaves.
+
+    A step from x of any length 1/L to x+ leaves ``r = L (x - x+) + grad f(x+) - grad f(x)`` in the
+    subdifferential at x+. L is the local curvature, which keeps its rounding small.
+    """
     gradient = model.gradient(point)
     if _interior(model, point, gradient):
         return _Subgradient(point, gradient, model.rounding(point), (point,))
-    # one prox-gradient step x+ from the point of length 1/L leaves r = L (x - x+) + grad f(x+) -
-    # grad f(x) in the subdifferential at x+; any length does, and that of the local curvature keeps
-    # its rounding small
-    curvature = max(model.spectrum(point)[1], 1e-300)
-    forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
+    L = max(model.spectrum(point)[1], _LEAST_CURVATURE)
+    forward = model.penalty.prox(point - gradient / L, 1 / L)
     model.prepare(forward)
-    residual = curvature * (point - forward) + model.gradient(forward) - gradient
+    residual = L * (point - forward) + model.gradient(forward) - gradient
     # the prox and the difference point - forward round at the size of the point and of the step
     # taken
-    size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
-    error = model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
-    rounding = model.rounding(point) + model.rounding(forward) + error
-    return _Subgradient(forward, residual, rounding, (point, forward), error, error / curvature)
+    size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / L
+    prox_error = model.penalty.set.rounding(model.dimension) * UNIT * L * size
+    rounding = model.rounding(point) + model.rounding(forward) + prox_error
+    return _Subgradient(forward, residual, rounding, (point, forward), prox_error, prox_error / L)
 
 
 def _interior(model: Composite, point: Array, gradient: Array) -> bool:
@@ -156,10 +195,14 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
     penalty = model.penalty
     if penalty.priced or penalty.l1 or not isinstance(penalty.set, ConvexSet):
         return False
+    if penalty.set == WholeSpace():
+        return True
     # sets hold the origin: a point is inside where a longer one is left alone by the projection
-    points = point * (1 + 1e-6), point - gradient / model.smoothness
-    inside = (np.array_equal(penalty.set.project(at), at) for at in points)
-    return penalty.set == WholeSpace() or all(inside)
+    longer = point * (1 + 1e-6)
+    if not np.array_equal(penalty.set.project(longer), longer):
+        return False
+    step = point - gradient / model.smoothness
+    return np.array_equal(penalty.set.project(step), step)
 
 
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
@@ -214,21 +257,21 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
     A nearly flat coordinate, as of an arm without records, does not pay for the rounding of the
     others.
     """
-    if model.dimension > 512:
-        return math.inf  # the eigenvalues would cost more than the solve
+    if model.dimension > _MOST_SCALED:
+        return math.inf
     H = model.hessian(point)
     diagonal = np.sqrt(np.maximum(np.diag(H), 0.0))
-    if np.min(diagonal) <= 0:
+    least = float(np.min(diagonal))
+    if least <= 0:
         return math.inf
     eigenvalues = np.linalg.eigvalsh(H / np.outer(diagonal, diagonal))
-    error_of_H = model.hessian_rounding(point) / float(np.min(diagonal)) ** 2
-    lowest = (
-        float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1]) - error_of_H
-    )
+    rounding = 64 * model.dimension * UNIT * float(eigenvalues[-1])
+    error_of_H = model.hessian_rounding(point) / least**2
+    lowest = float(eigenvalues[0]) - rounding - error_of_H
     if lowest <= 0:
         return math.inf
     length = rounded_norm(error / diagonal) / lowest
-    return length / float(np.min(diagonal)) * (1 + 1e-9)
+    return length / least * (1 + 1e-9)
 
 
 def _local_error(

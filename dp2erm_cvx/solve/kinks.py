@@ -20,7 +20,10 @@ from dp2erm_cvx.solve.conic import Candidate
 
 #: Arguments of kinks below these shares of the point are taken for 0.
 _NEAR = (1e-7, 1e-5)
+#: Steps of Newton's method.
 _STEPS = 8
+#: Coefficients are 0, or whole, where they differ by less than this part.
+_SAME = 1e-9
 #: Entries that are free are kept to so many digits of 2, so that sums of few of them do not round.
 _DIGITS = 46
 
@@ -46,16 +49,21 @@ def at_kinks(problem: KinkedProblem, candidate: Candidate) -> Iterator[Candidate
     """Candidates at which the kinks that the solve is near are exact; none for terms of others."""
     if problem.smooth is None or problem.beside is not None or not problem.kinks.stands_alone:
         return
-    seen: list[list[NDArray[np.bool_]]] = []
     size = float(np.linalg.norm(candidate.point)) + problem.scale * 1e-6
+    tried: list[list[NDArray[np.bool_]]] = []
     for share in _NEAR:
         active = _active(problem, candidate.point, share * size)
-        if any(all(map(np.array_equal, active, other)) for other in seen):
+        if any(_same_rows(active, other) for other in tried):
             continue
-        seen.append(active)
-        found = _minimized(problem, candidate, active)
-        if found is not None:
-            yield found
+        tried.append(active)
+        minimized = _minimized(problem, candidate, active)
+        if minimized is not None:
+            yield minimized
+
+
+def _same_rows(one: list[NDArray[np.bool_]], other: list[NDArray[np.bool_]]) -> bool:
+    """True if the same rows of all terms are at their kinks."""
+    return all(np.array_equal(at, other_at) for at, other_at in zip(one, other, strict=True))
 
 
 def _active(problem: KinkedProblem, point: Array, near: float) -> list[NDArray[np.bool_]]:
@@ -72,28 +80,27 @@ def _active(problem: KinkedProblem, point: Array, near: float) -> list[NDArray[n
 def _minimized(
     problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
 ) -> Candidate | None:
-    """The candidate of the active kinks, by Newton's method, with the slopes that leave least."""
-    smooth = problem.smooth
-    kinks = problem.kinks
-    assert smooth is not None
-    d = kinks.dimension
-    rows = [term.matrix.A.toarray()[at, :d] for term, at in zip(kinks.terms, active, strict=True)]
-    offsets = [term.matrix.b[at] for term, at in zip(kinks.terms, active, strict=True)]
-    plane = _plane(np.vstack([np.zeros((0, d)), *rows]), np.concatenate([np.zeros(0), *offsets]))
+    """The candidate of the active kinks, by Newton's method, with the slopes that leave least.
+
+    On the plane ``x = B z + offset`` of the active kinks a step d solves
+    ``B' (H + price I) B d = B' (g + price x)``. Where a ball is felt, its price is an unknown as
+    well, with the equation ``||x||^2 = radius^2``.
+    """
+    plane = _plane_of_kinks(problem, active)
+    B = plane.basis
     x = plane.at(candidate.point[plane.free])
     radius = _felt_radius(problem, candidate.point)
-    # price of the ball, where it is felt
     price = 0.0
     for _ in range(_STEPS if len(plane.free) else 0):
         gradient, hessian = _derivatives(problem, x, active)
-        matrix = plane.basis.T @ (hessian + price * np.eye(d)) @ plane.basis
-        missed = plane.basis.T @ (gradient + price * x)
+        matrix = B.T @ (hessian + price * np.eye(len(x))) @ B
+        residual = B.T @ (gradient + price * x)
         if radius is not None:
-            along = plane.basis.T @ x
+            along = B.T @ x
             matrix = np.block([[matrix, along[:, None]], [along[None, :], np.zeros((1, 1))]])
-            missed = np.append(missed, (x @ x - radius**2) / 2)
+            residual = np.append(residual, (x @ x - radius**2) / 2)
         try:
-            step = np.linalg.solve(matrix, missed)
+            step = np.linalg.solve(matrix, residual)
         except np.linalg.LinAlgError:
             return None
         if radius is not None:
@@ -102,25 +109,40 @@ def _minimized(
         x = plane.at(x[plane.free] - step)
     if not np.all(np.isfinite(x)):
         return None
-    normal = np.zeros((0, d)) if radius is None else x[None, :]
+    normal = np.zeros((0, len(x))) if radius is None else x[None, :]
     return candidate._replace(point=x, slopes=_balanced(problem, candidate, x, active, normal))
+
+
+def _plane_of_kinks(problem: KinkedProblem, active: list[NDArray[np.bool_]]) -> _Plane:
+    """The points at which the arguments of all active kinks are 0."""
+    d = problem.kinks.dimension
+    rows = [np.zeros((0, d))]
+    offsets = [np.zeros(0)]
+    for term, at in zip(problem.kinks.terms, active, strict=True):
+        rows.append(term.matrix.A.toarray()[at, :d])
+        offsets.append(term.matrix.b[at])
+    return _plane(np.vstack(rows), np.concatenate(offsets))
 
 
 def _derivatives(
     problem: KinkedProblem, x: Array, active: list[NDArray[np.bool_]]
 ) -> tuple[Array, Array]:
     """Gradient and Hessian of the objective where the active kinks stay."""
-    smooth = problem.smooth
+    assert problem.smooth is not None
     kinks = problem.kinks
-    assert smooth is not None
-    d = kinks.dimension
     coefficients = kinks.coefficients()
-    slopes = _slopes(problem, x, active)
-    gradient = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
-    hessian = smooth.hessian(x)
+    gradient = _gradient(problem, x, _slopes(problem, x, active))
+    hessian = problem.smooth.hessian(x)
     for term, a, at in zip(kinks.terms, kinks.arguments(x), active, strict=True):
-        hessian = hessian + _bend(term, a, at, coefficients[term.outputs], d)
+        hessian = hessian + _bend(term, a, at, coefficients[term.outputs], kinks.dimension)
     return gradient, hessian
+
+
+def _gradient(problem: KinkedProblem, x: Array, slopes: list[Array | None]) -> Array:
+    """A subgradient of the objective at x, by slopes of its kinks."""
+    assert problem.smooth is not None
+    plane = problem.kinks.plane(x, np.zeros(problem.kinks.dimension), slopes, np.ones(1))
+    return problem.smooth.gradient(x) + plane.slope
 
 
 def _felt_radius(problem: KinkedProblem, point: Array) -> float | None:
@@ -134,7 +156,23 @@ def _felt_radius(problem: KinkedProblem, point: Array) -> float | None:
 def _plane(rows: Array, offsets: Array) -> _Plane:
     """The points with ``rows x + offsets = 0``, by elimination; whole coefficients stay whole."""
     d = rows.shape[1]
-    table = np.hstack([rows, offsets[:, None]])
+    table, pivots = _eliminated(np.hstack([rows, offsets[:, None]]))
+    free = np.setdiff1d(np.arange(d), pivots)
+    basis = np.zeros((d, len(free)))
+    basis[free, np.arange(len(free))] = 1.0
+    offset = np.zeros(d)
+    for row, column in enumerate(pivots):
+        # adding 0 turns a negative 0 into 0
+        basis[column] = 0.0 - table[row, free]
+        offset[column] = 0.0 - table[row, d]
+    whole = np.round(basis)
+    basis = np.where(np.abs(basis - whole) < _SAME, whole, basis)
+    return _Plane(basis, offset, free)
+
+
+def _eliminated(table: Array) -> tuple[Array, list[int]]:
+    """A table (rows, d + 1) of equations in reduced form, and the column of every pivot."""
+    d = table.shape[1] - 1
     largest = np.max(np.abs(table[:, :d]), initial=0.0)
     pivots: list[int] = []
     row = 0
@@ -142,7 +180,7 @@ def _plane(rows: Array, offsets: Array) -> _Plane:
         if row == len(table):
             break
         best = row + int(np.argmax(np.abs(table[row:, column])))
-        if abs(table[best, column]) <= 1e-9 * largest:
+        if abs(table[best, column]) <= _SAME * largest:
             continue
         table[[row, best]] = table[[best, row]]
         table[row] /= table[row, column]
@@ -150,30 +188,32 @@ def _plane(rows: Array, offsets: Array) -> _Plane:
         table[others] -= np.outer(table[others, column], table[row])
         pivots.append(column)
         row += 1
-    free = np.setdiff1d(np.arange(d), pivots)
-    basis = np.zeros((d, len(free)))
-    basis[free, np.arange(len(free))] = 1.0
-    offset = np.zeros(d)
-    for number, column in enumerate(pivots):
-        # adding 0 turns a negative 0 into 0
-        basis[column] = 0.0 - table[number, free]
-        offset[column] = 0.0 - table[number, d]
-    near = np.round(basis)
-    basis = np.where(np.abs(basis - near) < 1e-9, near, basis)
-    return _Plane(basis, offset, free)
+    return table, pivots
 
 
 def _bend(
     term: LoadedTerm, a: Array, active: NDArray[np.bool_], coefficient: Array, d: int
 ) -> Array:
-    """Hessian (d, d) of a term off its kinks, times the coefficients of its outputs."""
+    """Hessian (d, d) of a term off its kinks, times the coefficients of its outputs.
+
+    Parameters
+    ----------
+    term
+        The term, of arguments ``a = A x + b``.
+    a, active
+        The arguments (rows,), and which are at their kink.
+    coefficient
+        Of every output.
+    d
+        Number of entries of x.
+    """
     A = term.matrix.A.toarray()[:, :d]
-    heavy = coefficient[term.group]
+    of_rows = coefficient[term.group]
     if term.kind == "square":
-        return np.asarray(A.T @ (2.0 * heavy[:, None] * A))
+        return np.asarray(A.T @ (2.0 * of_rows[:, None] * A))
     if term.kind == "huber":
         inside = np.abs(a) <= term.bound
-        return np.asarray(A.T @ (2.0 * (heavy * inside)[:, None] * A))
+        return np.asarray(A.T @ (2.0 * (of_rows * inside)[:, None] * A))
     total = np.zeros((d, d))
     if term.kind == "norm":
         length = term.norm(a)
@@ -181,8 +221,8 @@ def _bend(
             members = np.flatnonzero(term.group == output)
             if length[output] == 0.0 or active[members[0]]:
                 continue
-            u = a[members] / length[output]
-            along = A[members].T @ u
+            # of ||a||: (A'A - A'u u'A) / ||a||, u = a / ||a||
+            along = A[members].T @ (a[members] / length[output])
             bend = A[members].T @ A[members] - np.outer(along, along)
             total += coefficient[output] / length[output] * bend
     return total
@@ -209,30 +249,39 @@ def _balanced(
 
     They begin as the solve's. What is along a ``normal`` (k, d) of the set is no residual.
     """
-    smooth = problem.smooth
-    kinks = problem.kinks
-    assert smooth is not None
-    d = kinks.dimension
-    coefficients = kinks.coefficients()
     slopes = _slopes(problem, x, active)
-    left = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
-    pulls = [np.zeros((0, d))]
-    known = [np.zeros(0)]
-    for term, u, at in zip(kinks.terms, candidate.slopes, active, strict=True):
-        if u is not None:
-            heavy = coefficients[term.outputs][term.group]
-            pulls.append((heavy[:, None] * term.matrix.A.toarray()[:, :d])[at])
-            known.append(u[at])
-    pull = np.vstack([*pulls, normal])
-    own = np.concatenate([*known, np.zeros(len(normal))])
-    moved = own + np.linalg.lstsq(pull.T, -left - pull.T @ own, rcond=None)[0]
+    residual = _gradient(problem, x, slopes)
+    pull, solved_slopes = _pulls_of_kinks(problem, candidate, active)
+    pull = np.vstack([pull, normal])
+    begun = np.concatenate([solved_slopes, np.zeros(len(normal))])
+    balanced = begun + np.linalg.lstsq(pull.T, -residual - pull.T @ begun, rcond=None)[0]
     begin = 0
-    for number, (term, at) in enumerate(zip(kinks.terms, active, strict=True)):
+    for number, (term, at) in enumerate(zip(problem.kinks.terms, active, strict=True)):
         u = slopes[number]
         if u is None:
             continue
         end = begin + int(np.sum(at))
-        u[at] = moved[begin:end]
+        u[at] = balanced[begin:end]
         slopes[number] = term.unit_slope(u)
         begin = end
     return slopes
+
+
+def _pulls_of_kinks(
+    problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
+) -> tuple[Array, Array]:
+    """What slopes of 1 of the active kinks add to the gradient (k, d), and the solve's slopes (k,).
+
+    They are those of active rows, term by term.
+    """
+    kinks = problem.kinks
+    coefficients = kinks.coefficients()
+    pulls = [np.zeros((0, kinks.dimension))]
+    slopes = [np.zeros(0)]
+    for term, u, at in zip(kinks.terms, candidate.slopes, active, strict=True):
+        if u is not None:
+            of_rows = coefficients[term.outputs][term.group]
+            A = term.matrix.A.toarray()[:, : kinks.dimension]
+            pulls.append((of_rows[:, None] * A)[at])
+            slopes.append(u[at])
+    return np.vstack(pulls), np.concatenate(slopes)

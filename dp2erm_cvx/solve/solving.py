@@ -48,11 +48,30 @@ _POLISH_ITERATIONS = 100
 class Solution:
     """A point with its certificate; values are private and do not appear in the repr.
 
-    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model, which is the
-    value as well where no weights were asked for. ``certified`` counts, ``status`` is what the
-    solver claimed. ``within`` is an absolute bound in place of ``tolerance``. ``raw`` judges the
-    solver's own point before polishing. ``failures`` say in words what became of the solvers that
-    were tried without a point.
+    Parameters
+    ----------
+    value
+        The weights (n,) or theta (p,).
+    point
+        The variable of the model (d,), which is the value as well where no weights were asked for.
+    status
+        What the solver claimed. ``certified`` counts.
+    certificate
+        What is proved about the point.
+    tolerance
+        Relative radius that was asked for.
+    solver
+        Name of the solver that found it.
+    iterations
+        Number of its iterations.
+    seconds
+        How long it took, with the polish and the certificates.
+    raw
+        The certificate of the solver's own point, before polishing.
+    within
+        Absolute bound on the radius that was asked for in place of the tolerance.
+    failures
+        What became of the solvers that were tried without a point, in words.
     """
 
     value: Array = field(repr=False)
@@ -121,22 +140,45 @@ def solve(
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
-    ``solver`` is a name or a settings object; no other is tried unless it is a
-    :class:`FirstCertified`, as by default. ``polish=False`` judges the solver's own point.
-    ``within`` > 0 is an absolute bound on the radius of the model's variable, in place of the
-    relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where half of the digits are lost).
-    Of a list of solvers the first certified solution counts, or else the one with the least proved
-    error.
+    Parameters
+    ----------
+    instance
+        A program on its data.
+    solver
+        A name or a settings object. No other solver is tried unless it is a
+        :class:`FirstCertified`, as by default: of a list the first certified solution counts, or
+        else the one with the least proved error.
+    tolerance
+        Relative radius that is asked for; by default TOLERANCE, or GAP_TOLERANCE where half of the
+        digits are lost.
+    within
+        Above 0: an absolute bound on the radius of the model's variable, in place of the tolerance.
+    polish
+        Whether Newton steps follow; without them the solver's own point is judged.
+    throw
+        Whether a solver that finds no certified point raises. Without it nothing that a solver does
+        raises: without any point the uncertified start of solvers comes back.
+    seconds
+        Limits every solver that is reached through CVXPY, in a process of its own that is ended
+        after them; by default there is no clock. A private fit has none: what it releases may
+        depend on public numbers of iterations, never on the speed of a machine.
 
-    ``seconds`` limits every solver that is reached through CVXPY, in a process of its own that is
-    ended after them; by default there is no clock. A private fit has none: what it releases may
-    depend on public numbers of iterations, never on the speed of a machine.
+    Returns
+    -------
+    Solution
 
-    Raises DeclarationError for an invalid ``within`` or ``seconds``, ProgramError where the solver
-    does not apply, and InfeasibleError where hard constraints have no solution; if ``throw``,
-    SolverError where no point was found, and CertificateError where the point is not certified as
-    asked. With ``throw=False`` nothing that a solver does raises: without any point the uncertified
-    start of solvers comes back.
+    Raises
+    ------
+    DeclarationError
+        For an invalid ``within`` or ``seconds``.
+    ProgramError
+        Where the solver does not apply.
+    InfeasibleError
+        Where hard constraints have no solution.
+    SolverError
+        Where no point was found, if ``throw``.
+    CertificateError
+        Where the point is not certified as asked, if ``throw``.
     """
     if seconds is not None:
         seconds = public_number("seconds", seconds, above=0)
@@ -154,9 +196,17 @@ def minimizer(
 ) -> Solution:
     """Solve as :func:`solve` does, and let nothing that a solver does raise.
 
-    Without ``outputs`` no weights are computed: the variable of the model alone is wanted.
+    Parameters
+    ----------
+    instance, solver, tolerance, within
+        As of :func:`solve`.
+    outputs
+        Whether weights are computed; without them the variable of the model alone is wanted.
 
-    Raises DeclarationError for an invalid ``within``.
+    Raises
+    ------
+    DeclarationError
+        For an invalid ``within``.
     """
     request = _Request.of(instance, tolerance, within, outputs=outputs)
     return _solution(instance, solver, request, throw=False)
@@ -185,7 +235,15 @@ def _solution(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked of every solver that is tried: arguments of :func:`solve`."""
+    """What is asked of every solver that is tried.
+
+    Parameters
+    ----------
+    tolerance, within, polish, seconds
+        As of :func:`solve`.
+    outputs
+        Whether weights are computed.
+    """
 
     tolerance: float
     within: float | None
@@ -494,12 +552,26 @@ _STILL = 4e-16
 
 
 def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) -> tuple[Array, int]:
-    """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients, and how many.
+    """Minimize f + h from ``start`` (d,) by accelerated gradient descent.
 
-    FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood
+    FISTA with restarts takes all iterations, or half where the model has a ridge m. Unless it stood
     still, the rest go to constant momentum from the better of its point and the start, whose
     iterations are bounded (page on solving; Beck, First-Order Methods in Optimization, Theorem
     10.42).
+
+    Parameters
+    ----------
+    model
+        f with its smoothness, and h with its prox.
+    start
+        Where to begin (d,).
+    max_iterations
+        Largest number of gradients.
+
+    Returns
+    -------
+    tuple
+        The point (d,), and the number of gradients.
     """
     own = model.by_gradient(start)
     if own is not None:
@@ -511,9 +583,11 @@ def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) ->
         return point, iterations
     first = _gradient_step(model, first)
     begin = point if _objective(model, point) <= _objective(model, first) else first
+    # constant momentum (sqrt(k) - 1) / (sqrt(k) + 1), k the condition number
     root = math.sqrt(max(model.smoothness / model.ridge, 1.0))
-    left = max_iterations - iterations - 1
-    point, more = accelerated(model, begin, left, (root - 1) / (root + 1))
+    momentum = (root - 1) / (root + 1)
+    remaining_iterations = max_iterations - iterations - 1
+    point, more = accelerated(model, begin, remaining_iterations, momentum)
     return point, iterations + 1 + more
 
 
@@ -522,7 +596,21 @@ def accelerated(
 ) -> tuple[Array, int]:
     """FISTA from ``v``, restarted whenever the momentum points uphill (O'Donoghue & Candes 2015).
 
-    With a constant ``momentum`` instead, which is never restarted (Beck, section 10.7.7).
+    Parameters
+    ----------
+    model
+        f with its smoothness, and h with its prox.
+    v
+        Where to begin (d,).
+    max_iterations
+        Largest number of gradients.
+    momentum
+        A constant one, which is never restarted (Beck, section 10.7.7); None for that of FISTA.
+
+    Returns
+    -------
+    tuple
+        The point (d,), and the number of gradients.
     """
     extrapolated = v
     age = 1.0
@@ -532,20 +620,23 @@ def accelerated(
             age = 1.0
             extrapolated = v
             continue
-        older = (1 + np.sqrt(1 + 4 * age**2)) / 2
+        next_age = (1 + np.sqrt(1 + 4 * age**2)) / 2
+        share = (age - 1) / next_age if momentum is None else momentum
         move = float(np.linalg.norm(new - extrapolated))
-        extrapolated = new + ((age - 1) / older if momentum is None else momentum) * (new - v)
+        extrapolated = new + share * (new - v)
         v = new
-        age = older
+        age = next_age
         if move <= _STILL * float(np.linalg.norm(v)):
             return v, iterations
     return v, max_iterations
 
 
 def _gradient_step(model: Composite, v: Array) -> Array:
+    """The prox-gradient step of length 1/L from v (d,)."""
     step = 1 / model.smoothness
     return model.penalty.prox(v - step * model.gradient(v), step)
 
 
 def _objective(model: Composite, v: Array) -> float:
+    """Value of f + h at v (d,)."""
     return model.value(v) + model.penalty.value(v)
