@@ -177,7 +177,7 @@ def selection(x, rng):
     return f"candidate {2 * rng.integers(10) + odd}"
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     ("mechanism", "settings", "event"),
     [
@@ -245,7 +245,7 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_every_difference_is_an_event(name):
     assert leaks(OUTPUTS[name]).exceeds

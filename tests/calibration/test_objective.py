@@ -163,6 +163,7 @@ def predicted(objective, calibration):
     return ((calibration.expected_noise / n) ** 2 + pull**2) / (2 * rho)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize(
     ("n", "epsilon", "mu"), [(400, 1.0, 0.3), (10_000, 0.1, 0.0), (50, 20.0, 0.0)]

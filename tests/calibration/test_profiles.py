@@ -89,6 +89,7 @@ def least_delta(s, epsilon, K):
         return float(best)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("s", "epsilon", "K"),
     [

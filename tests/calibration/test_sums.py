@@ -75,7 +75,7 @@ def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
     assert wide[1] == pytest.approx(0.2 * 8 * right.largest**2, rel=1e-4)
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize(("largest", "other"), [(1, 1), (6, 1), (6, 2), (8, 1), (7, 5), (6, 6)])
 @pytest.mark.parametrize("law", [SumLaw.ARMS, SumLaw.COUNTED_ARMS])
@@ -199,7 +199,7 @@ def added(noise, units):
     return np.array(sums, dtype=np.float64).reshape(len(units), -1)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize(
     ("law", "persons"), [*((law, False) for law in SumLaw), *((law, True) for law in OF_PERSONS)]

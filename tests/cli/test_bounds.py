@@ -87,6 +87,7 @@ def test_what_is_derived_is_called_sharp_where_an_author_states_more():
     assert rows[SHARP]["scale"] > rows[SHARP]["V"] / 2
 
 
+@pytest.mark.slow
 def test_curves_agree_with_the_bounds():
     universe = Universe(Domain(1.0, 1.0), 400, 2)
     V = {family: V for family, (_, V) in against_n(FIRST, universe, points=3).items()}

@@ -397,7 +397,7 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder, study, colum
             PrivateEffect(public, Budget(1.0), seed=1).fit(table, table["drug"], table["pressure"])
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [WARDS, BLOCKS])
 def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     rng = np.random.default_rng(3)

@@ -22,6 +22,7 @@ SETTING = "rule.settings"
 ATT = sets("effect.estimand=att")
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "more",
     [

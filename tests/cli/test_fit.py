@@ -223,6 +223,7 @@ def test_weights_of_another_solver_are_certified(folder):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("words", "says"),
     [

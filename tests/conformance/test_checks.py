@@ -49,7 +49,7 @@ def reports_of(path: Path, text: str) -> list[ConformanceReport]:
         return list(check_program(program_of(path, text), search=LEAST))
 
 
-@pytest.mark.one_row_in(10)
+@pytest.mark.one_row_in(20)
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_passes_the_checks_of_its_kind(name):
     cls = programs()[name]

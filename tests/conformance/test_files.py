@@ -158,6 +158,7 @@ def test_balance_functions_of_an_author_are_those_of_stable_balancing():
     assert own().stability(universe).V == pytest.approx(same.stability(universe).V, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_moments_of_a_function_are_those_of_stable_balancing():
     def squares(x):
         """Covariates and their squares."""

@@ -70,6 +70,7 @@ def gradients(case, v, rng, size):
     return (c * curve.slope(rows @ v + o) + t)[:, None] * rows
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_diameter_is_attained_and_never_exceeded(case):
     curve, reach, *numbers = CASES[case]
@@ -106,6 +107,7 @@ def test_a_grid_in_place_of_cells_is_caught(monkeypatch):
 ARMS = (ArmCurves(LOGISTIC, LogWeight()),)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1, 1.0, 10.0])
 def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
     # s sigma(-s) grows up to s = 1.2785, where it is 0.27846, and falls afterwards

@@ -264,6 +264,7 @@ def test_programs_that_need_all_records_are_refused_before_anything_is_spent(pat
     assert book.account("trial").receipts == ()
 
 
+@pytest.mark.slow
 def test_a_first_pass_leaves_the_configuration_of_distributed(path):
     pytest.importorskip("distributed")
     code = f"""

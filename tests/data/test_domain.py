@@ -252,7 +252,7 @@ _HOSTILE = np.array(
 )
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize("unit", [2e-30, 1.0, 1e30])
 @pytest.mark.parametrize(
     "told",

@@ -113,6 +113,7 @@ def readers(name, cells, tmp_path):
     yield read_frame(polars.DataFrame({"id": cells})).cells("id")
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", CELLS)
 def test_every_reader_and_every_type_finds_the_same_persons(tmp_path, name):
     cells, known = zip(*CELLS[name], strict=True)
@@ -150,7 +151,7 @@ def test_bytes_that_are_no_text_name_nobody(tmp_path):
     assert len(set(persons(latin.cells("id", written=True)).tolist())) == 3
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     "pair",
     [

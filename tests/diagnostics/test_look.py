@@ -67,7 +67,7 @@ def effect_of(case, **how):
     return PrivateEffect(case.public(), Budget(4.0), residual_scale=4.0, **how)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     ("data", "told"),
     [

@@ -201,6 +201,7 @@ def multinomial_loss(n_arms, step, gamma=1.0, scale=1.0):
     return best
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 @pytest.mark.parametrize("n_arms", [2, 3, 4])
 def test_the_multinomial_regression_spends_its_epsilon_and_no_more(n_arms, epsilon):

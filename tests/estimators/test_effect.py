@@ -172,7 +172,7 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
 NUISANCES = ({}, {"propensity": "constant"}, {"rows": "arms"}, {"rows": "pooled"})
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
 @pytest.mark.parametrize("settings", NUISANCES)
 def test_nothing_of_a_record_without_treatment_enters(settings, estimand):

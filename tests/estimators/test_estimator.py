@@ -197,7 +197,7 @@ def test_weights_exist_from_the_smallest_tolerance_on_and_certify_with_room_to_s
         assert in_the_clear(first, arms="separated").workings_.certified()
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "clarabel"])
 def test_weights_under_moments_that_depend_on_each_other_are_certified_or_refused(solver):
     first = stable_balancing_hard(tolerance=1e-4, balance=Moments(3))

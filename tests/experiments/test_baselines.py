@@ -208,6 +208,7 @@ def of_binary_outcomes(n):
     return one.effect, one.domain.records(data.X, data.a, data.y)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_method_is_a_function_of_its_seed_and_finds_the_effect_without_noise(name):
     effect, records = of_binary_outcomes(n=600)

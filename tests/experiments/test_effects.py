@@ -153,6 +153,7 @@ def assert_mean(values, expected, floor=0.0):
     )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", KNOWN)
 def test_effects_are_those_of_both_outcomes_and_of_weighting_by_the_propensity(name):
     one = KNOWN[name]
@@ -175,6 +176,7 @@ def test_effects_are_those_of_both_outcomes_and_of_weighting_by_the_propensity(n
     assert clipped < 0.002 or name == "binary"  # whose outcomes are the ends of their interval
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", [*SCENARIOS, "confounded"])
 def test_a_population_is_the_scenario_that_rules_are_learned_from(name):
     learned = CONFOUNDED.draw(SIZE, np.random.default_rng(8)) if name == "confounded" else None

@@ -47,6 +47,7 @@ def accuracy(first, mean):
     return float(np.mean(result)), float(np.mean(a))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mean", "result"), [slow((5.0, 0.774)), (20.0, 0.497)])
 def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, result):
     proportional, treated = accuracy(PaperEntropyBalancing(ridge=1e-4), mean)

@@ -138,6 +138,7 @@ def test_weights_of_four_equal_records_move_by_more_than_is_printed():
     assert printed_norm_bound(4, 1e4, 2.0) == pytest.approx(0.0034, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_the_movement_does_not_fall_with_the_ridge_as_the_printed_bound_does():
     X, a = np.random.default_rng(1).normal(size=(40, 2)), np.repeat([1, 0], [10, 30])
     pairs = [of_a_flip(Domain(10.0, 1.0, arm_floor=2), ridge, X, a) for ridge in (1e2, 1e4, 1e6)]

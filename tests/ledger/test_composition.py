@@ -28,6 +28,7 @@ def release(epsilon: float, delta: float = 0.0, curve: RenyiCurve | None = None)
     return Receipt("", "", Budget(epsilon, delta), "", "", curve)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("way", "tight"), [(Composition.PLD, 0.98), (Composition.RENYI, 0.9)])
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.05, 400), (0.137, 60)])
 def test_figures_of_pure_releases_are_tight_and_safe(

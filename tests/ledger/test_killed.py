@@ -141,6 +141,7 @@ def test_a_part_is_no_file_of_the_command_and_no_link(kept: str, folder: Path) -
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_output_that_is_a_link_is_written_through(folder: Path) -> None:
     Path("real.json").write_text("old")
     Path("out.json").symlink_to("real.json")

@@ -346,7 +346,7 @@ def test_the_sizes_beside_public_terms_cover_every_model(monkeypatch):
     assert np.all(closest > 0.05)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squares", "logistic"])
 def test_a_release_beside_public_terms_is_private(name):
     """Certified by design, and within the public radius on data at whose edges nothing is easy."""
@@ -388,6 +388,7 @@ def sizes_of(promised, monkeypatch):
     return seen[-1] if seen else None
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", CERTIFIED)
 def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     """Rounding, smoothness and slope of hostile models are within their public bounds."""

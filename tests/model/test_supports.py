@@ -100,7 +100,7 @@ def excesses(name, seed=0, count=30):
         yield mp.fabs(mp.mpf(float(computed[0])) - value) - mp.mpf(float(error[0]))
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_plane_is_above_its_function_anywhere(name):
     assert max(excesses(name)) <= 0

@@ -84,7 +84,7 @@ LAWS = [
 ]
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(("draw", "kind", "scale"), LAWS)
 def test_draws_have_the_discrete_law_of_their_scale(draw, kind, scale):
     k, reach = draw(), math.floor(2 * scale)

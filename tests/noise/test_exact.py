@@ -95,7 +95,7 @@ SETTINGS = [
 ENDS = [(3, scale, 5e-324) for scale in (5e-324, 1e-310, 1e307)]
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("noise", Noise)
 def test_the_ideal_draw_is_within_the_stated_distance(stream, noise):
@@ -233,7 +233,7 @@ def sample(kind, calibration, size):
     return np.array([draw(calibration, seed=seed) for seed in range(size)])
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("noise", "p"), [(Noise.GAMMA, 1), (Noise.GAMMA, 3), (Noise.GAUSSIAN, 3)])
 def test_radii_have_their_law_and_directions_are_uniform(kind, noise, p):

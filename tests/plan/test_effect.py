@@ -27,7 +27,7 @@ def study(universe=RICH, epsilon=1.0, delta=0.0, **changes):
     return EffectStudy(universe, Budget(epsilon, delta), **({"residual_scale": 0.5} | changes))
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
 @pytest.mark.parametrize("released", [-1e12, 0.0, 3.0, 1e12])
 def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):

@@ -61,7 +61,7 @@ def test_a_propensity_of_none_is_refused_for_an_event_as_for_any_outcome() -> No
             effect(2000, domain=domain, declared={"propensity": None})
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("n", [5000, 1000, 300, 100])
 @pytest.mark.parametrize(
     ("noise", "delta", "arithmetic"), [("gamma", 0.0, "counted"), ("gaussian", 1e-6, "assumed")]

@@ -118,6 +118,7 @@ def test_solvers_of_cvxpy_agree_with_ours_and_are_certified(made):
         assert other.certificate.output_radius <= 1e-8 * N
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_records_in_parts_and_copies_have_the_same_weights(made):
     program = made()
@@ -164,6 +165,7 @@ def replaced_records(data):
     return Replacements(data, index, new.X, 1 - data.a[index])
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_neighbors_are_solved_together_by_the_curves_of_their_arms(made):
     data = records(4, 30)

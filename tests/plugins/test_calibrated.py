@@ -63,7 +63,7 @@ def in_numbers(program, data):
     return v, loss, lambda v: d * np.where(data.a == 1, 1.0, np.exp(data.X @ v + o))
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @every
 @pytest.mark.parametrize("radius", [None, 0.15])
 def test_weights_are_those_of_cvxpy_alone(made, radius):
@@ -110,6 +110,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
     assert 0.1 * bound.V < worst <= bound.V
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_neighbors_have_their_own_weights(made):
     """The fast path of rows knows a target, but no offset and no factor, and takes none for 0 and

@@ -25,7 +25,7 @@ from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
 from tests.plugins import literature
 from tests.plugins.robust import robust
-from tests.rows import one_of
+from tests.rows import one_of, slow
 
 FIRST = [literature.matching, literature.tailored, literature.trimmed_ipw, literature.beta_weights]
 STATED = [literature.penalized_balance, literature.entropy, robust]
@@ -114,9 +114,8 @@ def released(first, second):
     return model.fit(data.covariates, data.a, data.y, conditional=True)
 
 
-@pytest.mark.one_row_in(24)
-@every(one_of(SECOND, 3), "second")
-@every([literature.tailored, robust], "first")
+@every(one_of(SECOND, len(SECOND)), "second")
+@every([literature.tailored, slow(robust)], "first")
 def test_a_release_rests_on_no_word_of_the_author_where_a_smaller_bound_is_derived(first, second):
     """The bound that the author of the second first stage states is above V, and is not used."""
     assumed = "; ".join(released(first(), second()).release_.guarantee.assumptions)

@@ -79,7 +79,7 @@ def test_a_scheme_is_a_few_lines_and_has_a_bound(made):
     assert program.stability(UNIVERSE).V == pytest.approx(BOUNDS[made.name], abs=0.01)
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.one_row_in(8)
 @every()
 def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     """CVXPY and Clarabel minimize the function's own problem, from data that the records hold."""

@@ -50,6 +50,7 @@ def minimized(g, a, ridge, cap):
     return weights * n / (2.0 * treated)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     "settings", [{}, {"ridge": 0.01}, {"ridge": 0.003, "cap": 1.5}, {"cap": math.inf}]

@@ -114,7 +114,7 @@ def test_every_program_is_in_the_table():
     assert set(EXTREMES) <= set(programs())
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @every(SETTINGS)
 def test_declaration_is_dpp_with_named_parts(program):
     instance = bind(program, STANDARD)
@@ -133,7 +133,7 @@ def test_declaration_is_dpp_with_named_parts(program):
         assert any(mean.startswith(f"mean_of({name}, ") for mean in means)
 
 
-@pytest.mark.one_row_in(18)
+@pytest.mark.one_row_in(36)
 @at_ends(SETTINGS)
 def test_solvers_agree_within_their_certificates(program, monkeypatch):
     # a point of a conic solver is judged as it is and after polishing, and found once
@@ -160,7 +160,7 @@ def test_solvers_agree_within_their_certificates(program, monkeypatch):
             assert distance <= allowed, (solver, polish, other, also)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @at_ends(SETTINGS)
 def test_declared_objective_is_least_at_the_certified_point(program):
     if getattr(program, "smoothing", None):
@@ -175,7 +175,7 @@ def test_declared_objective_is_least_at_the_certified_point(program):
     assert objective == pytest.approx(optimum, rel=2e-6, abs=2e-6 * 60)
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @at_ends(SETTINGS)
 def test_declared_gradient_agrees_with_the_model(program):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
@@ -214,7 +214,7 @@ def test_declared_gradient_agrees_with_the_model(program):
         assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @every(SETTINGS)
 def test_model_derivatives_agree_with_differences(program):
     instance = bind(program, STANDARD)
@@ -263,7 +263,7 @@ def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
 BOTH_ARMS = ("att_balancing", "mmd", "energy_balancing", "kernel_mean_matching")
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("data", RECORDS)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_edge_datasets_are_solved_and_certified(program, data):
@@ -305,7 +305,7 @@ for name, rows in SETTINGS.items():
             TARGETS.append(pytest.param(n, name, row, conic, marks=pytest.mark.slow))
 
 
-@pytest.mark.one_row_in(15)
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS)
 def test_every_solver_comes_within_the_target_radius(n, name, settings, conic):
     """With ten covariates every solver comes within 1e-9, relative to the size of its solution."""

@@ -141,6 +141,7 @@ every_set = pytest.mark.parametrize("chosen", SETS, ids=lambda s: type(s).__name
 vectors = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=1, max_size=6).map(np.array)
 
 
+@pytest.mark.one_row_in(2)
 @every_set
 @pytest.mark.parametrize("l1", [0.0, 0.7])
 def test_prox_is_the_declared_minimizer_and_has_its_derivative(chosen, l1):
@@ -162,6 +163,7 @@ def test_prox_is_the_declared_minimizer_and_has_its_derivative(chosen, l1):
         assert -1e-12 <= eigenvalues[0] <= eigenvalues[-1] <= 1 + 1e-12
 
 
+@pytest.mark.one_row_in(2)
 @every_set
 @settings(max_examples=20)
 @given(v=vectors, other=vectors)

@@ -155,6 +155,7 @@ def grouped(theta, records, price):
     )
 
 
+@pytest.mark.slow
 def test_a_mean_goes_with_a_penalty_and_a_release_is_made():
     rng = np.random.default_rng(3)
     X, a, y = rng.uniform(-0.5, 0.5, (120, P)), rng.integers(0, 2, 120), rng.uniform(-1, 1, 120)

@@ -164,7 +164,7 @@ SEARCHED = [
 ]
 
 
-@pytest.mark.one_row_in(10)
+@pytest.mark.one_row_in(20)
 @pytest.mark.parametrize(("name", "settings", "domain", "least"), SEARCHED)
 def test_derived_constants_cover_what_a_search_finds(name, settings, domain, least):
     program = PROGRAMS[name](**settings)
@@ -218,7 +218,7 @@ def test_strong_convexity_of_declared_penalties(loss, name):
     assert declared == pytest.approx(least, abs=1e-12)
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("regularizer", NETS, ids=str)
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_strong_convexity_of_the_declared_regularizer(name, regularizer):

@@ -60,7 +60,7 @@ def told(form, records):
     return rows, parts, beside, rest
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: f"M={space.covariate_bound}")
 @pytest.mark.parametrize("name", STAGES)
 def test_what_is_stated_is_what_is_read(monkeypatch, name, space):

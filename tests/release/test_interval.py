@@ -139,6 +139,7 @@ def test_an_interval_for_the_effect_is_wider_by_no_more_than_the_nuisances_may_h
         assert halves[1] - halves[0] <= 0.02 < halves[3] - halves[0] + 0.02
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("bias", [0.0, 0.03, 0.5, 3.0])
 @pytest.mark.parametrize(("deviation", "scale"), [(0.1, 0.05), (0.1, 1.0), (0.0, 0.2)])
 def test_the_quantile_of_a_biased_sum_solves_its_equation(bias, deviation, scale):

@@ -95,7 +95,7 @@ LAWS = (Noise.GAMMA, Noise.GAUSSIAN)
 SETTINGS = [(500, Budget(0.5, 1e-6), Noise.GAMMA), (10_000, Budget(2.0, 1e-6), Noise.GAUSSIAN)]
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_ratios_of_arms_cover(n, budget, kind):
     covered, _ = arm_study(SumLaw.ARMS, n, budget, kind, 80, seed=1)
@@ -185,7 +185,7 @@ def test_wrong_levels_of_ratios_are_refused(level):
         )
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize(("n", "epsilon"), [(2, 1.0), (1000, 0.05), (1000, 100.0), (10**7, 1.0)])
 def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unbounded(

@@ -75,7 +75,7 @@ def without_exact(assumptions):
     return [one for one in assumptions if one != "exact arithmetic assumed"]
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize(
     ("name", "path", "change", "told"),
     [

@@ -47,7 +47,7 @@ def page_of(name) -> tuple[str, str]:
     return page, read(page)[1]
 
 
-@pytest.mark.one_row_in(6)
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize("kind", RELEASES)
 def test_every_kind_tells_the_same_things_and_loads_nothing(kind) -> None:
     release, (page, text) = release_of(kind), page_of(kind)

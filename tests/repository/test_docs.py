@@ -233,7 +233,7 @@ RUNNING = [
 RUNNING += ["after_release", "which_pipeline"]
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", slow_rows(RUNNING, "which_pipeline"))  # half a minute
 def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -551,7 +551,7 @@ def test_every_bound_has_its_rows():
     assert {row.split(" |")[0] for row in ROWS} == set(BOUNDS)
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("row", ROWS)
 def test_reference_values(row):
     kind, n, *numbers, value = (cell.strip() for cell in row.split("|"))
@@ -559,6 +559,7 @@ def test_reference_values(row):
     assert pytest.approx(float(value), rel=0.01) == BOUNDS[kind](int(n), *numbers).V
 
 
+@pytest.mark.slow
 def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = blocks("tutorials/add_a_scheme.md", "python")[0]

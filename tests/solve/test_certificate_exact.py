@@ -179,7 +179,7 @@ PERTURBED = {"gamma": 0.03, "noise": 0.7 * np.random.default_rng(12).normal(size
 WEIGHTS = make_weights(RECORDS)
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str
 )

@@ -93,6 +93,7 @@ def cache(monkeypatch):
     return store
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("solver", ["clarabel", "scs"])
 @pytest.mark.parametrize(
     ("name", "changes"),
@@ -216,7 +217,7 @@ def every(*names):
     return pytest.mark.parametrize("made", made, ids=lambda one: one.name)
 
 
-@pytest.mark.one_row_in(12)
+@pytest.mark.one_row_in(24)
 @every(*MARGINS, *KERNELS, *CLOSED)
 def test_weights_and_radii_are_those_of_single_solves(made):
     records = make_records(90, 3)
@@ -325,7 +326,7 @@ class Moved(Reading):
         return np.hstack([self.parts[key] for key in sorted(self.parts) if key[1] == m])
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize("heights", [(1, 7), (16, 16)])
 @every(*MARGINS)
 def test_readings_are_those_of_the_held_weights(made, heights, monkeypatch):

@@ -80,7 +80,7 @@ def movement(plan, noise):
     )
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize("kind", ["rate", "mean", "spread", "each"])
 @pytest.mark.parametrize("name", DOMAINS)

@@ -310,7 +310,7 @@ ABSURD = (
 )
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("counts", ABSURD, ids=["nothing", "negative", "ties", "far"])
 @pytest.mark.parametrize(
     "settings", [{}, {"weights": "entropy_balancing"}], ids=["score", "weights"]
@@ -413,6 +413,7 @@ def _merged(counts):
     return [(ties, close, apart + far) for ties, close, apart, far in counts]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("counts", ABSURD, ids=["nothing", "negative", "ties", "far"])
 def test_later_steps_are_those_of_a_declared_scale_at_what_is_left_of_the_budget(counts):
     """So what is known of the loss of these holds at every output."""

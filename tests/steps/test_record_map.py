@@ -104,7 +104,7 @@ NASTY = st.sampled_from(
 )
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", MADE)
 @given(
     st.integers(0, 10**6),

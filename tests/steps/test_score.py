@@ -92,6 +92,7 @@ def sums_by_hand(kind, records, released, noise):
     return noise.totals(*columns[: 1 if noise.law is SumLaw.SCORE else 2])
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", STEPS)
 def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypatch):
     """The number of treated is divided by that of all records, whatever is in a block."""

@@ -253,7 +253,7 @@ def release():
     return model("ate", seed=1).fit(table, table.arm, table.y).release_
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     "other",
     [

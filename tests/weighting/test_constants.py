@@ -23,6 +23,7 @@ def stability(
     return weighting_constants(form, floors, keeps).V
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("form", "floor", "V"),
     [

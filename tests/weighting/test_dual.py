@@ -32,7 +32,7 @@ def form_with(dispersion: str, penalty: ImbalancePenalty, n: int = N) -> Weighti
     )
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("dispersion", ["square", "entropy", "log", "logit", "mixed"])
 def test_weights_are_those_of_cvxpy(dispersion: str, penalty: str) -> None:
@@ -57,7 +57,7 @@ KINKS = {
 }
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("kink", KINKS)
 @pytest.mark.parametrize("seed", range(6))
 def test_kinks_are_certified_where_records_repeat(kink: str, seed: int) -> None:
@@ -82,6 +82,7 @@ SUMS = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kind", SUMS)
 @pytest.mark.parametrize("dispersion", ["square", "entropy"])
 def test_weights_with_sums_and_boxes_by_arm_are_those_of_cvxpy(dispersion: str, kind: str) -> None:
@@ -100,7 +101,7 @@ def test_weights_with_sums_and_boxes_by_arm_are_those_of_cvxpy(dispersion: str, 
     assert solution.claim <= 1e-10 * N
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("penalty", ["squares", "tolerance", "ball", "norm", "constraint"])
 @pytest.mark.parametrize("kind", ["all", "controls", "treated", "counts"])
 def test_means_of_arms_are_targets(kind: str, penalty: str) -> None:
@@ -126,6 +127,7 @@ def test_means_of_arms_are_targets(kind: str, penalty: str) -> None:
         assert solution.claim <= (1e-6 if own.kinked else 1e-11) * N
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("dispersion", ["square", "entropy"])
 @pytest.mark.parametrize("kind", ["all", "public", "counts"])
 def test_boxes_of_single_records_bind_as_they_are_written(kind: str, dispersion: str) -> None:

@@ -96,7 +96,7 @@ def spread(weights: Array, count: Array, k: int) -> Array:
     return np.repeat(weights[k], count[k].astype(int))
 
 
-@pytest.mark.one_row_in(10)
+@pytest.mark.one_row_in(20)
 @pytest.mark.parametrize("name", [*FORMS, *KERNELS, *KINKS])
 def test_kinds_are_all_records_within_both_claims(name: str) -> None:
     form = {**FORMS, **KERNELS, **KINKS}[name]

@@ -148,7 +148,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
     assert moved > 1e-3
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are taken after the first steps are well off, which claims have to say."""

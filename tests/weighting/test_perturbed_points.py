@@ -71,7 +71,7 @@ FORMS = {
 }
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_weights_and_claims_at_points_away_from_the_solution(name: str) -> None:
     form = FORMS[name]

@@ -615,6 +615,7 @@ def test_smoothing_does_not_depend_on_how_an_imbalance_is_written() -> None:
     np.testing.assert_allclose(values, values[0], rtol=1e-9)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("smoothing", [0.0, -1.0, math.nan, math.inf, "much"])
 def test_a_smoothing_is_a_public_size(smoothing: Any) -> None:
     refused(PRICES["norm"], smoothing=smoothing)

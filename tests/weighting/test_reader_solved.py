@@ -90,7 +90,7 @@ def assert_same_weights(name: str) -> None:
     assert np.sum(np.abs(solution.weights - w.value)) <= 1e-5 * N
 
 
-@pytest.mark.one_row_in(9)
+@pytest.mark.one_row_in(18)
 @pytest.mark.parametrize("name", FEW)
 def test_weights_are_those_of_the_problem(name: str) -> None:
     assert_same_weights(name)

@@ -87,6 +87,7 @@ def test_mean_responses_are_those_of_their_closed_forms(
     assert mean_response(dispersion, low, high, 1.0) >= response
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("ends", [(0.05, 3.0), (0.3, 4.2), (0.9, 1.7)])
 @pytest.mark.parametrize("mean", [0.93, 1.0, 1.6])
@@ -163,7 +164,7 @@ def test_a_mean_outside_of_the_interval_is_refused() -> None:
         largest_response(logit(0.0, 2.0), 3.0, 4.0)
 
 
-@pytest.mark.one_row_in(3)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     "dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.0, 8.0), *SUMS.values()]
 )

@@ -73,7 +73,7 @@ def drawn(seed: int, count: int) -> list[tuple[Array, float]]:
     return found
 
 
-@pytest.mark.one_row_in(2)
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", PENALTIES)
 def test_proximal_points_are_those_of_cvxpy(name: str) -> None:
     for y, step in drawn(0, 3):
@@ -217,6 +217,7 @@ def test_gradients_are_no_farther_apart_than_stated(name: str) -> None:
 AT_POINTS = [name for name in WHOLE if name not in ("largest entry", "squared largest entry")]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", AT_POINTS)
 def test_the_rounding_of_prices_is_bounded(name: str) -> None:
     """Against slopes to 50 digits, at points of every scale."""

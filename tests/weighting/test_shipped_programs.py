@@ -119,6 +119,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_weights_are_those_of_the_program(name: str) -> None:
     program, make = PROGRAMS[name]

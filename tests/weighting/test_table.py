@@ -30,7 +30,7 @@ def printed(name: str, ridge: float) -> list[float]:
     return [float(cell.replace("$2n$", f"{2 * N}")) for cell in cells]
 
 
-@pytest.mark.one_row_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_bounds_are_those_of_the_page(name: str) -> None:
     _, shipped, declared, default, _ = CASES[name]

@@ -189,6 +189,7 @@ def test_the_density_is_that_of_the_formulas():
     assert any(shrunk)
 
 
+@pytest.mark.slow
 def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
     settings = {"propensity": 0.5, "center_share": 0.9, "spread_share": None}
     model = PrivateEffect(

@@ -101,6 +101,7 @@ def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     assert result.loss == pytest.approx(max(expected), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_delta_of_a_normal_release_lies_in_its_interval():
     pair = drawn(aligned, seed=1)
     model = release(second=MEAN, delta=0.05, noise="gaussian")
