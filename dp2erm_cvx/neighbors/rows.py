@@ -496,10 +496,8 @@ class SharedRows:
         hessians
             Sums (m, d, d) of ``phi''(s_i) z_i z_i'``.
         """
-        ask = partial(_derivatives, tiles=self._tiles(V, index, *weighed))
-        parts = self._map(
-            partial(ask, terms=self.terms, V=V, index=index, mean_sign=mean_sign), base
-        )
+        tiles = self._tiles(V, index, *weighed)
+        parts = self._map(_Derivatives(tiles, self.terms, V, index, mean_sign), base)
         gradients, hessians = zip(*parts, strict=True)
         return tree_sum(gradients), tree_sum(hessians)
 
@@ -615,32 +613,48 @@ def _read(
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _derivatives(
-    rows: MarginRows,
-    numbers: range,
-    base: Array,
-    *,
-    tiles: Tiles,
-    terms: Terms,
-    V: Array,
-    index: Index,
-    mean_sign: Array,
-) -> tuple[Array, Array]:
-    gradients = []
-    hessians = []
-    for part, _, weights in tiles(rows, numbers):
-        tile = _part_of(rows, part)
-        margins = np.clip(V @ tile.Z.T, -CLIP, CLIP)
-        arm = None if tile.arm is None else np.broadcast_to(tile.arm, margins.shape)
-        signs = np.sign(weights - base[part])
-        slopes = (signs - mean_sign[:, None]) * weights * terms.log_slope(margins, arm)
-        curvatures = terms.loss.along(arm).curvature(margins)
-        left_out = index[:, None] == numbers.start + np.arange(part.start, part.stop)
-        slopes[left_out] = 0.0
-        curvatures[left_out] = 0.0
-        gradients.append(slopes @ tile.Z)
-        hessians.append(np.stack([(tile.Z.T * row) @ tile.Z for row in curvatures]))
-    return tree_sum(gradients), tree_sum(hessians)
+@dataclass(frozen=True, eq=False)
+class _Derivatives:
+    """Asks rows for the sums of :meth:`SharedRows.derivatives`.
+
+    Parameters
+    ----------
+    tiles
+        Parts of rows with the weights of neighbors.
+    terms
+        Contributions of rows.
+    V
+        Points v (m, d).
+    index
+        Numbers (m,) of the records that are left out.
+    mean_sign
+        Means (m,) of the signs of the movements.
+    """
+
+    tiles: Tiles
+    terms: Terms
+    V: Array
+    index: Index
+    mean_sign: Array
+
+    def __call__(self, rows: MarginRows, numbers: range, base: Array) -> tuple[Array, Array]:
+        """Gradients (m, d) and Hessians (m, d, d) of these rows."""
+        gradients = []
+        hessians = []
+        for part, _, weights in self.tiles(rows, numbers):
+            tile = _part_of(rows, part)
+            margins = np.clip(self.V @ tile.Z.T, -CLIP, CLIP)
+            arm = None if tile.arm is None else np.broadcast_to(tile.arm, margins.shape)
+            signs = np.sign(weights - base[part])
+            slopes = (signs - self.mean_sign[:, None]) * weights
+            slopes *= self.terms.log_slope(margins, arm)
+            curvatures = self.terms.loss.along(arm).curvature(margins)
+            left_out = self.index[:, None] == numbers.start + np.arange(part.start, part.stop)
+            slopes[left_out] = 0.0
+            curvatures[left_out] = 0.0
+            gradients.append(slopes @ tile.Z)
+            hessians.append(np.stack([(tile.Z.T * row) @ tile.Z for row in curvatures]))
+        return tree_sum(gradients), tree_sum(hessians)
 
 
 def _weights(rows: MarginRows, numbers: range, *, tiles: Tiles) -> Array:
