@@ -170,7 +170,7 @@ def declared_audits(quick: bool) -> list[dict[str, Any]]:
     Neighbors are searched for on groups of equal records, certified; a sample is compared with full
     solves; ``single`` counts full solves with a certificate, one dataset at a time.
     """
-    n, neighbors, rows = 100, 300 if quick else 30_000, list[dict[str, Any]]()
+    n, neighbors, rows = 100, 300 if quick else 6000, list[dict[str, Any]]()
     universe = Universe(Domain(1.7, 1.0), n, 3)
     for program in (squares, entropies, kink):
         program.bound(lambda n, M, cap: Bound.from_l2((4 * M * cap) ** 0.5, w_max=cap))

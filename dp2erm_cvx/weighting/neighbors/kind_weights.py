@@ -19,8 +19,10 @@ from dp2erm_cvx.weighting.neighbors.joint_steps import JointState, JointSteps, t
 from dp2erm_cvx.weighting.neighbors.kinds import KindsData, KindsPart
 from dp2erm_cvx.weighting.neighbors.many_datasets import Numbers, release_factors
 
-#: Newton's steps, halvings of each, and steps without less that is missed, at most.
-_MOST_STEPS, _HALVINGS, _MOST_STALLED = 60, 30, 4
+#: Newton's steps, halvings of each, and steps in a row without progress, at most.
+_MOST_STEPS, _HALVINGS, _MOST_STALLED = 60, 30, 6
+#: A step is progress where it leaves no more than this part of the least that was missed before.
+_PROGRESS = 0.999
 #: Most steps for a multiplier, of which every fourth halves the bracket.
 _MOST_ROOT_STEPS = 400
 #: A sum is met where it is within so many units of roundoff of its size.
@@ -127,10 +129,17 @@ class _Newton(JointSteps[KindsPart]):
         weights = np.full(self.part.count.shape, np.nan)
         claims = np.full(m, np.inf)
         live = np.arange(m)
+        least_missed = np.full(m, np.inf)
         stalled = np.zeros(m, dtype=np.int64)
         for step in range(_MOST_STEPS + 1):
             here = self.part.take(live)
             state = self.state(y[live], multipliers[live], here)
+            # At the limit of rounding what is missed goes up and down for ever, so that steps count
+            # as progress only beside the least that was missed so far.
+            missed = np.linalg.norm(state.missed[:, : self.K], axis=1)
+            progress = missed < _PROGRESS * least_missed[live]
+            stalled[live] = np.where(progress, 0, stalled[live] + 1)
+            least_missed[live] = np.fmin(missed, least_missed[live])
             ended = self._near(state, here, live, goal) | (stalled[live] >= _MOST_STALLED)
             if step == _MOST_STEPS or self.K == 0:
                 ended[:] = True
@@ -145,7 +154,6 @@ class _Newton(JointSteps[KindsPart]):
             ahead = self._searched(y[live], state, ~ended, self.part.take(live))
             y[live] = ahead.y
             multipliers[live] = ahead.multipliers
-            stalled[live] = np.where(ahead.better, 0, stalled[live] + 1)
         return weights, claims
 
     def _rates_without_prices(self) -> Array:
@@ -203,7 +211,8 @@ class _Newton(JointSteps[KindsPart]):
         change = self.own_steps(y, state, chosen, part)
         before = state.points.multipliers[chosen]
         size = np.linalg.norm(missed, axis=1)
-        ahead = _Ahead(y - missed, before.copy(), np.zeros(len(y), dtype=bool))
+        ahead = _Ahead(y - missed, before.copy())
+        better = np.zeros(len(y), dtype=bool)
         searching = np.flatnonzero(np.all(np.isfinite(change), axis=1))
         length = 1.0
         for _ in range(_HALVINGS):
@@ -219,10 +228,10 @@ class _Newton(JointSteps[KindsPart]):
             done = searching[enough]
             ahead.y[done] = there[enough]
             ahead.multipliers[done] = levels[enough]
-            ahead.better[done] = True
+            better[done] = True
             searching = searching[~enough]
             length /= 2.0
-        by_gradient = np.flatnonzero(~ahead.better)
+        by_gradient = np.flatnonzero(~better)
         if len(by_gradient):
             prices = self._prices_at(ahead.y[by_gradient])
             levels = self._multipliers(prices, before[by_gradient], part.take(by_gradient))
@@ -316,13 +325,10 @@ class _Ahead:
         Outer variables (m, K).
     multipliers
         Multipliers (m, B).
-    better
-        Whether less is missed there than before (m,).
     """
 
     y: Array
     multipliers: Array
-    better: NDArray[np.bool_]
 
 
 def _bracketing_weights(part: KindsPart, number: int) -> Array:
