@@ -27,9 +27,7 @@ from dp2erm_cvx.program import Balance, Moments, scheme, setting
 def att_balancing(
     w: cp.Variable, records: Any, balance: Balance, ridge: float, cap: float
 ) -> cp.Problem:
-    """Entropy balance of controls to the treated, for the effect on them.
-
-    It is that of Hainmueller (2012), relaxed.
+    """Entropy balance of controls to the treated, for effects on them (Hainmueller 2012, relaxed).
 
     It needs a declared arm floor of at least n / (1 + cap), under which controls can weigh as much
     as the treated.

@@ -27,9 +27,7 @@ from dp2erm_cvx.program.kernels import Kernel, PublicSample, declared_sample
 def kernel_mean_matching(
     w: cp.Variable, records: Any, target: PublicSample | None, ridge: float, kernel: Kernel
 ) -> cp.Problem:
-    """Huang et al. (2006); Gretton et al. (2009).
-
-    For transfer to a population with other covariates.
+    """Transfer to a population with other covariates (Huang et al. 2006; Gretton et al. 2009).
 
     Parameters
     ----------

@@ -41,9 +41,7 @@ def minimal_dispersion(
     treated: float,
     tolerance: float,
 ) -> cp.Problem:
-    """Minimal dispersion, where imbalance within a tolerance is free.
-
-    It is that of Wang & Zubizarreta (2020).
+    """Minimal dispersion, with imbalance free within a tolerance (Wang & Zubizarreta 2020).
 
     Parameters
     ----------
@@ -81,9 +79,7 @@ def residual_balancing(
     cap: float,
     treated: float,
 ) -> cp.Problem:
-    """Weights of approximate residual balancing, by the largest imbalance.
-
-    They are those of Athey et al. (2018).
+    """Weights of approximate residual balancing, by the largest imbalance (Athey et al. 2018).
 
     Parameters
     ----------

@@ -99,9 +99,7 @@ def mmd_pooled(
     alpha=setting(0.5, at_least=0, at_most=1), ridge=setting("2 * M_x", public_size), kinks=False
 )
 def energy_balancing(w: cp.Variable, records: Any, alpha: float, ridge: float) -> cp.Problem:
-    """Balance of whole distributions within each arm, without a bandwidth to choose.
-
-    It is that of Huling & Mak (2024).
+    """Balance of whole distributions within each arm, without a bandwidth (Huling & Mak 2024).
 
     It needs a declared arm floor.
 
