@@ -108,10 +108,9 @@ def entropy_balancing(
     if bases == "even":
         constraints = [cp.sum(w) == n, w >= 0, *capped_by_arm(w, records, cap, treated)]
         return cp.Problem(cp.Minimize(price - cp.sum(cp.entr(w))), constraints)
-    of_control, of_treated = caps_of_arms(1.0, treated).tolist()
-    least, most = min(of_control, of_treated), max(of_control, of_treated)
+    base_of_arms = tuple(caps_of_arms(1.0, treated).tolist())
     base = records.numbers(
-        "base", lambda x, a, y: of_treated if a == 1 else of_control, least, most
+        "base", lambda x, a, y: base_of_arms[a], min(base_of_arms), max(base_of_arms)
     )
     constraints = [cp.sum(w) == n, w >= 0]
     if math.isfinite(cap):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.arrays import ROUND_UP
 from dp2erm_cvx.checks import numbers
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
@@ -27,6 +28,9 @@ from dp2erm_cvx.program import (
     StabilityBound,
     setting,
 )
+
+#: Largest margin whose exponential is a number with room to spare.
+_LARGEST_MARGIN = 690.0
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,12 @@ class KnownCoefficient(ClosedFormWeights):
         return logs
 
     def log_range(self, space: Space) -> tuple[float, float]:
-        reach = min(space.covariate_bound * math.hypot(*self.coefficient) * (1 + 1e-12), 690.0)
+        margin = space.covariate_bound * math.hypot(*self.coefficient) * ROUND_UP
+        margin = min(margin, _LARGEST_MARGIN)
         cap = math.log(self.trim)
-        return min(math.log1p(math.exp(-reach)), cap), min(math.log1p(math.exp(reach)), cap)
+        least = math.log1p(math.exp(-margin))
+        most = math.log1p(math.exp(margin))
+        return min(least, cap), min(most, cap)
 
 
 @dataclass(frozen=True)
@@ -119,5 +126,8 @@ class RandomizedTrial(ClosedFormWeights):
         return logs
 
     def log_range(self, space: Space) -> tuple[float, float]:
-        cap, p = math.log(self.trim), self.propensity
-        return min(-math.log(max(p, 1 - p)), cap), min(-math.log(min(p, 1 - p)), cap)
+        p = self.propensity
+        cap = math.log(self.trim)
+        least = -math.log(max(p, 1 - p))
+        most = -math.log(min(p, 1 - p))
+        return min(least, cap), min(most, cap)

@@ -55,7 +55,8 @@ class MultinomialPropensity(Program):
     theorem = "Theorem 27 (pure noise)"
 
     def declare(self, data: Params) -> Declaration:
-        Z, chosen = data("Z"), data("chosen")
+        Z = data("Z")
+        chosen = data("chosen")
         theta = cp.Variable((self.n_arms, Z.shape[1]), name="theta")
         logits = cp.Variable((Z.shape[0], self.n_arms), name="logits")
         losses = data("weights", nonneg=True) @ cp.log_sum_exp(logits, axis=1)
@@ -71,9 +72,17 @@ class MultinomialPropensity(Program):
 
     def loss_constants(self, universe: MappedUniverse) -> LossConstants:
         """Constants of the loss of a record, in the contrasts of the arms."""
-        bound, n_parameters = universe.space.covariate_bound, (self.n_arms - 1) * universe.n_columns
-        size, trace = math.sqrt(2.0) * bound, (1.0 - 1.0 / self.n_arms) * bound**2
-        return LossConstants(n_parameters, size, trace, 0.0, None, size, gradient_bound=size)
+        M = universe.space.covariate_bound
+        gradient_bound = math.sqrt(2.0) * M
+        return LossConstants(
+            n_parameters=(self.n_arms - 1) * universe.n_columns,
+            gradient_radius=gradient_bound,
+            hessian_trace=(1.0 - 1.0 / self.n_arms) * M**2,
+            strong_convexity=0.0,
+            theta_bound=None,
+            outcome_bound=gradient_bound,
+            gradient_bound=gradient_bound,
+        )
 
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to rows and arms; ``noise`` ((K - 1) p,) is in contrasts of the arms."""
@@ -100,6 +109,14 @@ class MultinomialPropensity(Program):
         self, universe: MappedUniverse, gamma: float, noise_bound: float
     ) -> float | None:
         """Public bound on the radius that every solve is certified to, on whatever records."""
-        n, p, bound = universe.n_samples, universe.n_columns, universe.space.covariate_bound
-        sizes = n, universe.most_rows, p, self.n_arms, bound, n * gamma, noise_bound
-        return multinomial_sizes(*sizes).radius()
+        n = universe.n_samples
+        sizes = multinomial_sizes(
+            n,
+            universe.most_rows,
+            universe.n_columns,
+            self.n_arms,
+            universe.space.covariate_bound,
+            n * gamma,
+            noise_bound,
+        )
+        return sizes.radius()

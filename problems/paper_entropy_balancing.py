@@ -102,12 +102,10 @@ class PaperEntropyBalancing(EntropyFirstStage):
         log_mean = cp.log_sum_exp(scores) - math.log(n)
         ridge = data("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         objective = n * (log_mean - data("target") @ lam) + ridge
-        ball = (
-            {}
-            if math.isinf(self.radius)
-            else {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)}
-        )
-        return Declaration(objective, {"dual": lam}, ball)
+        constraints = {}
+        if math.isfinite(self.radius):
+            constraints["ball"] = cp.norm(lam, 2) <= data("radius", nonneg=True)
+        return Declaration(objective, {"dual": lam}, constraints)
 
     def model(self, records: Records) -> ExponentialModel:
         log_base = None if self.base_measure is None else self.log_base(records.n_samples)
@@ -122,13 +120,16 @@ class PaperEntropyBalancing(EntropyFirstStage):
         ``mu ||v||^2 <= <t - mean(b), v>``. With a base measure q, ``|log(n q_i)| <= log_base`` is
         added to every score, which rounds by four units of it, and the mean is that under q.
         """
-        n, ridge, slope, spread = universe.n_samples, self.mu, 2.0, 2.0
+        n = universe.n_samples
+        ridge = self.mu
+        slope = 2.0  # bound on ||t - mean(b)||
+        spread = 2.0  # bound on the norm of a centered row
+        size = 4.0  # what centering rounds against
         log_base = 0.0
         if self.base_measure is not None:  # otherwise no array of n numbers is made for a plan
             log_base = float(np.max(np.abs(self.log_base(n))))
         dimension = 2 * (1 + self.balance.size(universe.n_features))
         per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
-        size = 4.0
         base_error = 4 * UNIT * log_base
         terms = 18 * UNIT + 2.2 * base_error + sum_error(n)
         sizes = Sizes(
