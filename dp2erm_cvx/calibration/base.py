@@ -188,6 +188,20 @@ def mean_norm(noise: Noise, n_parameters: int, box: tuple[float, ...] | None = N
     """``E ||b||_2`` at unit scale: p for gamma noise, the mean of chi_p for Gaussian noise.
 
     ``(p + 1) E (sum m_j^2 U_j^2)^(1/2)`` for box noise, U uniform on the cube.
+
+    Parameters
+    ----------
+    noise
+        Law of the noise.
+    n_parameters
+        The number p of its entries.
+    box
+        Half widths m_j of the box of box noise; None for another law.
+
+    Returns
+    -------
+    float
+        The mean norm.
     """
     if box is not None:
         return (n_parameters + 1) * _mean_of_box(box)
@@ -215,7 +229,25 @@ def _mean_of_box(box: tuple[float, ...]) -> float:
 
 
 def gradient_size(loss: LossConstants, noise: Noise) -> float:
-    """zeta_c in the norm of this noise. Raises CalibrationError where box noise has no box."""
+    """The gradient radius zeta_c in the norm of this noise.
+
+    Parameters
+    ----------
+    loss
+        Constants of the loss.
+    noise
+        Law of the noise.
+
+    Returns
+    -------
+    float
+        The radius.
+
+    Raises
+    ------
+    CalibrationError
+        Where box noise has no box.
+    """
     if noise is not Noise.BOX:
         return loss.gradient_radius
     if loss.box is None:
@@ -228,7 +260,9 @@ def gradient_size(loss: LossConstants, noise: Noise) -> float:
 
 def box_of(loss: LossConstants, noise: Noise) -> tuple[float, ...] | None:
     """The half widths of the box of box noise, None for another law."""
-    return None if loss.box is None or noise is not Noise.BOX else loss.box.widths
+    if loss.box is None or noise is not Noise.BOX:
+        return None
+    return loss.box.widths
 
 
 @dataclass(frozen=True)
@@ -306,17 +340,37 @@ class Objective:
         )
 
     def in_range(self, name: str, value: float, budget: Budget) -> float:
-        """The value; CalibrationError where floats give out, naming what it follows from."""
-        if not _SMALLEST < value < _LARGEST:
-            named = ("gradient_radius", "gradient_bound", "hessian_trace", "response_bound")
-            known = {fact: getattr(self.loss, fact) for fact in named}
-            known = {"epsilon": budget.epsilon, "delta": budget.delta, "V": self.bound.V} | known
-            facts = ", ".join(
-                f"{fact} = {size:g}" for fact, size in known.items() if size is not None
-            )
-            text = f"{name} = {value:g} is out of floating-point range at {facts}"
-            raise CalibrationError(f"{text}: rescale the outcome or change the budget")
-        return value
+        """A value that floating point holds.
+
+        Parameters
+        ----------
+        name, value
+            The value and its name.
+        budget
+            The budget that it follows from.
+
+        Returns
+        -------
+        float
+            The value.
+
+        Raises
+        ------
+        CalibrationError
+            Where floating point gives out; it names what the value follows from.
+        """
+        if _SMALLEST < value < _LARGEST:
+            return value
+        sizes = {"epsilon": budget.epsilon, "delta": budget.delta, "V": self.bound.V}
+        for fact in ("gradient_radius", "gradient_bound", "hessian_trace", "response_bound"):
+            size = getattr(self.loss, fact)
+            if size is not None:
+                sizes[fact] = size
+        facts = ", ".join(f"{fact} = {size:g}" for fact, size in sizes.items())
+        raise CalibrationError(
+            f"{name} = {value:g} is out of floating-point range at {facts}: rescale the outcome or "
+            "change the budget"
+        )
 
     def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
         """Raise CalibrationError where the bound does not cover the declaration or a budget is off.
@@ -446,7 +500,22 @@ def predicted_distance(
 def least_predicted(
     objective: Objective, noise: Noise, scales: Iterable[float], gammas: Iterable[float]
 ) -> int:
-    """Place of the least :func:`predicted_distance` at the expected noise."""
+    """Place of the least :func:`predicted_distance` at the expected noise.
+
+    Parameters
+    ----------
+    objective
+        What is perturbed.
+    noise
+        Law of the noise.
+    scales, gammas
+        Scales of the noise and ridges of all candidates.
+
+    Returns
+    -------
+    int
+        The place among the candidates.
+    """
     loss = objective.loss
     unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
     distances = []

@@ -169,8 +169,19 @@ def analytic_delta(ratio: float, epsilon: float) -> float:
 
 
 def analytic_ratio(epsilon: float, delta: float) -> float:
-    """The largest ``sensitivity / sigma`` that is (epsilon, delta)-private, bisected to 1e-12."""
-    # at c = u the survival function is at most exp(-u^2 / 2) / 2
+    """The largest ``sensitivity / sigma`` that is (epsilon, delta)-private, bisected to 1e-12.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget, both above 0.
+
+    Returns
+    -------
+    float
+        The ratio, on the private side of the bisection.
+    """
+    # At c = u the survival function is at most exp(-u^2 / 2) / 2.
     u = math.sqrt(-2.0 * math.log(delta))
     low = 2.0 * epsilon / (u + math.sqrt(u * u + 2.0 * epsilon))
     high = 2.0 * low
@@ -279,8 +290,25 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
 
     ``|T - T'| <= 2 M' V / n`` with ``|y - c| <= M'``, half of the ``response_bound``; pure. T is
-    the treatment effect where each arm has weight n/2. Raises CalibrationError where the loss is no
-    such mean or the bound does not cover what is declared, and DeclarationError.
+    the treatment effect where each arm has weight n/2.
+
+    Parameters
+    ----------
+    objective
+        What is released, with the loss of a mean.
+    budget
+        Epsilon; no delta is spent.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    CalibrationError
+        Where the loss is no such mean or the bound does not cover what is declared.
+    DeclarationError
+        For an invalid argument.
     """
     loss = objective.loss
     name = objective.name
@@ -355,25 +383,45 @@ def calibrate_ranges(
 ) -> RangeNoise:
     """Divide epsilon over the columns, and choose the levels of their quantiles.
 
-    ``sizes`` are the numbers of candidates, for every covariate and then for as many ``outcomes``,
-    None where the range is public. Levels grow until noise hides no lead of a good candidate over
-    those beyond all records; ranges are widened to what a normal column would need. Raises
-    DeclarationError where every range is public, CalibrationError where epsilon is too small for
-    the columns.
+    Levels grow until noise hides no lead of a good candidate over those beyond all records; ranges
+    are widened to what a normal column would need.
+
+    Parameters
+    ----------
+    n_samples
+        Number of records.
+    sizes
+        Numbers of candidates, for every covariate and then for every outcome; None where the range
+        is public.
+    budget
+        Epsilon; no delta is spent.
+    outcomes
+        Number of outcomes.
+
+    Returns
+    -------
+    RangeNoise
+
+    Raises
+    ------
+    DeclarationError
+        Where every range is public.
+    CalibrationError
+        Where epsilon is too small for the columns.
     """
-    known = [size for size in sizes if size is not None]
-    if not known:
+    released = [size for size in sizes if size is not None]
+    if not released:
         raise DeclarationError("ranges: all of them are declared: nothing is left to release")
-    each = budget.epsilon / (2 * len(known)) * ROUND_DOWN
+    each = budget.epsilon / (2 * len(released)) * ROUND_DOWN
     unit = 2.0 / (n_samples * each)
-    needed = budget.epsilon * unit * (math.log(max(known)) + _LEAST_LEAD) / _NEAREST
+    needed = budget.epsilon * unit * (math.log(max(released)) + _LEAST_LEAD) / _NEAREST
     if needed > budget.epsilon:
         raise CalibrationError(
-            f"ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = "
+            f"ranges of {len(released)} columns need an epsilon of {needed:.3g} at n_samples = "
             f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer "
             "covariates or a larger share"
         )
-    # covariates are of the first kind, outcomes of the second
+    # Covariates are of the first kind, outcomes of the second.
     kinds = [0] * (len(sizes) - outcomes) + [1] * outcomes
     levels: list[float | None] = []
     factors: list[float] = []

@@ -296,24 +296,24 @@ class Curve:
     def pull(self, margin_bound: float) -> float:
         """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``, for minimizers of ridged sums."""
         reach = min(margin_bound, FARTHEST)
-        edge = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 4000)]) * reach
-        edge = np.concatenate([-edge[:0:-1], edge])
-        low = edge[:-1]
-        high = edge[1:]
+        positive = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 4000)]) * reach
+        edges = np.concatenate([-positive[:0:-1], positive])
+        low = edges[:-1]
+        high = edges[1:]
         with np.errstate(over="ignore"):
+            # On a cell phi' lies between its values at the ends.
             first = self.slope(low)
             last = self.slope(high)
             largest = np.max([-low * first, -low * last, -high * first, -high * last])
-        if margin_bound > reach and not self.ends[0] <= 0.0 <= self.ends[1]:
-            # the loss falls without end
-            return math.inf
         if margin_bound > reach:
-            # beyond twice r a convex phi has -s phi'(s) <= 2 (phi(r) - inf phi)
-            far = np.array([-1e300, -reach / 2, reach / 2, 1e300])
-            with np.errstate(over="ignore", invalid="ignore"):
-                ends = self.value(far)
-            falls = float(max(ends[1] - ends[0], ends[2] - ends[3], 0.0))
-            largest = max(largest, 2.0 * falls) if math.isfinite(falls) else math.nan
+            if not self.ends[0] <= 0.0 <= self.ends[1]:
+                # The loss falls without end.
+                return math.inf
+            falls = self._fall_beyond(reach / 2)
+            if not math.isfinite(falls):
+                return math.inf
+            # Beyond twice r a convex phi has -s phi'(s) <= 2 (phi(r) - inf phi).
+            largest = max(largest, 2.0 * falls)
         if math.isnan(largest):
             return math.inf
         return float(max(largest, 0.0)) * (1 + 1e-9)
@@ -345,6 +345,13 @@ class Curve:
             of_atom = getattr(part.atom, which)(part.inner(s))
             total = total + part.coefficient * part.scale**order * of_atom
         return total
+
+    def _fall_beyond(self, r: float) -> float:
+        """How far the loss falls below its values at -r and r, beyond them."""
+        far = np.array([-1e300, -r, r, 1e300])
+        with np.errstate(over="ignore", invalid="ignore"):
+            ends = self.value(far)
+        return float(max(ends[1] - ends[0], ends[2] - ends[3], 0.0))
 
 
 #: No loss at all, as that of records that a scheme does not fit.

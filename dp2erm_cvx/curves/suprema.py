@@ -256,7 +256,18 @@ def slope_diameter_of_kinds(
 def largest_multiple(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> float:
-    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the gradients of rows of norm 1."""
+    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the gradients of rows of norm 1.
+
+    Parameters
+    ----------
+    loss, reach, offset, factor, tilt
+        As of :func:`multiple_diameter`.
+
+    Returns
+    -------
+    float
+        The bound.
+    """
     low, high = _multiples(loss, reach, offset, factor, tilt)
     return max(abs(low), abs(high)) * ROUND_UP
 
@@ -594,9 +605,11 @@ class Saturation:
         noise.
         """
         share = k / total
-        factor = 0.5 * ROUND_DOWN if share * self.steepness <= 0.5 else 0.0
+        factor = 0.0
+        if share * self.steepness <= 0.5:
+            factor = 0.5 * ROUND_DOWN
         if self.margins_bounded and share < 0.5:
-            # at least half of the sum is a times the distance
+            # At least half of the sum is a times the distance.
             factor = max(factor, _noise_factor_of_bounded_margins(self, share, box))
         return factor * total
 
@@ -618,7 +631,9 @@ class Saturation:
     def _along(self, value: Callable[[Array, Array], Array], *, box: bool) -> float:
         """Upper bound on ``value(u, h)``, increasing in both, over one margin."""
         far = _FAR / self.loss.bend
-        reach = min(self.margin_reach, far) if box else far
+        reach = far
+        if box:
+            reach = min(self.margin_reach, far)
 
         def bounds(s: Array, half_width: float) -> tuple[Array, Array]:
             """Values at margins, and bounds on the cells around."""
@@ -627,7 +642,7 @@ class Saturation:
         searched = largest_of(bounds, (-reach, reach), 1, _LINE)
         if reach < far:
             return searched
-        # a loss may bend again out there, as a sum of shifted ones does
+        # A loss may bend again out there, as a sum of shifted ones does.
         tails = self.loss.curvatures(np.array([-math.inf, far]), np.array([-far, math.inf]))[1]
         in_tails = value(np.ones(2), tails * (self.factor / self.curvature))
         return max(searched, float(np.max(in_tails)))
@@ -650,15 +665,16 @@ class Saturation:
             y = self.loss.slope(rho * sines) * unit
             along = y * sines
             across = np.abs(y) * cosines
-            apart = np.sqrt((along[0] - along[1]) ** 2 + (across[0] + across[1]) ** 2)
+            distance = np.sqrt((along[0] - along[1]) ** 2 + (across[0] + across[1]) ** 2)
             h = self.loss.curvature(rho * sines[0]) * flat
-            # the angles of a cell are in [-pi/2, pi/2], where the sine grows
+            # The angles of a cell are in [-pi/2, pi/2], where the sine grows.
             middle = sines[0] * math.cos(half_width)
-            off = cosines[0] * math.sin(half_width)
-            curvatures = self.loss.curvatures(rho * (middle - off), rho * (middle + off))
-            highest = curvatures[1] * flat
-            farthest = np.minimum(apart + 2.0 * half_width * steep, 2.0)
-            return value(apart, h), value(farthest, highest)
+            half_cell = cosines[0] * math.sin(half_width)
+            least_margin = rho * (middle - half_cell)
+            largest_margin = rho * (middle + half_cell)
+            largest_h = self.loss.curvatures(least_margin, largest_margin)[1] * flat
+            largest_distance = np.minimum(distance + 2.0 * half_width * steep, 2.0)
+            return value(distance, h), value(largest_distance, largest_h)
 
         return largest_of(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
 
@@ -674,11 +690,11 @@ def _noise_factor_of_bounded_margins(curve: Saturation, share: float, box: bool)
 
         return (1.0 - 3.0 * _LINE) / curve._along(both, box=True)
 
-    def distance(apart: Array, h: Array) -> Array:
-        return apart / (1.0 - share * h)
+    def scaled(distance: Array, h: Array) -> Array:
+        return distance / (1.0 - share * h)
 
-    # at least half of the sum is a times the distance, which may be found too large by this
-    return (1.0 - 3.0 * _BALL) / curve._across(distance)
+    # At least half of the sum is a times the distance, which may be found too large by this.
+    return (1.0 - 3.0 * _BALL) / curve._across(scaled)
 
 
 def largest_of(

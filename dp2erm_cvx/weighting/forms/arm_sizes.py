@@ -123,6 +123,13 @@ def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
     Sums are compared without rounding, as those of a dataset are: a margin here would leave
     datasets at the floor whose boxes miss their sum by a rounding error.
 
+    Parameters
+    ----------
+    form
+        The form.
+    sizes
+        Arm sizes of the universe.
+
     Raises
     ------
     CalibrationError
@@ -158,6 +165,13 @@ def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
 
 def check_means(form: WeightingForm, sizes: ArmSizes) -> None:
     """Refuse the mean of an arm as a target where the arm may be empty: it moves at once there.
+
+    Parameters
+    ----------
+    form
+        The form.
+    sizes
+        Arm sizes of the universe.
 
     Raises
     ------
