@@ -26,8 +26,8 @@ Here r is the residual, what the multipliers leave of the gradient at x. The num
 missing where multipliers do not fit x exactly, and m is the curvature.
 
 **A bound** claims that V, the largest change of all weights in the 1-norm when one record is
-replaced, is at most a number for declared constants: Theorems 3, 22 and 23 of the page on derived
-constants, evaluated over cells of margins that cover all records and all coefficients.
+replaced, is at most a number for declared constants. Theorems 3, 22 and 23 are evaluated over cells
+of margins that cover all records and all coefficients.
 
 **A release** states what each of its steps spent. The chain is followed from the constants of a
 step to V, from V to the scale of its noise, from the scale to its epsilon, and from there to the
@@ -40,9 +40,19 @@ and by the law stated, that the constants of a loss are its own, that a solver k
 or that a person is one record. Steps with a delta (Gaussian noise) and the accountants that add
 them are not read, and a release with one is refused.
 
-The parts of this file: what is claimed and refused; rationals and enclosures; convex functions of
-one number; certificates of sums over records; certificates of weights that are the variable;
-V of declared constants; releases; the command.
+**Parts of this file**, with the theorems that they apply. Pages are those of the documentation.
+
+1. What is claimed and refused.
+2. Rationals, and enclosures between two of them.
+3. Convex functions of one number.
+4. Certificates of sums over records: the theorem above, in the 2-norm (page on solving).
+5. Certificates of weights that are the variable: the theorem above, in the 1-norm (page on
+   certificates of weights).
+6. V of declared constants: Theorem 3 (page on schemes), Theorems 22 and 23 (page on derived
+   constants).
+7. Releases: Theorem 1 (page on theory), Theorems 8, 15, 17 and 19 (page on calibrations), Theorem
+   13 (page on rules), and Theorems 12, 26, 27, 30 and 31 (page on effects).
+8. The command.
 """
 
 import contextlib
@@ -69,7 +79,7 @@ def _rationals() -> Any:
 Rational = _rationals()
 ZERO = Rational(0)
 
-# --- What is claimed and refused -----------------------------------------------------------------
+# --- 1. What is claimed and refused --------------------------------------------------------------
 
 #: Layouts that are read.
 CERTIFICATE, CERTIFICATE_SCHEMA, RELEASE_SCHEMA = "dp2erm-cvx certificate", 2, 5
@@ -85,7 +95,7 @@ def demand(holds: bool, sentence: str) -> None:
         raise RefusedError(sentence)
 
 
-# --- Rationals, and enclosures between two of them -----------------------------------------------
+# --- 2. Rationals, and enclosures between two of them --------------------------------------------
 
 #: Significant bits that ends of enclosures are rounded to, outward.
 BITS = 256
@@ -147,6 +157,12 @@ def clipped(u: Any, size: Any) -> Any:
     return min(max(u, -size), size)
 
 
+def ends_of_products(low: Any, high: Any, other_low: Any, other_high: Any) -> tuple[Any, Any]:
+    """The least and the largest product of a number of each of two intervals."""
+    products = (low * other_low, low * other_high, high * other_low, high * other_high)
+    return min(products), max(products)
+
+
 class Enclosure:
     """All numbers from ``low`` to ``high``.
 
@@ -171,13 +187,7 @@ class Enclosure:
         return self + -other
 
     def __mul__(self, other: "Enclosure") -> "Enclosure":
-        products = (
-            self.low * other.low,
-            self.low * other.high,
-            self.high * other.low,
-            self.high * other.high,
-        )
-        return Enclosure(min(products), max(products))
+        return Enclosure(*ends_of_products(self.low, self.high, other.low, other.high))
 
     def __truediv__(self, other: "Enclosure") -> "Enclosure":
         demand(other.low > 0 or other.high < 0, "a division by numbers around 0 has no bound")
@@ -313,7 +323,7 @@ def eigenvalues_exceed(bound: Any, matrix: list[list[Any]]) -> bool:
     return True
 
 
-# --- Convex functions of one number --------------------------------------------------------------
+# --- 3. Convex functions of one number -----------------------------------------------------------
 
 
 class Atom:
@@ -574,6 +584,15 @@ class ConvexSum:
         return found
 
 
+def atom_of_tree(tree: Any) -> tuple[Atom, Any]:
+    """The function that a node of a log weight applies, and its number k."""
+    demand(tree["operation"] == "atom", f"the log weight {tree['operation']!r} is not read")
+    atom = atom_of(tree["atom"], OF_MARGINS)
+    k = exact(tree["number"])
+    demand(k > 0 or not atom.needs_number, "the number of an atom is not above 0")
+    return atom, k
+
+
 def log_weight(tree: Any, s: Enclosure) -> Enclosure:
     """Enclosure of the logarithm of a weight, a tree of functions, at an enclosure of margins."""
     operation = tree["operation"]
@@ -590,11 +609,8 @@ def log_weight(tree: Any, s: Enclosure) -> Enclosure:
         return Enclosure(min(x.low for x in parts), min(x.high for x in parts))
     if operation == "log":
         return parts[0].through(log)
-    demand(operation == "atom", f"the log weight {operation!r} is not read")
-    atom = atom_of(tree["atom"], OF_MARGINS)
-    k = exact(tree["number"])
+    atom, k = atom_of_tree(tree)
     (u,) = parts
-    demand(k > 0 or not atom.needs_number, "the number of an atom is not above 0")
     if atom.rises:
         return u.through(lambda x: atom.value(k, x))
     return Enclosure(atom.value(k, u.least_size).low, atom.value(k, u.largest_size).high)
@@ -620,13 +636,11 @@ def log_weight_slope(tree: Any, s: Enclosure) -> Enclosure:
         return Enclosure(min(x.low for x in felt), max(x.high for x in felt))
     if operation == "log":
         return slopes[0] / values[0]
-    demand(operation == "atom", f"the log weight {operation!r} is not read")
-    atom = atom_of(tree["atom"], OF_MARGINS)
-    k = exact(tree["number"])
+    atom, k = atom_of_tree(tree)
     return values[0].through(lambda u: atom.slope(k, u)) * slopes[0]
 
 
-# --- Certificates of sums over records: coefficients of weighting schemes, and second stages -----
+# --- 4. Certificates of sums over records: coefficients of weighting schemes, and second stages ---
 
 
 def is_proved(curvature: Any, distance: Any, residual: Any, missing: Any) -> bool:
@@ -811,8 +825,10 @@ class MarginProblem:
             logs.append(log_weight(tree, span).rounded())
         # every weight over the same power of e, which cancels
         top = max(span.high for span in logs)
-        parts = [Enclosure(exp(span.low - top).low, exp(span.high - top).high) for span in logs]
-        parts = [part.times(b) for part, b in zip(parts, self.base, strict=True)]
+        parts = [
+            (span - Enclosure(top)).through(exp).times(b)
+            for span, b in zip(logs, self.base, strict=True)
+        ]
         if self.arm_total is not None:
             parts = self._over_sums_of_arms(parts, top)
         whole = sum_of(parts)
@@ -918,7 +934,7 @@ def _check_rows(problem: MarginProblem, made: str, records: Any) -> str:
     return f"every row of the problem is {made} of its record"
 
 
-# --- Certificates of weights that are the variable -----------------------------------------------
+# --- 5. Certificates of weights that are the variable --------------------------------------------
 
 
 class ImbalanceCost:
@@ -1139,7 +1155,7 @@ def check_weights(document: Any) -> list[str]:
     return [f"the {problem.n} weights are {text}"]
 
 
-# --- V of declared constants, by cells -----------------------------------------------------------
+# --- 6. V of declared constants, by cells --------------------------------------------------------
 
 
 class Strip(NamedTuple):
@@ -1158,13 +1174,7 @@ class Strip(NamedTuple):
     @property
     def along(self) -> tuple[int, int]:
         """Ends of ``y m``, in squared units."""
-        products = (
-            self.y_low * self.low,
-            self.y_low * self.high,
-            self.y_high * self.low,
-            self.y_high * self.high,
-        )
-        return min(products), max(products)
+        return ends_of_products(self.y_low, self.y_high, self.low, self.high)
 
     @property
     def sideways(self) -> int:
@@ -1186,7 +1196,7 @@ class PairsOfRecords:
     rho
         Largest length of the coefficient.
     gradients
-        Encloses all y of an interval of margins.
+        Encloses all y at an enclosure of margins.
     """
 
     #: Fractional bits of whole numbers, halvings of [-1, 1] to begin with, and at most.
@@ -1194,7 +1204,7 @@ class PairsOfRecords:
     #: Parts by which a diameter is lowered, and cells that each attempt may take.
     PARTS, ATTEMPT = (20, 200, 1000), 4_000
 
-    def __init__(self, rho: Any, gradients: Callable[[Any, Any], Enclosure]) -> None:
+    def __init__(self, rho: Any, gradients: Callable[[Enclosure], Enclosure]) -> None:
         demand(rho > 0, "the radius of margins is not above 0")
         self.rho = rho
         self.gradients = gradients
@@ -1206,13 +1216,13 @@ class PairsOfRecords:
         if found is None:
             low = Rational(2 * place, 1 << depth) - 1
             high = Rational(2 * (place + 1), 1 << depth) - 1
-            y = self.gradients(self.rho * low, self.rho * high)
-            nearest = Enclosure(low, high).least_size
-            across = root(1 - nearest * nearest).high
+            m = Enclosure(low, high)
+            y = self.gradients(m.times(self.rho))
+            across = root(1 - m.least_size**2).high
             unit = 1 << self.UNIT
             found = Strip(
-                floor(low * unit),
-                floor(high * unit) + 1,
+                floor(m.low * unit),
+                floor(m.high * unit) + 1,
                 floor(y.low * unit),
                 floor(y.high * unit) + 1,
                 floor(across * unit) + 1,
@@ -1277,9 +1287,9 @@ class PairsOfRecords:
         return found
 
 
-def logistic_gradients(low: Any, high: Any) -> Enclosure:
-    """Shares of the full slope of the logistic loss over an interval of margins."""
-    return Enclosure(sigmoid(low).low, sigmoid(high).high)
+def logistic_gradients(margins: Enclosure) -> Enclosure:
+    """Shares of the full slope of the logistic loss at an enclosure of margins."""
+    return margins.through(sigmoid)
 
 
 def corners(points: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -1297,6 +1307,11 @@ def corners(points: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return hull
 
 
+def largest_pull(loss: ConvexSum, margins: Enclosure) -> Any:
+    """Upper bound of ``-x phi'(x)`` at an enclosure of margins x."""
+    return -(margins * margins.through(loss.slope)).low
+
+
 class MarginCell:
     """What a loss phi and a weight f are on an interval of margins x.
 
@@ -1306,9 +1321,8 @@ class MarginCell:
 
     def __init__(self, loss: ConvexSum, tree: Any, low: Any, high: Any) -> None:
         span = Enclosure(low, high)
-        slopes = Enclosure(loss.slope(low).low, loss.slope(high).high)
         self.nearest = span.least_size
-        self.pull = above(-(span * slopes).low)
+        self.pull = above(largest_pull(loss, span))
         self.logs = log_weight(tree, span).rounded()
         self.least = exp(self.logs.low).low
         self.largest = exp(self.logs.high).high
@@ -1356,55 +1370,48 @@ class StabilityOfScheme:
         demand(bool(bounds), "a loss that falls without end needs a radius")
         reach = min(bounds)
         for _ in range(4):
-            pull = max(self._largest_pull(reach, 32), ZERO)
-            reach = above(min(reach, root(pull / self.mu).high))
+            edges = [reach * k / 32 for k in range(-32, 33)]
+            pulls = [largest_pull(self.loss, Enclosure(a, b)) for a, b in pairwise(edges)]
+            reach = above(min(reach, root(max(*pulls, ZERO) / self.mu).high))
         is_enclosed = 0 < reach <= 300
         demand(is_enclosed, "margins are out of reach of the exponentials that are enclosed here")
         return reach
 
-    def _largest_pull(self, reach: Any, halves: int) -> Any:
-        """Upper bound of ``-x phi'(x)`` over all x up to a reach, by cells of a part of it."""
-        edges = [reach * k / halves for k in range(-halves, halves + 1)]
-        slopes = [self.loss.slope(edge) for edge in edges]
-        pulls = []
-        for (low, high), (first, last) in zip(pairwise(edges), pairwise(slopes), strict=True):
-            product = Enclosure(low, high) * Enclosure(first.low, last.high)
-            pulls.append(-product.low)
-        return max(pulls)
-
     def bound(self) -> tuple[Any, Any]:
         """Upper bounds of V and of the largest weight."""
         n = self.n
-        gradients = PairsOfRecords(self.reach, self._gradients)
-        log_gradients = PairsOfRecords(self.reach, self._log_slopes)
-        D = gradients.diameter()
-        D_h = log_gradients.diameter()
+        # the diameters of the gradients of the loss and of h = log f, and the range of h
+        D = PairsOfRecords(self.reach, self._slopes).diameter()
+        D_h = PairsOfRecords(self.reach, self._log_slopes).diameter()
         H = max(cell.logs.high for cell in self.cells) - min(cell.logs.low for cell in self.cells)
-        farthest_move = min(D / n / self.mu, 2 * self.reach)
-        # by the ends of log f alone
+        # Theorem 3: w <= n / (1 + (n - 1) e^-H), |v - v'| <= min(D / (n mu), 2 r), and
+        # V <= 2 w + (n - w) l, with the change l of the law of the other records
         largest_by_range = n / (1 + (n - 1) * exp(-H).low)
+        farthest_move = min(D / n / self.mu, 2 * self.reach)
         change_by_range = self._tilt(min(D_h * farthest_move, 2 * H))
-        # by Theorems 22 and 23
+        V_by_range = 2 * largest_by_range + (n - largest_by_range) * change_by_range
+        # Theorem 23 for w, and Theorem 22 for l
         largest, least_mean = self._largest_and_mean()
         largest = min(largest, largest_by_range)
         change = self._law_change(D, (D_h, H), farthest_move, least_mean)
         change = min(change_by_range, change)
-        # Theorem 3: the record itself, and the others
-        V_by_range = 2 * largest_by_range + (n - largest_by_range) * change_by_range
         V = 2 * largest + (n - largest) * change
         return min(V_by_range, V, 2 * n), largest
 
-    def _gradients(self, low: Any, high: Any) -> Enclosure:
-        """Slopes of the loss over an interval of margins."""
-        return Enclosure(self.loss.slope(low).low, self.loss.slope(high).high)
+    def _slopes(self, margins: Enclosure) -> Enclosure:
+        """Slopes of the loss at an enclosure of margins."""
+        return margins.through(self.loss.slope)
 
-    def _log_slopes(self, low: Any, high: Any) -> Enclosure:
-        """Slopes of log f over an interval of margins, and 0."""
-        slopes = log_weight_slope(self.tree, Enclosure(low, high))
+    def _log_slopes(self, margins: Enclosure) -> Enclosure:
+        """Slopes of log f at an enclosure of margins, and 0."""
+        slopes = log_weight_slope(self.tree, margins)
         return Enclosure(min(slopes.low, ZERO), max(slopes.high, ZERO))
 
     def _tilt(self, change: Any) -> Any:
-        """Upper bound of the change of a law whose logarithms move by this range (tilt lemma)."""
+        """Upper bound ``2 tanh(change / 4)`` of the change of a law (tilt lemma).
+
+        The logarithms of its parts move by a range of this ``change``.
+        """
         grown = exp(change / 2).high
         return 2 * (grown - 1) / (grown + 1)
 
@@ -1445,32 +1452,41 @@ class StabilityOfScheme:
     def _law_change(self, D: Any, ranges: tuple[Any, Any], end: Any, least_mean: Any) -> Any:
         """Theorem 22: the largest change of the law of the others over all moves up to an end.
 
-        ``ranges`` are the diameter of the gradients of log f, and the range of log f.
+        It is the largest ``min(2 tanh(min(D_h d, 2 H) / 4), sqrt(n / (n - 1) C_d K_d))`` of a move
+        d, with ``K_d = D d / n - mu d^2``, ``C_d = min(C, G / m (e^x - 1) / x)``, ``x = L d / 2``.
+        ``ranges`` are D_h and H, and ``least_mean`` is m.
         """
+        n = self.n
         D_h, H = ranges
+        points = self._points()
+        if points is None:
+            return self._tilt(min(D_h * end, 2 * H))
+        C = self._variance(points)
+        G = max(g for g, _ in points)
+        L = max(cell.steep for cell in self.cells)
+        worst = ZERO
+        for k in range(self.MOVES):  # moves d from the first to the last
+            first = end * k / self.MOVES
+            last = end * (k + 1) / self.MOVES
+            x = max(L * last / 2, Rational(1, 10**9))
+            C_d = min(C, G / least_mean * (exp(x).high - 1) / x)
+            farthest = min(max(D / (2 * n * self.mu), first), last)  # the d with the largest K_d
+            K_d = max(D * farthest / n - self.mu * farthest * farthest, ZERO)
+            by_curvature = root(above(n / (n - 1) * C_d * K_d)).high
+            worst = max(worst, min(by_curvature, self._tilt(min(D_h * last, 2 * H))))
+        return worst
+
+    def _points(self) -> list[tuple[Any, Any]] | None:
+        """Upper bounds of ``g = f h'^2 / phi''`` and of 1/f by cells; None where g has none."""
         points = []
         for cell in self.cells:
             g = ZERO
             if cell.steep != 0:
                 if cell.curvature <= 0:
-                    return self._tilt(min(D_h * end, 2 * H))
+                    return None
                 g = above(cell.largest * cell.steep * cell.steep / cell.curvature)
             points.append((g, above(1 / cell.least)))
-        variance = self._variance(points)
-        growth = max(g for g, _ in points)
-        steep = max(cell.steep for cell in self.cells)
-        worst = ZERO
-        for k in range(self.MOVES):
-            first = end * k / self.MOVES
-            last = end * (k + 1) / self.MOVES
-            x = max(steep * last / 2, Rational(1, 10**9))
-            from_mean = growth / least_mean * (exp(x).high - 1) / x
-            farthest = min(max(D / (2 * self.n * self.mu), first), last)
-            moved = max(D * farthest / self.n - self.mu * farthest * farthest, ZERO)
-            squared = self.n / (self.n - 1) * min(variance, from_mean) * moved
-            by_curvature = root(above(squared)).high
-            worst = max(worst, min(by_curvature, self._tilt(min(D_h * last, 2 * H))))
-        return worst
+        return points
 
     def _variance(self, points: Iterable[tuple[Any, Any]]) -> Any:
         """``sup 4 E[c_A^2 g] E[1/f]`` over laws and events A of which the smaller part counts.
@@ -1508,7 +1524,7 @@ def check_bound(document: Any) -> list[str]:
     return [text]
 
 
-# --- Releases: from the constants of every step to V, to the scale of its noise, to the budget ---
+# --- 7. Releases: from the constants of a step to V, to its noise, to the budget -----------------
 
 #: A number q with ``h <= q (1 - u)``, u the share of the full slope of a loss and h that of its
 #: largest curvature, at any margin (Theorem 15).
@@ -1678,33 +1694,45 @@ class StatedStep:
         return f"{noise} and ridge {self.stated['gamma']:.6g}"
 
     def _needed_by_theorem(self, curvature: Any, hidden: Any) -> Any:
-        """Upper bound of the epsilon of noise and ridge by the theorem that is stated."""
+        """Upper bound of the epsilon of noise and ridge by the theorem that is stated.
+
+        ``curvature`` is n times the ridge with the strong convexity of the regularizer, and
+        ``hidden`` is the epsilon of the noise on the grid.
+        """
         sensitivity = self.positive("sensitivity")
         radius = self.positive("gradient_radius")
-        trace = self.positive("hessian_trace")
+        k = self.positive("hessian_trace") / curvature
         a = sensitivity / self.V / self.scale
         if self.theorem in ("Theorem 1 (pure)", "Theorem 17 (box noise)"):
-            p = self.parameters
-            ratio_of_determinants = log(1 + trace * self.V / (2 * p * curvature)).high
-            return radius * self.V / self.scale + p * ratio_of_determinants
+            return self._by_determinants(radius, k)
         if self.theorem.startswith("Theorem 15 (saturating loss"):
-            # the largest gradient is at least half of the diameter of all of them, which is
-            # stated rounded up
-            self.demand(
-                sensitivity >= radius * self.V * (1 - _OF_A_SUPREMUM),
-                "its sensitivity is less than V times the radius of its gradients",
-            )
-            return self.V / 2 * (a + max(a, self._steepness * trace / curvature))
+            return self._by_saturation(radius, sensitivity, a, k)
         if self.theorem.startswith("Theorem 19 (in a ball"):
-            left = self.epsilon - hidden
-            self._refuse_beyond_ball(a, trace / curvature, 2 * left / self.V)
-            return left
+            # epsilon = V/2 sup [a |difference of gradients| + k 4 u (1 - u)]
+            available = self.epsilon - hidden
+            self._refuse_beyond_ball(a, k, 2 * available / self.V)
+            return available
         self.demand(self.theorem == "Theorem 27 (multinomial)", f"{self.theorem} is not read")
-        # 4 M^2 V of rows of the norm M, of which the sensitivity is a multiple
+        # curvature epsilon >= 4 M^2 V, with the sensitivity 2^(1/2) M V of rows of the norm M
         needed_curvature = 2 * sensitivity * sensitivity / self.V
         is_covered = curvature * self.epsilon >= needed_curvature
         self.demand(is_covered, "its ridge is too small for its epsilon")
         return sensitivity / self.scale
+
+    def _by_determinants(self, radius: Any, k: Any) -> Any:
+        """Theorems 1 and 17: ``radius V / scale + p log(1 + k V / (2 p))``."""
+        p = self.parameters
+        return radius * self.V / self.scale + p * log(1 + k * self.V / (2 * p)).high
+
+    def _by_saturation(self, radius: Any, sensitivity: Any, a: Any, k: Any) -> Any:
+        """Theorem 15: ``V/2 (a + max_u {a u + k h(u)})`` with ``h(u) <= q (1 - u)``."""
+        # the largest gradient is at least half of the diameter of all of them, which is stated
+        # rounded up
+        self.demand(
+            sensitivity >= radius * self.V * (1 - _OF_A_SUPREMUM),
+            "its sensitivity is less than V times the radius of its gradients",
+        )
+        return self.V / 2 * (a + max(a, self._steepness * k))
 
     @property
     def _steepness(self) -> int:
@@ -1888,7 +1916,7 @@ def check_charge(document: Any, path: str) -> str:
     return f"{path} charged {amount} for {unit}"
 
 
-# --- The command ---------------------------------------------------------------------------------
+# --- 8. The command ------------------------------------------------------------------------------
 
 #: Forms of certificates, and what checks them.
 FORMS: Mapping[str, Callable[[Any], list[str]]] = {
