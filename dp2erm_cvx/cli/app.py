@@ -45,8 +45,9 @@ class Guarded(click.Group):
                 "--draft study.toml writes, and dp2erm run study.toml DATA answers"
             )
         name, command, rest = super().resolve_command(ctx, args)
-        for one in () if command is None else command.params:
-            one.callback = one.callback or _filled
+        if command is not None:
+            for parameter in command.params:
+                parameter.callback = parameter.callback or _filled
         return name, command, rest
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,11 +109,10 @@ def main(context: click.Context) -> None:
 def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Refuse an empty text: a shell makes one of a variable that is not set."""
     if value == "" or (isinstance(value, tuple) and "" in value):
-        name = (
-            parameter.opts[-1]
-            if isinstance(parameter, click.Option)
-            else parameter.make_metavar(context)
-        )
+        if isinstance(parameter, click.Option):
+            name = parameter.opts[-1]
+        else:
+            name = parameter.make_metavar(context)
         raise DeclarationError(f"{name} is empty: give a value, or leave it out")
     return value
 
@@ -165,9 +165,6 @@ EXAMPLES = {
 for module in (audit, demo, frontier, programs, released, run, settings, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
-            lines = (
-                one if one.startswith(" ") else f"dp2erm {one}"
-                for one in EXAMPLES[str(command.name)]
-            )
+            lines = [f"dp2erm {words}" for words in EXAMPLES[str(command.name)]]
             command.epilog = "\n".join(("\b", "Example:", *lines))
             main.add_command(command)

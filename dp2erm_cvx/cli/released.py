@@ -50,7 +50,10 @@ def show_command(release: str, programs: tuple[str, ...], as_json: bool) -> None
 
     read_programs(programs)
     published = read_release_file(release)
-    click.echo(published.to_json()) if as_json else show(published.blocks())
+    if as_json:
+        click.echo(published.to_json())
+    else:
+        show(published.blocks())
 
 
 @click.command("report", short_help="One page about releases; a table or a plot of their answers.")
@@ -247,9 +250,9 @@ def _study_of(
     from dp2erm_cvx.study import read_study
 
     study = read_study(path)
-    for own in study.programs:  # of files that the study names, unless --program did
-        if own.name not in available():
-            click.get_current_context().with_resource(known_meanwhile(own))
+    for program in study.programs:  # of files that the study names, unless --program did
+        if program.name not in available():
+            click.get_current_context().with_resource(known_meanwhile(program))
     digest = study.digest
     if study.resting is not None and not isinstance(declared, library.RangesRelease):
         if of_ranges is None:
@@ -357,8 +360,8 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
         if account.composition is not spent.composition:
             screen.print(f"declared: {account.composition}; {spent.composition} is in force")
         if account.composition == "renyi":
-            curves = sum(one.curve is not None for one in account.receipts)
-            screen.print(f"Renyi curves: {curves} of {counted}; pure releases need none")
+            n_curves = sum(receipt.curve is not None for receipt in account.receipts)
+            screen.print(f"Renyi curves: {n_curves} of {counted}; pure releases need none")
         if charges and account.receipts:
             screen.print(_charges(account))
 
@@ -387,8 +390,8 @@ def _charges(account: Account) -> Table:
     """Every charge of an account."""
     table = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3)
     table.columns[1].no_wrap = True
-    for one in account.receipts:
-        epsilon = digits_of(one.budget.epsilon)
-        delta = digits_of(one.budget.delta)
-        table.add_row(one.charged_at, one.number, one.note, epsilon, delta)
+    for receipt in account.receipts:
+        epsilon = digits_of(receipt.budget.epsilon)
+        delta = digits_of(receipt.budget.delta)
+        table.add_row(receipt.charged_at, receipt.number, receipt.note, epsilon, delta)
     return table

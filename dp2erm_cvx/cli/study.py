@@ -247,8 +247,8 @@ def _read_by_parts(
     update("parts of the table", 0, len(parts))
     for number, part in enumerate(parts, 1):
         first = 0 if read is None else read.n_rows
-        own = _read_part(part(), declared, first)
-        read = own if read is None else read + own
+        read_here = _read_part(part(), declared, first)
+        read = read_here if read is None else read + read_here
         update("parts of the table", number, len(parts))
     assert read is not None  # a table has a part
     return read
@@ -263,21 +263,21 @@ def _read_part(table: Table, declared: _Declared, first: int) -> _Read:
     if public is None or public.codebook is None:
         return _Read(cells, None, (), 0)
     sums = _record_sums(table, public, declared.covariates)
-    seen = [_seen(table, one, declared.covariates, first) for one in declared.asked]
+    seen = [_seen(table, asked, declared.covariates, first) for asked in declared.asked]
     return _Read(cells, sums, tuple(seen), len(table.cells(str(declared.treatment))))
 
 
 def _with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Declarations with the columns of ``--treatment`` and ``--outcome`` put over them."""
-    whole = dict(declared)
+    changed = dict(declared)
     if options["treatment"]:
-        known = whole.get("treatment")
-        treatment = dict(known) if isinstance(known, dict) else {}
+        table = declared.get("treatment")
+        treatment = dict(table) if isinstance(table, dict) else {}
         treatment["column"] = options["treatment"]
-        whole["treatment"] = treatment
+        changed["treatment"] = treatment
     if options["outcome"]:
-        whole["outcome_column"] = options["outcome"]
-    return whole
+        changed["outcome_column"] = options["outcome"]
+    return changed
 
 
 def _columns(declared: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -296,7 +296,7 @@ def _public(declared: Mapping[str, Any]) -> library.Domain | library.OpenDomain:
 
 
 def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str] | None:
-    """The stage of the program that a draft asks about, and how its file is called from there.
+    """The stage of the program that a draft asks about, and what the draft calls the program.
 
     None where it asks about an effect. Raises ProgramError where there is no such program.
     """
@@ -306,17 +306,20 @@ def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str]
     from dp2erm_cvx.program import registry
     from dp2erm_cvx.program.files import file_of, stage_of
 
-    registered = known_name(program)
-    known = registry.available()
-    if registered not in known:
-        raise DeclarationError(f"--program {program!r}: {known_names(registered, known)}")
-    called = registered
+    name = known_name(program)
+    registered = registry.available()
+    if name not in registered:
+        raise DeclarationError(f"--program {program!r}: {known_names(name, registered)}")
+    stage = f"{stage_of(registered[name])}_stage"
     place = file_of(program)
-    if place is not None:
-        path, chosen = place
-        beside = os.path.relpath(path, os.path.dirname(draft or "") or ".")
-        called = Path(beside).as_posix() + ("" if chosen is None else f":{chosen}")
-    return f"{stage_of(known[registered])}_stage", called
+    if place is None:
+        return stage, name
+    path, name_in_file = place
+    from_draft = os.path.relpath(path, os.path.dirname(draft or "") or ".")
+    text = Path(from_draft).as_posix()
+    if name_in_file is not None:
+        text += f":{name_in_file}"
+    return stage, text
 
 
 def _outcomes(study: str | None) -> list[str]:
@@ -328,8 +331,10 @@ def _outcomes(study: str | None) -> list[str]:
     tables = read_tables(study)
     outcomes = []
     for kind in STUDY:
-        own = tables.get(kind)
-        for question in own if isinstance(own, list) else [own]:
+        questions = tables.get(kind)
+        if not isinstance(questions, list):
+            questions = [questions]
+        for question in questions:
             if isinstance(question, dict) and "outcome_column" in question:
                 outcomes.append(str(question["outcome_column"]))
     return outcomes

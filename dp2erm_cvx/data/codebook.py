@@ -699,8 +699,8 @@ class Codebook:
         """
         parts = [self._arms_in_words()]
         for name, levels in self.levels.items():
-            known = ", ".join(str(level) or "missing" for level in levels)
-            parts.append(f"{name} has levels {known}")
+            names = ", ".join(str(level) or "missing" for level in levels)
+            parts.append(f"{name} has levels {names}")
         parts += [self._bins_in_words(name) for name in self.bins]
         parts += [f"{first} and {second} are crossed" for first, second in self.crossed]
         parts += [rule.describe(name) for name, rule in self.cells.items()]

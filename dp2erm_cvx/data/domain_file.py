@@ -263,11 +263,8 @@ EDIT = "EDIT"
 #: Tables of a study beside its domain, see :mod:`dp2erm_cvx.study`.
 STUDY = ("budget", "ledger", "effect", "rule", "two_stage")
 #: Everything that a file may declare of the records: fields of the domain and of its codebook.
-RECORDS = (
-    ({one.name for one in fields(Domain)} - {"codebook", "released"})
-    | set(CODEBOOK)
-    | {"covariates"}
-)
+RECORDS = {field.name for field in fields(Domain)} - {"codebook", "released"}
+RECORDS |= {*CODEBOOK, "covariates"}
 
 
 def load_domain(path: str | Path) -> Domain:

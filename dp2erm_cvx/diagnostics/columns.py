@@ -104,8 +104,9 @@ class RecordCounts:
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Counts of the records of both."""
         both: dict[str, Any] = {}
-        for one in fields(self):
-            both[one.name] = _added(getattr(self, one.name), getattr(other, one.name))
+        for counted in fields(self):
+            name = counted.name
+            both[name] = _added(getattr(self, name), getattr(other, name))
         return RecordCounts(**both)
 
     @property
@@ -466,13 +467,15 @@ def _spelled(name: str, seen: Mapping[str, int], known: Collection[str]) -> dict
 
 def _near(name: str, texts: Collection[str], known: Collection[str]) -> dict[str, str]:
     """A note on every label of a column that is a declared one but for case and blanks."""
-    declared = {folded(own): own for own in known if own}
+    declared = {folded(label): label for label in known if label}
     notes = {}
     for text in sorted(set(texts) - set(known)):
-        own = declared.get(folded(text))
-        if own is not None:
-            line = read_as_one(name, [own, text])
-            notes[text] = f"{brief(own)} is declared: did you mean {brief(text)}? {line} reads both"
+        label = declared.get(folded(text))
+        if label is not None:
+            line = read_as_one(name, [label, text])
+            notes[text] = (
+                f"{brief(label)} is declared: did you mean {brief(text)}? {line} reads both"
+            )
     return notes
 
 
@@ -481,7 +484,7 @@ def alike(labels: Collection[str]) -> list[list[str]]:
     by_folded: dict[str, list[str]] = {}
     for label in sorted(labels):
         by_folded.setdefault(folded(label), []).append(label)
-    return [own for own in by_folded.values() if len(own) > 1]
+    return [spellings for spellings in by_folded.values() if len(spellings) > 1]
 
 
 def read_as_one(name: str, labels: Sequence[str]) -> str:
@@ -714,9 +717,10 @@ class TableCells:
         seen = self.seen[name]
         holds = self.holds(name)
         if self.repeats_persons(name):
-            whole = "a guarantee covers one record, not all of a person"
-            advice = f"[unit] column = {brief(name)}, number = N protects persons"
-            return [f"looks like an identifier and repeats: {whole}; {advice}"]
+            return [
+                "looks like an identifier and repeats: a guarantee covers one record, not all of a "
+                f"person; [unit] column = {brief(name)}, number = N protects persons"
+            ]
         sign = _other_decimal(seen)
         if sign and holds != "numbers":
             return [sign]
@@ -724,11 +728,10 @@ class TableCells:
             return []
         line = f"{key(name)} = {json.dumps(sorted(seen), ensure_ascii=False)}"
         hints = [f"if a codebook lists its levels, declare under [levels]: {line}"]
-        for own in alike(seen):
-            told = " and ".join(map(brief, own))
-            hints.append(
-                f"{told} differ by case or blanks alone: {read_as_one(name, own)} makes them one"
-            )
+        for spellings in alike(seen):
+            quoted = " and ".join(map(brief, spellings))
+            line = read_as_one(name, spellings)
+            hints.append(f"{quoted} differ by case or blanks alone: {line} makes them one")
         return hints
 
     def _notes(self, name: str) -> list[str]:

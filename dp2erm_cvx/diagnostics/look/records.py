@@ -112,10 +112,7 @@ class Sample:
         return both.smallest()
 
     def smallest(self) -> Sample:
-        """The records of the smallest ranks.
-
-        They are SAMPLE of them, and those of the same person as the last.
-        """
+        """The SAMPLE records of the smallest ranks, and those of the same person as the last."""
         if len(self.rank) <= SAMPLE:
             return self
         last = np.partition(self.rank, SAMPLE - 1)[SAMPLE - 1]
@@ -124,10 +121,7 @@ class Sample:
         return Sample(self.X[rows], self.a[rows], self.y[rows], person, self.rank[rows])
 
     def within(self, largest: float) -> Sample:
-        """The same records, with numbers clipped to a size.
-
-        So no sum of squares overflows.
-        """
+        """The same records, with numbers clipped to a size, so that no sum of squares overflows."""
         X = np.clip(self.X, -largest, largest)
         return replace(self, X=X, y=np.clip(self.y, -largest, largest))
 

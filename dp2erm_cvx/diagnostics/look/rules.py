@@ -263,21 +263,21 @@ def arms_apart(view: View) -> Iterator[tuple[str, str, float, float]]:
     """
     everything = range(view.first_arm)
     for number, (name, treated, _) in enumerate(view.arms):
-        best = ""
-        alone = 0.0
+        best_column = ""
+        largest_alone = 0.0
         for raw, columns in view.raw().items():
             with_spikes = [*columns, *view.spikes_of(raw)]
-            own = max(_apart(view, number, columns), _apart(view, number, with_spikes))
-            if (own, raw) > (alone, best):
-                alone = own
-                best = raw
+            alone = max(_apart(view, number, columns), _apart(view, number, with_spikes))
+            if (alone, raw) > (largest_alone, best_column):
+                largest_alone = alone
+                best_column = raw
         together = max(
             _apart(view, number, view.covariates),
             _apart(view, number, everything),
         )
-        if together > alone / 0.9 or not best:
-            best = "a combination of the covariates"
-        yield name, best, max(alone, together), treated
+        if together > largest_alone / 0.9 or not best_column:
+            best_column = "a combination of the covariates"
+        yield name, best_column, max(largest_alone, together), treated
 
 
 def _apart(view: View, number: int, columns: Sequence[int]) -> float:
@@ -337,14 +337,14 @@ def _ordered_by(view: View, columns: Sequence[int]) -> float:
     Levels are in the order of their mean outcomes among every other record, and order the rest.
     """
     y = view.seen.sample.y
-    values, known = view.values(columns)
+    numbers, values = view.values(columns)
     if view.columns[columns[0]].number:
-        frequent, _ = known.most_frequent
-        return ordered(values, y, frequent)
+        frequent, _ = values.most_frequent
+        return ordered(numbers, y, frequent)
     half = np.arange(len(y)) % 2 == 0
-    rest = _ranked(values, y, half)[~half]
-    frequent, _ = Values.of(rest).most_frequent
-    return ordered(rest, y[~half], frequent)
+    ranks = _ranked(numbers, y, half)[~half]
+    frequent, _ = Values.of(ranks).most_frequent
+    return ordered(ranks, y[~half], frequent)
 
 
 def _ranked(values: Array, y: Array, half: NDArray[np.bool_]) -> Array:
@@ -572,11 +572,11 @@ def alike_labels(view: View) -> Iterator[str]:
     declared = {name: list(map(str, levels)) for name, levels in book.levels.items()}
     declared[view.seen.treatment] = list(book.treatment.labels)
     for name, labels in declared.items():
-        for own in alike(labels):
-            told = " and ".join(map(brief, own))
+        for spellings in alike(labels):
+            quoted = " and ".join(map(brief, spellings))
             yield (
-                f"{name}: {told} are declared apart, and differ by case or blanks alone: look up "
-                f"whether they are one, which {read_as_one(name, own)} says"
+                f"{name}: {quoted} are declared apart, and differ by case or blanks alone: look up "
+                f"whether they are one, which {read_as_one(name, spellings)} says"
             )
 
 
