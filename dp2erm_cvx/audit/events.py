@@ -232,10 +232,10 @@ def scores(
     for kind, count in kinds.most_common(_MOST_KINDS):
         if count < _FEWEST:
             break
-        mine = _finite_numbers(first, kind, len(names[kind]))
-        theirs = _finite_numbers(second, kind, len(names[kind]))
+        first_numbers = _finite_numbers(first, kind, len(names[kind]))
+        second_numbers = _finite_numbers(second, kind, len(names[kind]))
         with np.errstate(all="ignore"):
-            functions = list(_of_numbers(mine, theirs, names[kind], families))
+            functions = list(_of_numbers(first_numbers, second_numbers, names[kind], families))
         for name, function in functions:
             yield name, partial(_of_kind, kind, function)
 

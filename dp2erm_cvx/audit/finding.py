@@ -278,9 +278,12 @@ _KINDS = 20
 
 def _datasets_of(arrays: Path) -> tuple[Columns, Columns]:
     """Both datasets in a file of arrays."""
-    with np.load(arrays, allow_pickle=False) as held:
-        names = _COLUMNS if "person_first" in held else _COLUMNS[:3]
-        first, second = (tuple(held[f"{name}_{which}"] for name in names) for which in _DATASETS)
+    with np.load(arrays, allow_pickle=False) as file:
+        names = _COLUMNS if "person_first" in file else _COLUMNS[:3]
+        datasets = []
+        for which in _DATASETS:
+            datasets.append(tuple(file[f"{name}_{which}"] for name in names))
+    first, second = datasets
     return first, second
 
 

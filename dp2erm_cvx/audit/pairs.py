@@ -245,18 +245,18 @@ class Pairs:
         other groups, of which some have a few rare ones.
         """
         X, a, y, order = self.kinds()
-        inside, few, outside, rare = rng.choice(np.arange(2, len(a)), 4)
+        inside, rare_inside, outside, rare_outside = rng.choice(np.arange(2, len(a)), 4)
         share = float(rng.choice([0.1, 0.5]))
         for rows in groups:
             places = rows[rows > 0] - 1
             chosen = places[rng.random(len(places)) < share]
             if 0 in rows:
                 order[places] = inside
-                order[chosen] = few
+                order[chosen] = rare_inside
             else:
                 order[places] = outside
                 if rng.random() < 0.3:
-                    order[chosen] = rare
+                    order[chosen] = rare_outside
         return Pairs.single(X, a, y, order, self.lists)
 
     @classmethod
@@ -336,12 +336,11 @@ def _whole(share: Array, amount: Array) -> Array:
     total = share.sum(axis=1, keepdims=True)
     exact = share / np.maximum(total, 1e-300) * amount[:, None]
     count = np.floor(exact + 1e-9)
-    rest = np.where(total[:, 0] > 0, amount - count.sum(axis=1), 0.0)
+    remainder = np.where(total[:, 0] > 0, amount - count.sum(axis=1), 0.0)
     # the remainder, fewer than m records, goes to the largest fractions
     order = np.argsort(-(exact - count), axis=1, kind="stable")
     rank = np.argsort(order, axis=1, kind="stable")
-    whole: Array = count + (rank < rest[:, None])
-    return whole
+    return np.asarray(count + (rank < remainder[:, None]))
 
 
 @dataclass(frozen=True, eq=False)

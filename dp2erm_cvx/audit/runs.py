@@ -585,9 +585,9 @@ def _again(
     pair: Finding, mechanism: Callable[..., Any], declared: Any, attack: Any, **_: Any
 ) -> Any:
     """By new runs that choose an event of their own."""
-    known = pair.facts["audit"]
+    saved = pair.facts["audit"]
     attack = attack or Attack(**pair.facts["attack"])
-    declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))
+    declared = declared or Declared(saved["epsilon"], saved["delta"], saved.get("mu"))
     return partial(audit_runs, mechanism, *pair.raw(), declared, attack=attack)
 
 

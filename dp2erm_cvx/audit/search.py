@@ -229,7 +229,7 @@ class State:
         # nothing can be sorted by a height that is no number
         if np.isnan(height).any():
             return
-        if apart and any(abs(height - known) < apart for known, _ in best):
+        if apart and any(abs(height - kept) < apart for kept, _ in best):
             return
         best.append((height, pair))
         best.sort(key=lambda item: item[0], reverse=True)
@@ -300,28 +300,28 @@ def explore(
     began = plan.clock()
     until = until or plan.deadline()
     workers = plan.workers if wave > 1 else 1
-    whole = True
+    complete = True
     while state.attempts == 0 or (state.spent < limit and not until.passed):
         before = state.at_start_of_wave()
-        left = max(limit - state.spent, 0)
+        evaluations_left = max(limit - state.spent, 0)
         tasks = []
         for number in range(state.attempts, state.attempts + wave):
             wanted = most(number)
-            room = int(min(wanted, left))
-            left = left - wanted
-            whole = whole and left >= 0
+            room = int(min(wanted, evaluations_left))
+            evaluations_left = evaluations_left - wanted
+            complete = complete and evaluations_left >= 0
             if room > 0:
                 # the first attempt is taken whatever the time
                 end = until if number else Deadline()
                 tasks.append((before, number, room, end))
         for gain in run_tasks(partial(_attempt_in_time, attempt), tasks, workers=workers):
-            whole = whole and gain is not None and not gain.cut
+            complete = complete and gain is not None and not gain.cut
             state.add(gain or Gain(0), keep, apart)
             if plan.progress is not None:
                 share = max(state.spent / limit, (plan.clock() - began) / seconds)
                 plan.progress(min(share, 1.0), state.spent, highest(state))
         # A search does not go on from a wave that was cut short: a stop must not change the result.
-        if checkpoint is not None and whole:
+        if checkpoint is not None and complete:
             checkpoint.write(state)
     return state
 
@@ -378,8 +378,8 @@ class _Checkpoint:
         if "$array" in plain:
             return np.array(plain["$array"], dtype=plain["dtype"])
         if "$pair" in plain:
-            known = {kind.__name__: kind for kind in self.kinds}
-            return known[plain.pop("$pair")](**plain)
+            kinds = {kind.__name__: kind for kind in self.kinds}
+            return kinds[plain.pop("$pair")](**plain)
         return plain
 
 

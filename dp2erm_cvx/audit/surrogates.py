@@ -73,12 +73,12 @@ class Surrogate:
         Without a fast one, or if it is off on the pairs of ``sample``, it is that by full solves.
         """
         full = cls(weighing, universe)
-        known = None
+        fast_weights = None
         if isinstance(weighing, ProgramWeights):
-            known = _known(weighing.program, universe)
-        if known is None:
+            fast_weights = _fast_weights(weighing.program, universe)
+        if fast_weights is None:
             return full
-        fast = cls(weighing, universe, known)
+        fast = cls(weighing, universe, fast_weights)
         if sample is None:
             return fast
         with np.errstate(all="ignore"):
@@ -140,8 +140,8 @@ class Surrogate:
         after = pairs.distinct(True)
         x, arm, count = (np.concatenate(parts) for parts in zip(before, after, strict=True))
         records = records_at(self.universe.space, x.reshape(-1, x.shape[2]), arm.ravel())
-        both = weights(records, count)
-        return _movements_of_kinds(both[: len(pairs)], both[len(pairs) :], count[: len(pairs)])
+        w, v = np.split(weights(records, count), [len(pairs)])
+        return _movements_of_kinds(w, v, count[: len(pairs)])
 
     @property
     def exact(self) -> bool:
@@ -203,8 +203,8 @@ class Surrogate:
         free = [_FreeNumbers.of_pair(self.universe, start) for start in chosen]
         climbs = []
         for place, step in enumerate(steps):
-            left = max(budget - spent - place * evaluations, 0)
-            climbs.append((free[place].start, step, min(left, evaluations)))
+            budget_left = max(budget - spent - place * evaluations, 0)
+            climbs.append((free[place].start, step, min(budget_left, evaluations)))
         heights = partial(self._heights, quantity, free, until)
         ends = [top]
         for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
@@ -330,7 +330,7 @@ class _FreeNumbers:
         return Pairs.admitted(self.universe, X, np.repeat(self.pair.a, number, axis=0), share)
 
 
-def _known(program: FirstStage, universe: MappedUniverse) -> Weights | None:
+def _fast_weights(program: FirstStage, universe: MappedUniverse) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
         return partial(_closed_form, program)
@@ -533,22 +533,26 @@ def _line_search(
 
 
 def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -> Array:
-    """Minimizers over the ball of the quadratics with this gradient and Hessian at ``v``."""
+    """Minimizers over the ball of the quadratics with this gradient and Hessian at ``v``.
+
+    They are ``(H + nu I)^-1 (H v - g)`` with the least nu >= 0 for which their norm is at most the
+    radius.
+    """
     if math.isinf(radius):
         return np.asarray(v - np.linalg.solve(hessian, gradient[..., None])[..., 0])
     curvature, basis = np.linalg.eigh(hessian)
     pull = np.einsum("bij,bi->bj", basis, np.einsum("bij,bj->bi", hessian, v) - gradient)
-    extra = np.zeros((len(v), 1))
+    multiplier = np.zeros((len(v), 1))
     for _ in range(60):
         # Newton on 1/norm - 1/radius in the multiplier, concave and increasing: no step overshoots
-        shifted = curvature + extra
+        shifted = curvature + multiplier
         norm = np.maximum(np.linalg.norm(pull / shifted, axis=1, keepdims=True), 1e-300)
         outside = norm > radius * (1 + 1e-14)
         if not outside.any():
             break
         fall = np.sum(pull**2 / shifted**3, axis=1, keepdims=True)
-        more = (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300)
-        extra = np.where(outside, extra + more, extra)
-    point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + extra))
+        newton_step = (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300)
+        multiplier = np.where(outside, multiplier + newton_step, multiplier)
+    point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + multiplier))
     norm = np.linalg.norm(point, axis=1, keepdims=True)
     return np.asarray(point * np.minimum(1.0, radius / np.maximum(norm, 1e-300)))

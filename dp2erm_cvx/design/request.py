@@ -380,14 +380,14 @@ _SHIFT = 0.25
 _LEAST = 0.02
 
 
-def _lines(own: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _lines(centered: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Two lines (k,) in centered covariates (m, k), drawn anew, of standard deviation 1.
 
     They are uncorrelated, unless only one covariate varies. Over its declared range every covariate
     matters as much as any other.
     """
-    covariance = own.T @ own / len(own)
-    spread = own.std(axis=0)
+    covariance = centered.T @ centered / len(centered)
+    spread = centered.std(axis=0)
     varies = spread > 1e-9 * spread.max(initial=0.0)
     if not varies.any():
         raise DeclarationError("the domain leaves covariates no room to vary")
@@ -395,8 +395,8 @@ def _lines(own: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     line = _unit(first, covariance)
     if np.sum(varies) == 1:
         return line, line
-    left = second - (second @ covariance @ line) * line
-    return line, _unit(left, covariance)
+    uncorrelated = second - (second @ covariance @ line) * line
+    return line, _unit(uncorrelated, covariance)
 
 
 def _log_odds_of_share(log_odds: Array, treated: float) -> float:

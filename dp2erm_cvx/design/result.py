@@ -190,8 +190,8 @@ class DesignResult(Shown):
         guessed = [name for name, _, stated in request.scenario.stated(scenario) if not stated]
         required = None
         if self.required_n is not None:
-            records, found = self.required_n
-            required = {"n_samples": records, "found": found}
+            records, basis = self.required_n
+            required = {"n_samples": records, "found": basis}
         return {
             "goal": request.goal,
             "estimand": request.estimand,

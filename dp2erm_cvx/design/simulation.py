@@ -139,11 +139,11 @@ class DesignRow:
 
     def of_effect(self, runs: Sequence[SimulatedRun], noise: float = math.nan) -> DesignRow:
         """The row of an effect by these runs; ``noise`` is that of weights, which state none."""
-        off, low, high, own, _, _, effective = np.array(runs).T
+        off, low, high, noises, _, _, effective = np.array(runs).T
         squares = off**2
         error = math.sqrt(float(np.mean(squares)))
-        if not np.isnan(own).all():
-            noise = float(np.nanmedian(own))
+        if not np.isnan(noises).all():
+            noise = float(np.nanmedian(noises))
         row = replace(
             self,
             bias=float(np.mean(off)),
@@ -338,7 +338,9 @@ def _effects(request: DesignRequest) -> Iterator[DesignRow]:
     if drivers is not None:
         ending = ", drivers alone"
         guessed["prognostic"] = drivers
-    tried = {f"{name}{ending}": own for name, own in {"default": {}, **_EFFECT}.items()}
+    tried: dict[str, Mapping[str, Any]] = {f"default{ending}": {}}
+    for name, settings in _EFFECT.items():
+        tried[f"{name}{ending}"] = settings
     yield from _with_noises(request, guessed, tried)
     weighted = {**guessed, "weights": RULED}
     yield _candidate(request, f"weighted residuals{ending}", weighted, {}, "gamma")
@@ -362,9 +364,9 @@ def _candidate(
     noise: str,
 ) -> DesignRow:
     """A pipeline by these settings; what the request declares itself is put over them."""
-    own = dict(request.declared)
-    settings = {**settings, **own.pop("settings", {})}
-    full = {**guessed, "noise": noise, **own, "settings": settings}
+    stated = dict(request.declared)
+    settings = {**settings, **stated.pop("settings", {})}
+    full = {**guessed, "noise": noise, **stated, "settings": settings}
     model = QUESTIONS[request.goal](request.domain, request.budget, **full)
     needless = {**_LEFT_OUT, "noise": "gamma", "settings": {}}
     declared = {}
@@ -508,15 +510,14 @@ def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | No
     """
     pool = [row for row in rows if not row.reason and (request.goal == "rule" or row.holds)]
     most = max((len(row.scores) for row in pool), default=0)
-    whole = [row for row in pool if len(row.scores) == most]
-    return min(whole, key=lambda row: float(np.mean(row.scores)), default=None)
+    comparable = [row for row in pool if len(row.scores) == most]
+    return min(comparable, key=lambda row: float(np.mean(row.scores)), default=None)
 
 
 def behind_of(row: DesignRow, best: Sequence[float] | np.ndarray) -> np.ndarray:
     """Paired differences of the scores of a row and of the best, over the replicates of the row."""
-    own = np.array(row.scores)
-    behind: np.ndarray = own - np.array(best)[: len(own)]
-    return behind
+    scores = np.array(row.scores)
+    return np.asarray(scores - np.array(best)[: len(scores)])
 
 
 def half_width(values: np.ndarray) -> float:

@@ -423,20 +423,20 @@ def frontier(
 
 def _program(scheme: AnyScheme) -> FirstStage:
     """The program of a scheme at its default settings, or as it is."""
-    made: Any = scheme
+    program: Any = scheme
     if isinstance(scheme, str):
         second = registry.second_stages()
         if scheme in second:
             raise DeclarationError(f"{scheme}: is a second stage, which has no weights")
-        made = registry.build(registry.first_stages(), scheme)
+        program = registry.build(registry.first_stages(), scheme)
     elif not isinstance(scheme, FirstStage):
         family = family_of(scheme)
         if not issubclass(family, FirstStage):
             raise DeclarationError(f"{scheme.name}: is a second stage, which has no weights")
-        made = scheme()
-    if isinstance(made, PrivateFirstStage):
-        raise DeclarationError(f"{made.name}: adds noise to its weights, which no rehearsal has")
-    program: FirstStage = made
+        program = scheme()
+    if isinstance(program, PrivateFirstStage):
+        raise DeclarationError(f"{program.name}: adds noise to its weights, which no rehearsal has")
+    assert isinstance(program, FirstStage)
     return program
 
 
@@ -481,13 +481,13 @@ def _row(program: FirstStage, chosen: Mapping[str, Any], request: FrontierReques
     named = partial(FrontierRow, program.name, dict(chosen))
     try:
         declared = program.with_settings(**chosen)
-        here = declared.at(request.universe)
-        bound = here.stability(request.universe)
+        resolved = declared.at(request.universe)
+        bound = resolved.stability(request.universe)
     except Dp2ermError as error:
         return named(refusal=f"no bound: {error}")
     bounded = partial(named, V=bound.V, theorem=bound.theorem)
     try:
-        return bounded(**_rehearsed(here, request), **_answered(declared, request))
+        return bounded(**_rehearsed(resolved, request), **_answered(declared, request))
     except Dp2ermError as error:
         return bounded(refusal=str(error))
 
@@ -499,15 +499,16 @@ def _rehearsed(program: FirstStage, request: FrontierRequest) -> dict[str, float
     if request.public is None:
         size = rehearsed_size(program, universe)
     records = request.records(size)
-    there = program.at(MappedUniverse(records.space, records.n_samples, records.n_features))
-    weights = solve(there.instance(records)).value
+    where = MappedUniverse(records.space, records.n_samples, records.n_features)
+    rehearsed = program.at(where)
+    weights = solve(rehearsed.instance(records)).value
     balance = PublicBalance.of(records, weights)
     return {
         "left": balance.left,
         "effective": balance.effective,
         "largest": balance.largest,
         "treated": balance.treated,
-        "moved": largest_movement(there, records, weights),
+        "moved": largest_movement(rehearsed, records, weights),
     }
 
 
