@@ -1,7 +1,4 @@
-"""The stability audit: neighbors are solved for again, and held against every bound.
-
-It is done at one n or at many.
-"""
+"""The stability audit: weights of neighbors are computed anew, and held against every bound."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.changes import Strategy
 from dp2erm_cvx.audit.finding import REPLAYS, Finding
 from dp2erm_cvx.audit.movement import (
@@ -51,8 +49,11 @@ from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 
 #: Records up to which a declared CVXPY problem is solved for a check: seconds each.
 LARGEST_DECLARED = 100_000
+#: Records: raw (X, a, y), a dataset, or records that are mapped already.
 Data = tuple[ArrayLike, ArrayLike, ArrayLike] | Dataset | Records
+#: Draws records.
 Generator = Callable[[np.random.Generator], Data]
+#: Names of strategies, or functions of records and a generator.
 Strategies = str | Strategy | Sequence[str | Strategy]
 
 
@@ -62,10 +63,36 @@ class StabilityAudit(Shown):
 
     The search refutes a bound, and never proves one.
 
-    ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and
-    with a certificate; only the latter are reported. ``check`` compares with another solver.
-    ``private`` is False where data were given: movements then depend on them. ``refused`` gives, by
-    family, why it states no bound. A report shows it under its ``title``.
+    Parameters
+    ----------
+    program
+        What weighs the records.
+    universe
+        What the bounds are about.
+    verdicts
+        The verdict on every claim.
+    worst
+        The pairs that are reported, each certified.
+    refused
+        Why a family states no bound, by its name.
+    searched
+        Names of the strategies.
+    scouted
+        Neighbors that were solved for on their distinct records.
+    resolved
+        Neighbors that were solved for in full, with a certificate; only these are reported.
+    rounds
+        Rounds of the search.
+    seconds
+        How long the audit took.
+    seed
+        Repeats the search.
+    check
+        Compares with another solver.
+    private
+        False where data were given: movements then depend on them.
+    title
+        The title that a report shows it under.
     """
 
     program: FirstStage | FunctionWeights
@@ -100,104 +127,112 @@ class StabilityAudit(Shown):
 
     @property
     def unseen(self) -> float | None:
-        """Factor below which the first bound on V could be too small unseen.
+        """Factor below which the first bound on V could be too small unseen, at least 1.
 
-        It is V over the largest movement that was found.
-
-        At least 1. None where no bound on V was audited, or nothing moved.
+        It is V over the largest movement that was found. None where no bound on V was audited, or
+        nothing moved.
         """
-        first = self._first
-        return max(1.0, 1.0 / first.ratio) if first is not None and first.ratio > 0 else None
+        verdict = self._first_on_V
+        if verdict is None or not verdict.ratio > 0:
+            return None
+        return max(1.0, 1.0 / verdict.ratio)
 
     def catches(self, factor: float) -> bool:
         """True if the pairs found refute the first bound on V, divided by ``factor``.
 
         Such a bound is a planted error.
         """
-        return (
-            self._first is not None and self._first.movement.low > self._first.claim.bound / factor
-        )
+        verdict = self._first_on_V
+        if verdict is None:
+            return False
+        return verdict.movement.low > verdict.claim.bound / factor
 
     @property
-    def _first(self) -> Verdict | None:
-        return next(
-            (verdict for verdict in self.verdicts if verdict.claim.quantity is Quantity.V), None
-        )
+    def _first_on_V(self) -> Verdict | None:
+        """The verdict on the first bound on V."""
+        for verdict in self.verdicts:
+            if verdict.claim.quantity is Quantity.V:
+                return verdict
+        return None
 
     def verdict(self, name: str, quantity: str = "V") -> Verdict:
-        """The verdict on one claim. Raises KeyError."""
+        """The verdict on one claim; raises KeyError where there is none."""
         by_claim = {(one.claim.name, str(one.claim.quantity)): one for one in self.verdicts}
         return by_claim[name, quantity]
 
     def save(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
-        """Write the pair of ``verdict`` to ``path`` with .npz and .json.
+        """Write a pair to files, which hold its records.
 
-        By default it is the pair that is nearest to its bound.
+        Parameters
+        ----------
+        path
+            Of the files, beside .npz and .json.
+        verdict
+            Whose pair is written; default: the one nearest to its bound.
 
-        The files hold the records of the pair.
+        Returns
+        -------
+        arrays, facts
+            The paths of the two files.
         """
         verdict = verdict or max(self.verdicts, key=lambda one: one.ratio)
-        pair, movement = verdict.worst, verdict.worst.movements[verdict.claim.quantity]
-        facts = {
-            "claim": asdict(verdict.claim),
-            "movement": asdict(movement),
-            "origin": pair.origin,
-        }
-        first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
-        weights = {"name": self.program.name, "settings": self.program.settings()}
+        pair = verdict.worst
         saved = Finding(
-            first,
-            second,
-            self.universe.domain,
-            "stability",
-            facts,
-            None,
-            True,
-            weights,
-            self.private,
+            first=(pair.first.X, pair.first.a, pair.first.y),
+            second=(pair.second.X, pair.second.a, pair.second.y),
+            domain=self.universe.domain,
+            kind="stability",
+            facts={
+                "claim": asdict(verdict.claim),
+                "movement": asdict(pair.movements[verdict.claim.quantity]),
+                "origin": pair.origin,
+            },
+            mapped=True,
+            first_stage={"name": self.program.name, "settings": self.program.settings()},
+            private=self.private,
         )
         return saved.save(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
-        n, k, program = self.universe.n_samples, self.universe.n_features, self.program
-        names = (
-            "scouted",
-            "resolved",
-            "rounds",
-            "seconds",
-            "seed",
-            "numerical_error",
-            "unseen",
-            "private",
-        )
-        facts: dict[str, Any] = {"program": {"name": program.name, "settings": program.settings()}}
-        facts |= {"domain": self.universe.domain.to_dict(), "n_samples": n, "n_features": k}
-        facts |= {
+        return {
+            "program": {"name": self.program.name, "settings": self.program.settings()},
+            "domain": self.universe.domain.to_dict(),
+            "n_samples": self.universe.n_samples,
+            "n_features": self.universe.n_features,
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "refused": dict(self.refused),
+            "searched": list(self.searched),
+            "check": asdict(self.check),
+            "scouted": self.scouted,
+            "resolved": self.resolved,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "numerical_error": self.numerical_error,
+            "unseen": self.unseen,
+            "private": self.private,
+            "proof": False,
         }
-        facts |= {"searched": list(self.searched), "check": asdict(self.check)}
-        return facts | {name: getattr(self, name) for name in names} | {"proof": False}
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.verdicts), self.notes()])
 
     def notes(self) -> str:
-        """Everything besides the verdicts.
-
-        That is which bounds were refused, what was searched, and how surely.
-        """
+        """The lines besides the verdicts: bounds refused, what was searched, and how surely."""
         lines = [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
-        lines += [
-            f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof",
+        lines.append(
+            f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof"
+        )
+        lines.append(
             f"{self.scouted} neighbors tried quickly, {self.resolved} re-solved in full and "
-            f"certified; largest numerical error {self.numerical_error:.2g}",
-            str(self.check),
-        ]
+            f"certified; largest numerical error {self.numerical_error:.2g}"
+        )
+        lines.append(str(self.check))
         if self.unseen is not None:
             lines.append(f"an error of V below a factor {self.unseen:.2f} would not be seen here")
-        lines += [] if self.private else ["this audit read the records it was given: not private"]
+        if not self.private:
+            lines.append("this audit read the records it was given: not private")
         return "\n".join(lines)
 
 
@@ -248,8 +283,19 @@ def audit_stability(
         takes three quarters, and the certified solves of what it found, with those of the checking
         solver, the rest.
 
-    Raises DeclarationError for an invalid argument, CalibrationError where no family states a
-    finite bound, DataError for invalid records or a checkpoint of another audit.
+    Returns
+    -------
+    audit
+        The verdict on every claim.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
+    CalibrationError
+        Where no family states a finite bound.
+    DataError
+        For invalid records or a checkpoint of another audit.
     """
     _refuse_noise(program)
     if not isinstance(solver_by_name(solver), ConicSolver):
@@ -257,11 +303,13 @@ def audit_stability(
             f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'"
         )
     asked = _Asked(data, universe, strategies, held_out, search)
-    program = program.resolve(asked.domain.space)
-    program = program.at(asked.universe)  # read once, not for every dataset
-    claims, refused = (
-        claims_of(program, asked.universe) if bounds is None else (_claims(bounds), {})
-    )
+    # read once, not for every dataset
+    program = program.resolve(asked.domain.space).at(asked.universe)
+    refused: dict[str, str] = {}
+    if bounds is None:
+        claims, refused = claims_of(program, asked.universe)
+    else:
+        claims = _claims(bounds)
     checking = solver if asked.few else "first_certified"
     return asked.searched(program, ProgramWeights(program), claims, refused, checking)
 
@@ -276,9 +324,7 @@ def audit_weights(
     held_out: Data | None = None,
     search: SearchPlan | None = None,
 ) -> StabilityAudit:
-    """Search for neighbors whose weights move more than is claimed.
-
-    The weights are those of any function that weighs records.
+    """Search for neighbors whose weights, by any function, move more than is claimed.
 
     Nothing is declared of the function: its weights may come from R or another library. What it
     returns is what is audited, with its numerical errors; certificates have no part in it.
@@ -315,10 +361,10 @@ def audit_weights(
     else:
         claims = _claims(bound)
     asked = _Asked(data, universe, strategies, held_out, search)
-    found = asked.searched(weighing, weighing, claims, {}, f"{weighing.name}, once more")
-    if found.check.disagreement > 0.0:
+    audit = asked.searched(weighing, weighing, claims, {}, f"{weighing.name}, once more")
+    if audit.check.disagreement > 0.0:
         raise DataError(weighing.differs())
-    return found
+    return audit
 
 
 class _Asked:
@@ -339,7 +385,7 @@ class _Asked:
         search: SearchPlan | None,
     ) -> None:
         self.began = time.perf_counter()
-        self.search = SearchPlan(seconds=60.0) if search is None else search
+        self.search = search or SearchPlan(seconds=60.0)
         self.limit = self.search.deadline()
         domain = _domain(universe)
         self.domain = domain
@@ -354,8 +400,12 @@ class _Asked:
         self.universe = _universe(universe, domain, self.example)
         self.few = self.universe.n_samples <= LARGEST_DECLARED
         self.private = data is None or callable(data)
-        self.names, self.own = _named(strategies, has_data=data is not None, few=self.few)
-        self.pool = None if held_out is None else records_of(held_out, domain).covariates
+        #: Names of the strategies, and the functions among them.
+        self.names, self.functions = _named(strategies, has_data=data is not None, few=self.few)
+        #: Covariates that replace those of a record.
+        self.pool: Array | None = None
+        if held_out is not None:
+            self.pool = records_of(held_out, domain).covariates
 
     def searched(
         self,
@@ -379,9 +429,10 @@ class _Asked:
             self.few,
             self.limit.part(SEARCHING),
             search.solver_seconds,
-            self.own,
+            self.functions,
         )
-        state = rounds.explored(search, None if self.example is None else _digest(self.example))
+        digest = None if self.example is None else _digest(self.example)
+        state = rounds.explored(search, digest)
         verdicts, worst, checked = rounds.reported(state, self.limit)
         return StabilityAudit(
             program=program,
@@ -403,53 +454,82 @@ class _Asked:
 def _named(
     strategies: Strategies | None, *, has_data: bool, few: bool
 ) -> tuple[list[str], dict[str, Strategy]]:
-    """Names of strategies, and the functions among them.
+    """Names of strategies, and the functions among them by name.
 
-    Raises DeclarationError for what is none.
+    Parameters
+    ----------
+    strategies
+        What was asked for; None: all that apply.
+    has_data
+        Whether there are data, or a generator of some.
+    few
+        Whether the records are so few that the ascent runs without being named.
+
+    Raises
+    ------
+    DeclarationError
+        For what is no strategy.
     """
-    known = (*STRATEGIES, BASE) if has_data else (BASE,)
+    available = (*STRATEGIES, BASE) if has_data else (BASE,)
     if strategies is None:
-        return [name for name in known if few or name != "ascent"], {}
-    asked = (
-        [strategies] if isinstance(strategies, str) or callable(strategies) else list(strategies)
-    )
-    own = {}
+        return [name for name in available if few or name != "ascent"], {}
+    if isinstance(strategies, str) or callable(strategies):
+        strategies = [strategies]
+    functions: dict[str, Strategy] = {}
     names = []
-    for one in asked:
-        name = one if isinstance(one, str) else str(getattr(one, "__name__", type(one).__name__))
-        if callable(one) and has_data:
-            if name in own or name in known:
+    for strategy in strategies:
+        name = _name_of(strategy)
+        if not isinstance(strategy, str) and callable(strategy) and has_data:
+            if name in functions or name in available:
                 raise DeclarationError(f"strategies: two are called {name!r}")
-            own[name] = one
+            functions[name] = strategy
         names.append(name)
     names = list(dict.fromkeys(names))
-    if not names or not set(names) <= {*known, *own}:
+    if not names or not set(names) <= {*available, *functions}:
         hint = "" if has_data else " without data or a generator"
         raise DeclarationError(
-            f"search = {names}: must be of {', '.join(known)}, or functions of records{hint}, at "
-            "least one"
+            f"search = {names}: must be of {', '.join(available)}, or functions of records{hint}, "
+            "at least one"
         )
-    return names, own
+    return names, functions
+
+
+def _name_of(strategy: str | Strategy) -> str:
+    """The name of a strategy, or that of its function."""
+    if isinstance(strategy, str):
+        return strategy
+    return str(getattr(strategy, "__name__", type(strategy).__name__))
 
 
 def _claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
-    each = [
-        Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds
-    ]
-    claims = tuple(claim for some in each for claim in some)
+    """The claims of all bounds; raises DeclarationError for anything else."""
+    claims = list[Claim]()
+    for bound in bounds:
+        if isinstance(bound, StabilityBound):
+            claims += Claim.of(bound.theorem, bound)
+        else:
+            claims.append(bound)
     if not claims or not all(isinstance(claim, Claim) for claim in claims):
         raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
-    return claims
+    return tuple(claims)
 
 
 def records_of(data: Data, domain: Domain) -> Records:
-    """Records of the domain. Raises DataError, and DeclarationError for those of another domain."""
+    """Records of the domain.
+
+    Raises
+    ------
+    DataError
+        For invalid records.
+    DeclarationError
+        For records of another domain.
+    """
     if isinstance(data, Records):
         if data.space != domain.space:
             raise DeclarationError("the records were mapped into another domain")
         return data
-    held = data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
-    return held.records(lambda part: domain.records(part.X, part.a, part.y), domain)
+    dataset = data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
+    return dataset.records(lambda part: domain.records(part.X, part.a, part.y), domain)
 
 
 def _digest(records: Records) -> str:
@@ -475,19 +555,20 @@ def _domain(declared: MappedUniverse | Domain | Space) -> Domain:
 def _universe(
     declared: MappedUniverse | Domain | Space, domain: Domain, example: Records | None
 ) -> Universe:
-    """The universe that the data belong to or that is declared. Raises DeclarationError."""
+    """The universe that the data belong to, or that is declared; raises DeclarationError."""
     universe = None
     if isinstance(declared, MappedUniverse):
         universe = Universe(domain, declared.n_samples, declared.n_features)
     if example is not None:
-        own = Universe(domain, example.n_samples, example.n_features)
-        if universe not in (None, own):
-            size = f"{own.n_samples} records, {own.n_features} covariates"
+        of_data = Universe(domain, example.n_samples, example.n_features)
+        if universe not in (None, of_data):
+            size = f"{of_data.n_samples} records, {of_data.n_features} covariates"
             raise DeclarationError(f"universe = {declared}: the data have {size}")
-        return own
+        return of_data
     if universe is None:
         raise DeclarationError("n_samples: needed where no data are given: declare a Universe")
-    n, floor = universe.n_samples, universe.space.arm_floor or 0
+    n = universe.n_samples
+    floor = universe.space.arm_floor or 0
     if 2 * floor > n:
         raise DeclarationError(f"arm_floor = {floor:g}: {n} records cannot hold two such arms")
     return universe
@@ -502,34 +583,42 @@ def _again(
     **_: Any,
 ) -> Callable[[], Verdict]:
     """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
-    name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
-    origin, ours = str(pair.facts.get("origin", f"{pair.kind} audit")), pair.kind == "stability"
-    claim = Claim(**pair.facts["claim"]) if ours else None
-    saved = Interval(**pair.facts["movement"]) if ours else None
+    name = str(pair.first_stage["name"])
+    settings = dict(pair.first_stage["settings"])
+    origin = str(pair.facts.get("origin", f"{pair.kind} audit"))
+    claim = None
+    saved = None
+    if pair.kind == "stability":
+        claim = Claim(**pair.facts["claim"])
+        saved = Interval(**pair.facts["movement"])
 
     def again() -> Verdict:
-        audited = _weighing_of(program, name, settings)
+        """The verdict on the weights that are computed now."""
+        weighing = _weighing_of(program, name, settings)
         first, second = pair.records()
-        claimed = claim
-        if claimed is None:
-            if not isinstance(audited, ProgramWeights):
-                raise DeclarationError(
-                    f"{name}: a function states no bound: replay a pair of audit_weights"
-                )
-            bound = audited.program.stability(
-                MappedUniverse(first.space, first.n_samples, first.covariates.shape[1])
-            )
-            claimed = Claim("sharp", Quantity.V, bound.V, bound.theorem)
+        audited = claim or _sharp_claim(weighing, name, first)
         neighbors = NeighborPair(first, second, pair.changed, origin)
-        for moved in resolve(audited, [neighbors], solver, seconds=seconds):
-            return Verdict(claimed, moved.movements[claimed.quantity], moved, 1, saved)
-        asked = solver if isinstance(solver, str) else solver.name
+        for resolved in resolve(weighing, [neighbors], solver, seconds=seconds):
+            movement = resolved.movements[audited.quantity]
+            return Verdict(audited, movement, resolved, 1, saved)
+        named = solver if isinstance(solver, str) else solver.name
         raise DataError(
-            f"{name}: a dataset of the pair has no weights, or {asked} left none within "
+            f"{name}: a dataset of the pair has no weights, or {named} left none within "
             f"{seconds:.3g} s: choose another solver"
         )
 
     return again
+
+
+def _sharp_claim(weighing: Weighing, name: str, records: Records) -> Claim:
+    """The sharp bound on V of the program ``name``; raises DeclarationError for a function."""
+    if not isinstance(weighing, ProgramWeights):
+        raise DeclarationError(
+            f"{name}: a function states no bound: replay a pair of audit_weights"
+        )
+    universe = MappedUniverse(records.space, records.n_samples, records.covariates.shape[1])
+    bound = weighing.program.stability(universe)
+    return Claim("sharp", Quantity.V, bound.V, bound.theorem)
 
 
 REPLAYS["stability"] = _again
@@ -540,7 +629,10 @@ def _weighing_of(
 ) -> Weighing:
     """What a pair was saved for, by the given program or function, or else by the registry.
 
-    Raises DeclarationError for another one.
+    Raises
+    ------
+    DeclarationError
+        For another one.
     """
     if settings == FUNCTION:
         if subject is None or isinstance(subject, FirstStage):
@@ -548,8 +640,10 @@ def _weighing_of(
         return FunctionWeights(subject)
     if subject is not None and not isinstance(subject, FirstStage):
         raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
-    known = {setting: rebuilt(value) for setting, value in settings.items()}
-    audited = subject or registry.build(registry.first_stages(), name, **known)
+    audited = subject
+    if audited is None:
+        values = {setting: rebuilt(value) for setting, value in settings.items()}
+        audited = registry.build(registry.first_stages(), name, **values)
     if (audited.name, audited.settings()) != (name, settings):
         raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
     _refuse_noise(audited)
@@ -557,6 +651,7 @@ def _weighing_of(
 
 
 def _refuse_noise(program: FirstStage) -> None:
+    """Raise DeclarationError for a program with noise of its own."""
     if isinstance(program, PrivateFirstStage):
         raise DeclarationError(
             f"{program.name} adds noise to its weights: its bound is about no re-solve"
