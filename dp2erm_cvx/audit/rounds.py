@@ -35,18 +35,26 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError
 
-#: Ways to choose a neighbor of given data, and the search over base datasets.
-STRATEGIES, BASE = ("random", "held-out", "extreme", "flips", "each", "ascent"), "base"
-#: Neighbors of one dataset in a strategy's first attempt, and in any, where neighbors have common
-#: steps.
-CHUNK, LARGEST_CHUNK = 100, 1024
+#: Ways to choose a neighbor of given data.
+STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
+#: The search over base datasets.
+BASE = "base"
+#: Neighbors of one dataset in a strategy's first attempt.
+CHUNK = 100
+#: The most neighbors in an attempt, where neighbors have common steps.
+LARGEST_CHUNK = 1024
 #: Weights that are read in one attempt at most, but for those of its first ``CHUNK`` neighbors.
 _WEIGHTS = 2**24
-#: Neighbors among which an ascent begins, and those that it tries; attempts per drawn dataset.
-SCREENED, CLIMB, STAY = 20, 200, 4
-#: Where V has gradients, one in so many neighbors of an attempt is one among which ascents begin,
-#: and one in so many of these begins one.
-SCREENED_OF, CLIMBS_OF = 3, 3
+#: Neighbors among which an ascent begins.
+SCREENED = 20
+#: Neighbors that an ascent tries.
+CLIMB = 200
+#: Attempts on a dataset that is drawn.
+STAY = 4
+#: Where V has gradients, one in so many neighbors of an attempt is one among which ascents begin.
+SCREENED_OF = 3
+#: Of these one in so many begins an ascent.
+CLIMBS_OF = 3
 #: Of neighbors that are solved one by one, one in so many is solved again by the named solver.
 CHECKED = 100
 #: Of neighbors that have common steps one in so many times sqrt(n): one solve through CVXPY takes
@@ -54,11 +62,14 @@ CHECKED = 100
 CHECKED_TOGETHER = 1000
 #: Pairs by which a fast surrogate is compared.
 _SAMPLE = 7
-#: Pairs that are kept by every quantity, no less than so far apart.
-KEPT, APART = 10, 1e-9
-#: Share of a limit in seconds that the search takes; the rest is for what is reported. Of what is
-#: left then the second solver has this share, a tenth of the whole.
-SEARCHING, CHECKING = 0.75, 0.4
+#: Pairs that are kept by every quantity.
+KEPT = 10
+#: The least distance of the heights of pairs that are kept.
+APART = 1e-9
+#: Share of a limit in seconds that the search takes; the rest is for what is reported.
+SEARCHING = 0.75
+#: Share of what is left then that the second solver has, a tenth of the whole.
+CHECKING = 0.4
 
 #: Origin of a pair that no given data are part of.
 _SEARCHED = "search over base datasets"
@@ -79,13 +90,35 @@ def _few_covariates(universe: MappedUniverse) -> MappedUniverse:
 
 @dataclass(eq=False)
 class Rounds:
-    """Looks of one strategy each, in turns of their ``names``.
+    """Attempts of one strategy each, in turns of their names.
 
-    ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over
-    base datasets alone. ``pool`` are covariates of held-out records (m, d), None for those of the
-    data. ``solver`` solves one in so many neighbors again, within ``solver_seconds``. ``few``
-    records are those that the declared problem takes. Looks end soon after ``until``. ``own`` are
-    strategies of the auditor by their names.
+    Parameters
+    ----------
+    weighing
+        The program or the function whose weights move.
+    universe
+        The datasets among which neighbors lie.
+    claims
+        The bounds that are audited.
+    names
+        The strategies.
+    source
+        The dataset whose neighbors are tried, or what draws one; None for the search over base
+        datasets alone.
+    pool
+        Covariates (m, d) of held-out records; None for those of the data.
+    seed
+        Repeats the search.
+    solver
+        Solves one in so many neighbors again.
+    few
+        Whether the records are so few that the declared problem takes them.
+    until
+        Attempts end soon after this.
+    solver_seconds
+        The limit of the solver for each dataset.
+    functions
+        Strategies of the auditor's own, by their names.
     """
 
     weighing: Weighing
@@ -99,13 +132,15 @@ class Rounds:
     few: bool = True
     until: Deadline = field(default_factory=Deadline)
     solver_seconds: float | None = None
-    own: Mapping[str, Strategy] = field(default_factory=dict)
+    functions: Mapping[str, Strategy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         small = _few_covariates(self.universe)
         # a surrogate that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1]))
-        self.surrogate = Surrogate.of(self.weighing, small, sample) if BASE in self.names else None
+        self.surrogate: Surrogate | None = None
+        if BASE in self.names:
+            self.surrogate = Surrogate.of(self.weighing, small, sample)
         self._base: Base | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,53 +148,70 @@ class Rounds:
         return {**self.__dict__, "_base": None}
 
     def explored(self, plan: SearchPlan, digest: str | None) -> State:
-        """The whole search, of data by this ``digest``.
+        """The whole search.
 
-        Raises DataError for the checkpoint of another audit.
+        Parameters
+        ----------
+        plan
+            Its limits.
+        digest
+            The digest of the data, by which a checkpoint knows them; None without data.
+
+        Raises
+        ------
+        DataError
+            For the checkpoint of another audit.
         """
 
         def most(number: int) -> int:
+            """How many neighbors an attempt tries at most."""
             turn, place = divmod(number, len(self.names))
             if self.surrogate is not None and self.names[place] == BASE:
                 return self.surrogate.most
             return self._size(turn)
 
         def highest(state: State) -> float:
+            """The largest movement over its bound."""
             return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
 
-        universe, weighing = self.universe, self.weighing
-        call = [
-            weighing.name,
-            weighing.settings(),
-            universe.domain.to_dict(),
+        return explore(
+            self.attempt,
+            plan,
+            most=most,
+            highest=highest,
+            keep=KEPT,
+            apart=APART,
+            wave=4,
+            call=self._call(digest),
+            kinds=(Pairs, Replacement),
+            until=self.until,
+        )
+
+    def _call(self, digest: str | None) -> list[Any]:
+        """What a checkpoint belongs to."""
+        return [
+            self.weighing.name,
+            self.weighing.settings(),
+            self.universe.domain.to_dict(),
             digest,
             self.seed,
             self.solver,
+            self.universe.n_samples,
+            self.universe.n_features,
+            *self.names,
+            *map(asdict, self.claims),
         ]
-        call += [universe.n_samples, universe.n_features, *self.names, *map(asdict, self.claims)]
-        limits: dict[str, Any] = {
-            "keep": KEPT,
-            "apart": APART,
-            "wave": 4,
-            "kinds": (Pairs, Replacement),
-        }
-        return explore(
-            self.attempt, plan, most=most, highest=highest, call=call, until=self.until, **limits
-        )
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
         """The pairs that were kept, by movement over bound.
 
         The movement of one weight counts where nothing else is claimed.
         """
-        moving = [
-            claim for claim in self.claims if claim.quantity is not Quantity.LARGEST
-        ] or self.claims
-        ranked = [
-            (height / max(claim.bound, 1e-300), pair)
-            for claim in moving
-            for height, pair in state.best.get(claim.quantity, ())
-        ]
+        moving = [claim for claim in self.claims if claim.quantity is not Quantity.LARGEST]
+        ranked = []
+        for claim in moving or self.claims:
+            for height, pair in state.best.get(claim.quantity, ()):
+                ranked.append((height / max(claim.bound, 1e-300), pair))
         return sorted(ranked, key=lambda item: -item[0])
 
     def attempt(self, state: State, number: int, room: int) -> Gain:
@@ -171,69 +223,84 @@ class Rounds:
         return self._search_data(self.names[turn], number, state, room, rng)
 
     def _search_base(self, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
+        """Ascents among datasets of few kinds of records."""
         assert self.surrogate is not None
-        # mostly V, which every release consumes; the other quantities claimed in turn
-        claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
-        turns = [*[Quantity.V] * 3, None] if Quantity.V in claimed else [None]
-        quantity = turns[number % len(turns)] or claimed[number // len(turns) % len(claimed)]
-        known = [pair for pair in state.pairs(quantity) if isinstance(pair, Pairs)]
+        quantity = self._quantity(number)
+        best = [pair for pair in state.pairs(quantity) if isinstance(pair, Pairs)]
         with np.errstate(all="ignore"):
-            ends, spent = self.surrogate.climb(quantity, known, room, rng, self.until)
+            ends, spent = self.surrogate.climb(quantity, best, room, rng, self.until)
             moved = self.surrogate.movements(ends)
-        heights = [
-            {name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends))
-        ]
-        solved = [k for k, values in enumerate(heights) if np.isfinite(list(values.values())).all()]
-        pairs = [(heights[k], ends.take(np.array([k]))) for k in solved]
+        pairs = []
+        for k in range(len(ends)):
+            heights = {name.value: float(moved[name][k]) for name in Quantity}
+            if np.isfinite(list(heights.values())).all():
+                pairs.append((heights, ends.take(np.array([k]))))
         return Gain(spent, pairs, {"scouted": spent}, cut=self.until.passed)
+
+    def _quantity(self, number: int) -> Quantity:
+        """What an attempt among base datasets makes large.
+
+        Mostly it is V, which every release consumes; else the quantities claimed in turn.
+        """
+        claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
+        period = 1
+        if Quantity.V in claimed:
+            period = 4
+            if number % period < 3:
+                return Quantity.V
+        return claimed[number // period % len(claimed)]
 
     def _search_data(
         self, name: str, number: int, state: State, room: int, rng: np.random.Generator
     ) -> Gain:
-        # of one dataset all attempts, of those that are drawn a few each
-        index, turn = (0, number) if isinstance(self.source, Records) else divmod(number, STAY)
+        """Neighbors of given data by one strategy, some of which are solved again."""
+        index = 0
+        turn = number
+        if not isinstance(self.source, Records):
+            # of datasets that are drawn a few attempts each
+            index, turn = divmod(number, STAY)
         base = self.base(index)
         if name == "ascent":
-            found = self._ascended(base, turn, state, room, rng)
+            moves, tried, solved = self._ascended(base, turn, state, room, rng)
         else:
-            found = self._proposed(base, name, turn, room, rng)
-        moves, tried, solved = found
+            moves, tried, solved = self._proposed(base, name, turn, room, rng)
         first = number == 0 and name == self.names[0]
-        chosen = self._sample(base, tried, len(moves), first, rng)
-        alone, apart, known = (
-            list[NeighborPair](),
-            [0.0],
-            {id(base.records): (base.weights, base.radius)},
-        )
-        for k in chosen:
-            for pair in resolve(
-                self.weighing, [base.pair(moves.changes.one(k, name, index))], known=known
-            ):
+        alone = list[NeighborPair]()
+        disagreements = [0.0]
+        known = {id(base.records): (base.weights, base.radius)}
+        for k in self._sample(base, tried, len(moves), first, rng):
+            neighbors = base.pair(moves.changes.one(k, name, index))
+            for pair in resolve(self.weighing, [neighbors], known=known):
                 alone.append(pair)
-                apart.append(pair.movements[Quantity.V].apart(moves.movements[Quantity.V][k]))
+                together = moves.movements[Quantity.V][k]
+                disagreements.append(pair.movements[Quantity.V].apart(together))
         # the dataset itself is solved with the pairs that verdicts rest on
         drawn = [pair.datasets[1] for pair in alone]
         again = check(
             self.weighing, drawn, self.solver, until=self.until, seconds=self.solver_seconds
         )
-        counts = {"resolved": solved, "datasets": again.datasets, "unsolved": again.unsolved}
-        largest = {
-            "disagreement": float(np.max([again.disagreement, *apart])),
-            "radius": again.radius,
-        }
-        pairs = moves.kept(name, index, KEPT, APART)
-        return Gain(tried, pairs, counts, largest, cut=self.until.passed)
+        return Gain(
+            spent=tried,
+            pairs=moves.kept(name, index, KEPT, APART),
+            counts={"resolved": solved, "datasets": again.datasets, "unsolved": again.unsolved},
+            largest={
+                "disagreement": float(np.max([again.disagreement, *disagreements])),
+                "radius": again.radius,
+            },
+            cut=self.until.passed,
+        )
 
     def _proposed(
         self, base: Base, name: str, turn: int, room: int, rng: np.random.Generator
     ) -> tuple[Moves, int, int]:
         """Neighbors of one strategy, the number tried, and that of those solved."""
         size = min(self._size(turn), room)
-        own = self.own.get(name)
-        if own is None:
-            proposed = base.propose(name, sum(map(self._size, range(turn))), size, rng)
+        function = self.functions.get(name)
+        if function is None:
+            proposed_before = sum(map(self._size, range(turn)))
+            proposed = base.propose(name, proposed_before, size, rng)
         else:
-            proposed = base.proposed_by(own, name, size, rng)
+            proposed = base.proposed_by(function, name, size, rng)
         moves = base.moved(proposed, self.until)
         return moves, size, len(moves)
 
@@ -252,8 +319,10 @@ class Rounds:
             climbs = max(room // CLIMB, 1)
             candidates = base.propose("extreme", 0, min(SCREENED * climbs, room), rng)
             goes_on = turn % STAY > 0
-        known = [one for one in state.pairs(Quantity.V) if isinstance(one, Replacement)]
-        elite = [one for one in known if one.base == base.index]
+        elite = []
+        for one in state.pairs(Quantity.V):
+            if isinstance(one, Replacement) and one.base == base.index:
+                elite.append(one)
         tried = len(candidates)
         if elite and goes_on:
             step = 0.1
@@ -262,13 +331,13 @@ class Rounds:
         screened = base.moved(candidates, self.until)
         starts = screened.take(screened.highest(climbs))
         # the ends are solved once more, each as it is kept
-        left = room - tried - len(starts)
-        if not len(starts) or left <= 0 or self.until.passed:
+        room_left = room - tried - len(starts)
+        if not len(starts) or room_left <= 0 or self.until.passed:
             return screened, tried, len(screened)
         if base.knows_gradients or (base.shares and turn % 2 == 0):
-            climbed = slopes_followed(base, starts, left, self.until)
+            climbed = slopes_followed(base, starts, room_left, self.until)
         else:
-            solves = left // len(starts)
+            solves = room_left // len(starts)
             climbed = evolved(base, starts.changes, step, solves, rng, self.until)
         moves = base.moved(climbed.ends, self.until)
         tried += climbed.tried + len(climbed.ends)
@@ -302,37 +371,53 @@ class Rounds:
         """Dataset ``index`` of the generator, or the only one, with its weights."""
         source = self.source
         if self._base is None or self._base.index != index:
-            drawn = (
-                source(np.random.default_rng([self.seed, index])) if callable(source) else source
-            )
-            assert drawn is not None
-            self._base = Base(self.weighing, self.universe, drawn, self.pool, index)
+            records = source
+            if callable(source):
+                records = source(np.random.default_rng([self.seed, index]))
+            assert isinstance(records, Records)
+            self._base = Base(self.weighing, self.universe, records, self.pool, index)
         return self._base
 
-    def pair(self, known: Kept) -> NeighborPair | None:
+    def pair(self, kept: Kept) -> NeighborPair | None:
         """The two datasets of a kept pair in full, or None outside of the universe."""
-        if isinstance(known, Replacement):
-            return self.base(known.base).pair(known)
-        inside = known.admissible(self.universe.space)
-        records = known.records(self.universe.space)
-        return NeighborPair(*records, 0, _SEARCHED) if inside else None
+        if isinstance(kept, Replacement):
+            return self.base(kept.base).pair(kept)
+        if not kept.admissible(self.universe.space):
+            return None
+        first, second = kept.records(self.universe.space)
+        return NeighborPair(first, second, 0, _SEARCHED)
 
     def reported(
         self, state: State, until: Deadline
     ) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
-        """A verdict per claim, and the pairs that they rest on, solved again.
-
-        Among the pairs is the worst. Raises DataError.
+        """Verdicts on the claims, from pairs that are solved again.
 
         After the deadline no further pair is solved again, nor compared with the other solver.
+
+        Returns
+        -------
+        verdicts
+            One on every claim.
+        pairs
+            The pairs that were solved again, the worst among them.
+        checked
+            How far the other solver disagrees, over the whole search.
+
+        Raises
+        ------
+        DataError
+            If the search found no neighbors inside of the universe.
         """
-        chosen = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
+        chosen = []
+        for claim in self.claims:
+            best = state.best.get(claim.quantity)
+            if best:
+                chosen.append(best[0][1])
         # two datasets each: of many records only those that verdicts rest on
-        chosen += [pair for _, pair in self._ranked(state)] if self.few else []
-        resolving = until.part(0.5)
-        resolved = resolve(
-            self.weighing, map(self.pair, state.distinct(chosen)[:KEPT]), until=resolving
-        )
+        if self.few:
+            chosen += [pair for _, pair in self._ranked(state)]
+        pairs = map(self.pair, state.distinct(chosen)[:KEPT])
+        resolved = resolve(self.weighing, pairs, until=until.part(0.5))
         if not resolved:
             raise DataError(
                 "the search found no neighbors inside of the universe: give it a larger budget"
@@ -341,22 +426,36 @@ class Rounds:
         for claim in self.claims:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
+        last = check(
+            self.weighing,
+            self._compared(resolved, verdicts),
+            self.solver,
+            until=until.part(CHECKING),
+            seconds=self.solver_seconds,
+        )
+        largest = state.largest
+        checked = SolverCheck(
+            solver=self.solver,
+            datasets=int(state.counts.get("datasets", 0)) + last.datasets,
+            disagreement=float(np.maximum(largest.get("disagreement", 0.0), last.disagreement)),
+            radius=float(np.maximum(largest.get("radius", 0.0), last.radius)),
+            unsolved=int(state.counts.get("unsolved", 0)) + last.unsolved,
+        )
+        return tuple(verdicts), tuple(resolved), checked
+
+    def _compared(
+        self, resolved: Sequence[NeighborPair], verdicts: Sequence[Verdict]
+    ) -> list[tuple[Records, Weighed]]:
+        """The datasets that are solved once more, by the other solver.
+
+        Of neighbors of given data a sample was compared before, of what is searched for nothing
+        else; above few records the solver is that which has just solved them.
+        """
+        if not self.few:
+            return []
         resting = {id(verdict.worst) for verdict in verdicts}
         datasets = list[tuple[Records, Weighed]]()
         for pair in resolved:
-            # of neighbors of given data a sample is checked as well, of what is searched for
-            # nothing else; above few records the solver is that which has just solved them
-            if self.few and (id(pair) in resting or pair.origin == _SEARCHED):
+            if id(pair) in resting or pair.origin == _SEARCHED:
                 datasets += pair.datasets
-        checking = until.part(CHECKING)
-        last = check(
-            self.weighing, datasets, self.solver, until=checking, seconds=self.solver_seconds
-        )
-        checked = SolverCheck(
-            self.solver,
-            int(state.counts.get("datasets", 0)) + last.datasets,
-            float(np.maximum(state.largest.get("disagreement", 0.0), last.disagreement)),
-            float(np.maximum(state.largest.get("radius", 0.0), last.radius)),
-            int(state.counts.get("unsolved", 0)) + last.unsolved,
-        )
-        return tuple(verdicts), tuple(resolved), checked
+        return datasets
