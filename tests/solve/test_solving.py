@@ -225,7 +225,7 @@ def test_weights_and_radii_are_those_of_single_solves(made):
     chosen, base = replacements(records, 12), made.instance(records)
     result = solved(made, records, chosen)
     path = batch.fast_path(base, records, solve(base).point)
-    fast = path(chosen, 1e-13)
+    fast = path.solve(chosen, 1e-13)
     assert np.all(result.certified)
     assert not np.any(result.by_single)
     assert np.allclose(result.values[0].sum(axis=1), 90, rtol=1e-12)
