@@ -41,6 +41,9 @@ autodoc_type_aliases = {
 }
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
+# A lower-case word in the place of a type names a returned value; several classes have a field of
+# that name, which it does not refer to.
+suppress_warnings = ["ref.python"]
 napoleon_attr_annotations = False
 
 nitpicky = True

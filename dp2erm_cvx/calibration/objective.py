@@ -316,7 +316,7 @@ def calibrate_saturating(
     noise
         Law of the noise.
     gamma
-        The ridge, for gamma and box noise in a ball alone; by default that of :func:`ball_gamma`.
+        The ridge, for gamma and box noise in a ball alone; by default that of ``ball_gamma``.
 
     Returns
     -------

@@ -611,7 +611,7 @@ class RecordBlocks(Records):
         return self.each(attrgetter("counts"))
 
     def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> RecordBlocks:
-        """The mapped records, kept as far as there is memory; as :meth:`Records.mapped` makes them.
+        """The mapped records, kept as far as there is memory; as ``Records.mapped`` makes them.
 
         Parameters
         ----------

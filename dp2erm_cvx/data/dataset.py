@@ -563,8 +563,8 @@ def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
 
     Returns
     -------
-    Table or None
-        None where there are no cells but the numbers of the records: without a codebook, and of a
+    cells
+        The table of cells; None where there are no cells but the numbers of the records: without a codebook, and of a
         :class:`Dataset`.
     """
     book = public.codebook
