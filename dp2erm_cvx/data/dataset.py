@@ -564,8 +564,8 @@ def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
     Returns
     -------
     cells
-        The table of cells; None where there are no cells but the numbers of the records: without a codebook, and of a
-        :class:`Dataset`.
+        The table of cells; None where there are no cells but the numbers of the records: without
+        a codebook, and of a :class:`Dataset`.
     """
     book = public.codebook
     if book is None or isinstance(X, Dataset) or a is None or y is None:
