@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
+from dp2erm_cvx.weighting.bounds import constants
 from dp2erm_cvx.weighting.bounds.constants import spread_factor, weighting_constants
 from dp2erm_cvx.weighting.forms.features import Features, IntervalSet
 from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
@@ -54,6 +55,12 @@ def stability(
 def test_stability_of_known_schemes(form: WeightingForm, floor: int, V: float) -> None:
     found = stability(form, (floor, floor))
     assert 0.98 * V <= found <= 1.001 * V
+
+
+def test_a_bound_that_is_no_number_is_the_trivial_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "_bound_of_box", lambda *_: math.nan)
+    form = forms.entropy_balancing()
+    assert stability(form) == 2.0 * form.n
 
 
 def test_a_kink_with_a_cap_by_hand() -> None:

@@ -598,6 +598,9 @@ def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
     for box, corners in enumerate(kind.corners().tolist()):
         of_kinks = [float(of_kink[box]) for of_kink in kink_kappas]
         bound = _bound_of_box(kind, spread, corners, kappas[box].tolist(), of_kinks)
+        if math.isnan(bound):
+            # no comparison holds of what is no number, so that it would count as a bound of 0
+            bound = math.inf
         if bound > worst:
             worst = bound
             largest = (corners[-1][0], corners[-1][1])
