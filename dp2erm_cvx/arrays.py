@@ -15,8 +15,11 @@ UNIT = 2.0**-53
 #: lower bound times the second, and parts of a budget times the second add up to no more than it.
 ROUND_UP = 1.0 + 1e-12
 ROUND_DOWN = 1.0 - 1e-12
-#: The same for an upper bound that comes from sums over many records.
+#: The same for bounds that come from sums over many records, or from norms, eigenvalues and long
+#: formulas. They are beyond about a million roundings of numbers that are not negative. Where two
+#: such numbers are compared, a smaller difference is none.
 ROUND_UP_SUMS = 1.0 + 1e-9
+ROUND_DOWN_SUMS = 1.0 - 1e-9
 
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, Array
 from dp2erm_cvx.audit.events import of_exception, of_output
 from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
@@ -183,9 +183,6 @@ class StageLoss:
         return self.moved / self.scale
 
 
-#: A loss above what is declared by less than this factor is rounding.
-_ROUNDED = 1.0 + 1e-9
-
 #: Numbers of an audit beside its fields, in plain data.
 _NUMBERS = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
 
@@ -256,8 +253,8 @@ class AdditiveAudit(Shown):
 
     @property
     def exceeds(self) -> bool:
-        """True if this pair is a counterexample to what is declared."""
-        return not self.found <= self.allowed * _ROUNDED
+        """True if this pair is a counterexample to what is declared, beyond rounding."""
+        return not self.found <= self.allowed * ROUND_UP_SUMS
 
     @property
     def reached(self) -> float:
@@ -271,7 +268,7 @@ class AdditiveAudit(Shown):
     @property
     def beyond(self) -> bool:
         """True if a value moved by more than the mechanism states: its proof is refuted."""
-        return not self.reached <= _ROUNDED
+        return not self.reached <= ROUND_UP_SUMS
 
     @property
     def stated(self) -> float:
@@ -285,7 +282,7 @@ class AdditiveAudit(Shown):
 
         Then no proof is left.
         """
-        return not self.stated <= self.allowed * _ROUNDED
+        return not self.stated <= self.allowed * ROUND_UP_SUMS
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain JSON types; what is infinite or unknown is None."""

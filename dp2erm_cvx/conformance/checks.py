@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, Array
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
@@ -390,7 +390,7 @@ def balance(subject: Subject) -> Judgment:
         "after"
     )
     # noted only: it is no matter of privacy, and a scheme may have another target
-    if after > before * (1 + 1e-9):
+    if after > before * ROUND_UP_SUMS:
         return noted(f"{text}: a wrong sign?")
     return passed(text)
 
@@ -426,7 +426,7 @@ def stated_gradient(subject: Subject) -> Judgment:
         moved, _ = largest_gradient_movement(
             other, universe, stated.gradient, pairs, subject.search.seed
         )
-        if moved > stated.gradient * (1 + 1e-9):
+        if moved > stated.gradient * ROUND_UP_SUMS:
             return failed(
                 f"{place}: the gradient moves by {moved:.4g}, and {stated.gradient:.4g} is stated"
             )
@@ -488,7 +488,7 @@ class _Moved:
         self.largest = max(self.largest, moved[Quantity.V].low / bound.V)
         for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
             reached = moved[quantity].low
-            if not reached <= declared * (1 + 1e-9):
+            if not reached <= declared * ROUND_UP_SUMS:
                 numbers = f"{quantity} = {reached:.4g}, declared {declared:.4g}"
                 self.refuted = f"n = {universe.n_samples}: {numbers}"
         return moved[Quantity.V].low

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, Array
 from dp2erm_cvx.audit.pairs import Pairs, directions, draw_pair, next_pair
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
@@ -128,7 +128,7 @@ def largest_gradient_movement(
         if moved > largest:
             best = pair
             largest = moved
-        if largest > stated * (1 + 1e-9):
+        if largest > stated * ROUND_UP_SUMS:
             return largest, turn + 1
     return largest, budget
 

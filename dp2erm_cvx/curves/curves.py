@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.curves.atoms import Atom, atom
 
 #: 0 or 1 of every record.
@@ -112,7 +112,7 @@ class Part:
         if not self.keeps_margin:
             wrong = abs(self.scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
         phi, first, second = atom.at(u)
-        near = np.asarray(atom.largest_near(u, wrong)) * (1 + 1e-9)
+        near = np.asarray(atom.largest_near(u, wrong)) * ROUND_UP_SUMS
         first_error = wrong * near + UNIT * (atom.absolute + atom.relative * np.abs(first))
         if math.isinf(atom.concordance):
             least, largest = atom.curvatures(u - wrong, u + wrong)
@@ -232,7 +232,7 @@ class Curve:
             # what is added to a scaled margin rounds, as it does at a margin
             if part.shift or abs(part.scale) != 1.0:
                 distance = distance + 2 * UNIT * (np.abs(s) + abs(part.shift / part.scale))
-        lowest: Array = self.curvatures(s - distance, s + distance)[0] * (1 - 1e-9)
+        lowest: Array = self.curvatures(s - distance, s + distance)[0] * ROUND_DOWN_SUMS
         return lowest
 
     def largest_slope(self, margin_bound: float) -> float:
@@ -316,7 +316,7 @@ class Curve:
             largest = max(largest, 2.0 * falls)
         if math.isnan(largest):
             return math.inf
-        return float(max(largest, 0.0)) * (1 + 1e-9)
+        return float(max(largest, 0.0)) * ROUND_UP_SUMS
 
     def along(self, arm: Arms | None) -> Curve:
         """The loss of records of these arms (n,): it is the same in either."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, ROUND_UP_SUMS, Array
 
 Interval = tuple[float, float]
 
@@ -740,7 +740,7 @@ def largest_of(
         parts = promising[:, :, None] + half_width * halves[:, None, :]
         centers = parts.reshape(variables, -1)
         half_width /= 2.0
-    return most * (1.0 + 1e-9)
+    return most * ROUND_UP_SUMS
 
 
 def _grid(ticks: NDArray[Any], variables: int) -> Array:

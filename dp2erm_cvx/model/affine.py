@@ -22,8 +22,6 @@ from dp2erm_cvx.on_demand import sparse as sp
 
 Index = NDArray[np.int64]
 
-#: Covers about 1e6 roundings of sums of numbers that are not negative.
-UP = 1.0 + 1e-9
 #: Kinds of nodes that CVXPY has two classes for: exact and approximated ones.
 _NAMES = {"PowerApprox": "power", "PnormApprox": "Pnorm"}
 _BILINEAR = frozenset({"MulExpression", "multiply", "conv", "convolve", "kron"})

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array, dot_error
 from dp2erm_cvx.data.blocks import Blocks, tree_sum
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
@@ -80,7 +80,7 @@ class LocalError:
         """Bound on the largest ``|<row, error>|`` over rows (n, d)."""
         steep = np.linalg.norm(rows @ self.inverse_root, axis=1)
         lengths = np.linalg.norm(rows, axis=1)
-        return float(np.max(steep * self.energy + lengths * self.step, initial=0.0)) * (1 + 1e-9)
+        return float(np.max(steep * self.energy + lengths * self.step, initial=0.0)) * ROUND_UP_SUMS
 
 
 class PointClaim(NamedTuple):
@@ -327,7 +327,7 @@ class Sizes:
         if not growing <= 0.5 * m:
             return None
         norm = (self.minimizer_norm + fixed / m) / (1 - growing / m)
-        norm = min(norm, self.set_norm * (1 + 1e-9))
+        norm = min(norm, self.set_norm * ROUND_UP_SUMS)
         radius = (fixed + growing * norm) / m * _SLACK
         return radius if math.isfinite(radius) else None
 
@@ -378,7 +378,7 @@ class MultinomialModel(Composite):
         self.row_bound = row_bound
         self.basis = contrasts(self.dimension // p + 1)
         # in the space of the contrasts no Hessian of a log of exponentials exceeds one half
-        self.mass = float(sum(blocks.map(_mass))) * (1.0 + 1e-9)
+        self.mass = float(sum(blocks.map(_mass))) * ROUND_UP_SUMS
         self.smoothness = 0.5 * self.mass * row_bound**2 + ridge
         self.self_concordance = _ROOT_2 * row_bound
 
@@ -493,14 +493,14 @@ def multinomial_sizes(
     n: int, n_rows: int, p: int, n_arms: int, row_bound: float, ridge: float, noise_bound: float
 ) -> Sizes:
     """Sizes of every such sum over at most ``n_rows`` of mass n, for noise of at most this norm."""
-    fixed, growing = rounding_of(n_rows, p, n_arms, row_bound, n * (1.0 + 1e-9))
+    fixed, growing = rounding_of(n_rows, p, n_arms, row_bound, n * ROUND_UP_SUMS)
     steep = n * _ROOT_2 * row_bound + noise_bound
     # at the minimizer ridge/2 ||v||^2 <= n log K + ||noise|| ||v||: the loss is n log K at 0, where
     # the objective is no smaller, and at least 0 anywhere
     far = math.sqrt(2.0 * n * math.log(n_arms) / ridge) + 2.0 * noise_bound / ridge
     return Sizes(
         strong_convexity=ridge,
-        smoothness=0.5 * n * (1.0 + 1e-9) * row_bound**2 + ridge,
+        smoothness=0.5 * n * ROUND_UP_SUMS * row_bound**2 + ridge,
         slope=steep,
         rounding=fixed + 4.0 * UNIT * noise_bound,
         rounding_growth=growing + 4.0 * UNIT * ridge,

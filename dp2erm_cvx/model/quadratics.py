@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array, dot_error
 from dp2erm_cvx.model.composite import Composite, Sizes
 
 
@@ -59,12 +59,12 @@ class Quadratic:
     @property
     def smoothness(self) -> float:
         """Bound on the spectral norms of P, of the exact one and of the computed one."""
-        return (self.size + self.matrix_error) * (1 + 1e-9)
+        return (self.size + self.matrix_error) * ROUND_UP_SUMS
 
     @property
     def slope(self) -> float:
         """Bound on the norms of the linear term, of the exact one and of the computed one."""
-        return (float(np.linalg.norm(self.linear)) + self.linear_error) * (1 + 1e-9)
+        return (float(np.linalg.norm(self.linear)) + self.linear_error) * ROUND_UP_SUMS
 
     def with_ridge(self, ridge: float) -> float:
         """Strong convexity of the terms and ``ridge/2 ||v||^2`` together, rounded down."""
@@ -78,7 +78,7 @@ class Quadratic:
         """
         linear_error = self.linear_error + UNIT * float(np.linalg.norm(self.linear))
         matrix_error = self.matrix_error + UNIT * self.size
-        up = factor * (1 + 1e-9)
+        up = factor * ROUND_UP_SUMS
         least = factor * self.strong_convexity * (1 - 4 * UNIT)
         linear = factor * self.linear
         return Quadratic(linear, factor * self.matrix, up * linear_error, up * matrix_error, least)
@@ -89,7 +89,7 @@ class Quadratic:
         matrix = self.matrix + other.matrix
         linear_error = self.linear_error + other.linear_error + UNIT * float(np.linalg.norm(linear))
         matrix_error = self.matrix_error + other.matrix_error + UNIT * float(np.linalg.norm(matrix))
-        return Quadratic(linear, matrix, linear_error * (1 + 1e-9), matrix_error * (1 + 1e-9))
+        return Quadratic(linear, matrix, linear_error * ROUND_UP_SUMS, matrix_error * ROUND_UP_SUMS)
 
     def value(self, v: Array) -> float:
         """The value at v (d,)."""
@@ -103,7 +103,7 @@ class Quadratic:
     def rounding(self, v: Array) -> float:
         """Bound on the norm of the error of :meth:`gradient`."""
         fixed, growing = self._rounding
-        return (fixed + growing * float(np.linalg.norm(v))) * (1 + 1e-9)
+        return (fixed + growing * float(np.linalg.norm(v))) * ROUND_UP_SUMS
 
     @property
     def _rounding(self) -> tuple[float, float]:
@@ -134,8 +134,8 @@ class Quadratic:
             sizes,
             smoothness=sizes.smoothness + self.smoothness,
             slope=sizes.slope + self.slope,
-            rounding=sizes.rounding + fixed * (1 + 1e-9),
-            rounding_growth=sizes.rounding_growth + growing * (1 + 1e-9),
+            rounding=sizes.rounding + fixed * ROUND_UP_SUMS,
+            rounding_growth=sizes.rounding_growth + growing * ROUND_UP_SUMS,
         )
 
 
@@ -181,7 +181,7 @@ class WithQuadratic(Composite):
 
     def hessian_rounding(self, v: Array) -> float:
         added = UNIT * float(np.linalg.norm(self.hessian(v)))
-        return (self.base.hessian_rounding(v) + self.quadratic.matrix_error + added) * (1 + 1e-9)
+        return (self.base.hessian_rounding(v) + self.quadratic.matrix_error + added) * ROUND_UP_SUMS
 
     def rounding(self, v: Array) -> float:
         sizes = float(np.linalg.norm(self.base.gradient(v))) + float(

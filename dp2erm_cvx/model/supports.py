@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.model.affine import UP, Affine, AffineWalk, Index, Sums, gamma, kind_of, merged
+from dp2erm_cvx.model.affine import Affine, AffineWalk, Index, Sums, gamma, kind_of, merged
 from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.on_demand import sparse as sp
 
@@ -261,7 +261,7 @@ class LoadedAffine:
         value = np.asarray(self.A @ v + self.b, dtype=np.float64)
         size = self.M @ np.abs(v) + self.c
         moved = np.asarray(self.M @ error, dtype=np.float64)
-        wrong: Array = (gamma(self.count + self.longest + 2) * size + moved) * UP
+        wrong: Array = (gamma(self.count + self.longest + 2) * size + moved) * ROUND_UP_SUMS
         if self.exact:
             self._settle(v, value, wrong, moved)
         return value, wrong
@@ -284,7 +284,7 @@ class LoadedAffine:
         """``A' h`` (columns,), and a bound of its distance to that of any h within ``error``."""
         size = self.M.T @ np.abs(h)
         wrong = gamma(self.count + self.tallest + 2) * size + self.M.T @ error
-        return np.asarray(self.A.T @ h, dtype=np.float64), wrong * UP
+        return np.asarray(self.A.T @ h, dtype=np.float64), wrong * ROUND_UP_SUMS
 
 
 class LoadedTerm:
@@ -329,17 +329,17 @@ class LoadedTerm:
         if self.kink:
             value = self._largest(a) if self.kind == "max" else self.norm(a)
             wrong = self._grown(error) + gamma(len(a) + 8) * self.norm(a)
-            return value, wrong * UP
+            return value, wrong * ROUND_UP_SUMS
         size = np.abs(a) + error
         if self.kind == "square":
             wrong = 2 * size * error + 4 * UNIT * size * size + _TINY
-            return a * a, wrong * UP
+            return a * a, wrong * ROUND_UP_SUMS
         # Huber's function
         inside = np.abs(a) <= self.bound
         value = np.where(inside, a * a, self.bound * (2 * np.abs(a) - self.bound))
         steep = 2 * np.minimum(size, self.bound)
         wrong = steep * error + 8 * UNIT * steep * size + _TINY
-        return value, wrong * UP
+        return value, wrong * ROUND_UP_SUMS
 
     def unit_slope(self, v: Array) -> Array:
         """The point (rows,) next to ``v`` among the slopes that a kink has: a ball or simplexes.
@@ -374,10 +374,12 @@ class LoadedTerm:
         if not self.kink:
             # the tangent at a point that may act in the direction of the outputs inside
             near = np.where(self.direction * a < 0, 0.0, a)
-            slope = (
-                2 * near if self.kind == "square" else 2 * np.clip(near, -self.bound, self.bound)
-            )
-            return slope, np.zeros_like(a), ((np.abs(a - near) + error) ** 2 + _TINY) * UP
+            inner = near
+            if self.kind != "square":
+                inner = np.clip(near, -self.bound, self.bound)
+            distance = np.abs(a - near) + error
+            left_out = (distance**2 + _TINY) * ROUND_UP_SUMS
+            return 2 * inner, np.zeros_like(a), left_out
         assert u is not None
         value = self._largest(a) if self.kind == "max" else self.norm(a)
         along = np.bincount(self.group, weights=u * a, minlength=self.n_outputs)
@@ -386,7 +388,7 @@ class LoadedTerm:
         slope_error = size * np.abs(u)
         if self.kind != "max" and self.alone:
             self._sharpen(a, error, u, slope_error, left_out)
-        return u, slope_error, left_out * UP
+        return u, slope_error, left_out * ROUND_UP_SUMS
 
     def _sharpen(
         self, a: Array, error: Array, u: Array, slope_error: Array, left_out: Array
@@ -409,7 +411,7 @@ class LoadedTerm:
         known = safe & (apart <= _ALIKE)
         left_out[known] = 0.0
         inside = known[self.group]
-        slope_error[inside] = (apart[self.group] * UP)[inside]
+        slope_error[inside] = (apart[self.group] * ROUND_UP_SUMS)[inside]
 
 
 class Plane(NamedTuple):
@@ -523,7 +525,7 @@ class LoadedFunction:
             wrong = wrong + part_error + UNIT * np.abs(pull)
         d = self.dimension
         error = wrong[:d] + gamma(len(self.terms) + 2) * total[:d]
-        return Plane(pull[:d], error * UP, left_out * UP * UP)
+        return Plane(pull[:d], error * ROUND_UP_SUMS, left_out * ROUND_UP_SUMS * ROUND_UP_SUMS)
 
 
 def refuse_other_values(

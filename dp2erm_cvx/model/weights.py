@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP, Array
+from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, Array
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
@@ -156,8 +156,8 @@ class WeightsModel(Composite):
         """
         anchor = self.anchor
         inside = self.clipped(point)
-        away = float(np.sum(np.abs(inside - anchor.weights))) * (1.0 + 1e-9)
-        outside = float(np.sum(np.abs(point - inside))) * (1 + 1e-9)
+        away = float(np.sum(np.abs(inside - anchor.weights))) * ROUND_UP_SUMS
+        outside = float(np.sum(np.abs(point - inside))) * ROUND_UP_SUMS
         if anchor.residual is not None:
             farther = anchor.residual.farther(away + outside)
             return PointClaim(math.inf, math.inf, away, backward=farther.largest)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.curves.log_weights import LogWeight
@@ -214,7 +214,7 @@ def _ratio_error(error: float, size: float, share: float) -> float:
     """
     if not share < 0.5:
         return math.inf
-    return (error + size * share) / (1.0 - share) * (1 + 1e-9)
+    return (error + size * share) / (1.0 - share) * ROUND_UP_SUMS
 
 
 def _centered(rows: Array, log_base: Array | None = None, *, center: Array) -> MarginRows:

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, UNIT, Array, dot_error
 from dp2erm_cvx.curves.curves import SQUARE, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight
 from dp2erm_cvx.data.blocks import Beside, Blocks, tree_sum, whole
@@ -31,8 +31,6 @@ R = TypeVar("R")
 
 #: Points that sums are kept for.
 _KEPT = 4
-#: An upper bound of sums over records times this stays one.
-_ROUND_UP_SUM = 1 + 1e-9
 
 
 class _Moments(NamedTuple):
@@ -178,7 +176,7 @@ class MarginModel(Composite):
         self.self_concordance = self.loss.concordance * self.spread if self.spread else 0.0
         largest_eigenvalue = float(np.linalg.eigvalsh(gram)[-1])
         steepest = largest_eigenvalue * self.loss.largest_curvature(self._largest_margin())
-        self.smoothness = steepest * _ROUND_UP_SUM + 1e-300 + self.ridge
+        self.smoothness = steepest * ROUND_UP_SUMS + 1e-300 + self.ridge
         if self._is_square:
             self._hessian = 2 * gram + self.ridge * np.eye(self.dimension)
             self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, UNIT, Array, dot_error
 from dp2erm_cvx.curves.curves import SQUARE, Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight
 from dp2erm_cvx.curves.suprema import gradient_diameter, largest_multiple, multiple_diameter
@@ -440,7 +440,7 @@ class MarginSum:
         if self.rows.vertices == 1:
             # the curvature of a mean is found in its computed Hessian, which errs as q does
             hessian_error = 0.0 if self.quadratic is None else self.quadratic.matrix_error
-            m = (2 * n + m - hessian_error) * (1 - 1e-9)
+            m = (2 * n + m - hessian_error) * ROUND_DOWN_SUMS
             minimizer_norm = Z + linear / m
         elif m > 0:
             minimizer_norm = Z * math.sqrt(n / (2 * m)) + linear / m

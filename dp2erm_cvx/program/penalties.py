@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.affine import gamma
 from dp2erm_cvx.model.quadratics import Quadratic
@@ -22,8 +22,6 @@ from dp2erm_cvx.program.declaration import printed
 #: A matrix below this share of its norm under 0 is not positive semidefinite by more than its
 #: rounding.
 _BENT_DOWN = 1e-9
-#: A bound on rounding times this stays one for all roundings of its own.
-_ROUND_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +222,9 @@ def _quadratic_of(affine: _Affine, weight: Array) -> Quadratic:
     sizes = affine.size.T @ np.abs(double_weight)
     matrix_error = error * float(np.linalg.norm(sizes @ affine.size))
     linear_error = error * float(np.linalg.norm(sizes @ affine.offset_size))
-    return Quadratic(linear, (P + P.T) / 2, linear_error * _ROUND_UP, matrix_error * _ROUND_UP)
+    return Quadratic(
+        linear, (P + P.T) / 2, linear_error * ROUND_UP_SUMS, matrix_error * ROUND_UP_SUMS
+    )
 
 
 def _is_square(node: Any) -> bool:

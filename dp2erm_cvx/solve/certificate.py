@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.program.stage import Instance
@@ -271,7 +271,7 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
     if lowest <= 0:
         return math.inf
     length = rounded_norm(error / diagonal) / lowest
-    return length / least * (1 + 1e-9)
+    return length / least * ROUND_UP_SUMS
 
 
 def _local_error(
@@ -291,7 +291,7 @@ def _local_error(
         return None
     inverse_root = vectors / np.sqrt(eigenvalues)
     size = rounded_norm(residual @ inverse_root) + rounding / math.sqrt(eigenvalues[0])
-    return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
+    return LocalError(inverse_root, size * math.exp(exponent) * ROUND_UP_SUMS, step)
 
 
 def _by_model(model: Composite, claim: PointClaim) -> Certificate:

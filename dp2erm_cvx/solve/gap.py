@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.model.supports import LoadedFunction, Plane
@@ -129,7 +129,7 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, curvature_of_step: flo
         error += problem.smooth.rounding(point) + problem.smooth.smoothness * rounded_norm(moved)
     stationarity = rounded_norm(residual) + error + 8 * UNIT * sizes
 
-    by_shift = rounded_norm(normal) * shift * (1 + 1e-9)
+    by_shift = rounded_norm(normal) * shift * ROUND_UP_SUMS
     tau = plane.left_out + by_shift + ell * misplaced * shift
     tau += _slack(problem, candidate, point, moved)
     curvature = _curvature(problem, point, rounded_norm(normal) - 2 * ell * misplaced)
@@ -180,7 +180,7 @@ def _proved_radius(stationarity: float, curvature: float, tau: float, moved: flo
     if not (curvature > 0 and tau >= 0):
         return math.inf
     root = math.sqrt(stationarity * stationarity + 2 * curvature * tau)
-    radius = ((stationarity + root) / curvature + moved) * (1 + 1e-9)
+    radius = ((stationarity + root) / curvature + moved) * ROUND_UP_SUMS
     return radius if math.isfinite(radius) else math.inf
 
 
@@ -229,7 +229,7 @@ def _slack(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Ar
     if problem.beside is None:
         return 0.0
     values, errors = problem.beside.values(point, moved)
-    return float(candidate.prices @ np.maximum(errors - values, 0.0)) * (1 + 1e-9)
+    return float(candidate.prices @ np.maximum(errors - values, 0.0)) * ROUND_UP_SUMS
 
 
 def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
@@ -243,5 +243,5 @@ def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
             below = max(problem.smooth.spectrum(point)[0], below)
         whole = max(whole, below)
     if isinstance(problem.feasible, L2Ball) and normal > 0:
-        below += normal / problem.feasible.radius * (1 - 1e-9)
+        below += normal / problem.feasible.radius * ROUND_DOWN_SUMS
     return (whole + below) * (1 - 4 * UNIT)

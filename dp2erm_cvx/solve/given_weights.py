@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.arrays import ROUND_UP_SUMS
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.solve.solving import solve
-
-#: Rounding of a sum of n distances, and of its sum with a radius.
-_OUTWARD = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,6 @@ def certify_weights(program: FirstStage, records: Records, weights: ArrayLike) -
         raise DataError(f"weights: record {int(wrong[0]) + 1} has the weight {w[wrong[0]]:g}")
     instance = program.resolve(records.space).instance(records)
     found = solve(instance, throw=False)
-    distance = float(np.sum(np.abs(w - found.value))) * _OUTWARD
-    radius = (distance + found.certificate.output_radius) * _OUTWARD
+    distance = float(np.sum(np.abs(w - found.value))) * ROUND_UP_SUMS
+    radius = (distance + found.certificate.output_radius) * ROUND_UP_SUMS
     return GivenWeights(n, float(np.sum(w)), float(np.min(w)), float(np.max(w)), distance, radius)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.data.blocks import VIEW
@@ -288,7 +288,7 @@ class CovariateMean(IntegerSums):
             movement = min(float(np.sum(high - low)), norm * math.sqrt(k))
         else:
             movement = min(float(np.linalg.norm(high - low)), norm)
-        return _rounded(movement * (1.0 + 1e-9), k, budget, self.noise)
+        return _rounded(movement * ROUND_UP_SUMS, k, budget, self.noise)
 
     @property
     def predicted_error(self) -> float:
@@ -501,7 +501,7 @@ class MeanSquare(IntegerSums):
         if not self.numbers:
             return in_parts(UNIT, budget, self.noise)
         k = len(self.numbers)
-        total = universe.space.features_bound**2 / float(np.min(self._cuts)) * (1.0 + 1e-9)
+        total = universe.space.features_bound**2 / float(np.min(self._cuts)) * ROUND_UP_SUMS
         if Noise(self.noise).on_numbers is Noise.GAMMA:
             movement = min(k, 2.0 * total)
         else:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_DOWN, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP_SUMS, Array
 from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise, Perturbed
 from dp2erm_cvx.calibration.numbers import GridNoise, RangeNoise, calibrate_grid
 from dp2erm_cvx.calibration.profiles import LossLaw
@@ -31,7 +31,6 @@ from dp2erm_cvx.steps.weights import WeightsPlan
 
 #: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
 SAMPLING_ERROR = 2.0**-60
-_ROUND_UP = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Precision:
             error = SAMPLING_ERROR * calibration.unit
             curvature = n_samples * (calibration.gamma + loss.strong_convexity)
             sampled = (error + 2.0**-52 * noise_bound(calibration)) / curvature
-        tolerance = (radius + sampled) * _ROUND_UP
+        tolerance = (radius + sampled) * ROUND_UP_SUMS
         if not math.isfinite(tolerance):
             raise CalibrationError(
                 "the numerical error is out of floating-point range: rescale the outcome"
@@ -100,7 +99,7 @@ class Precision:
             grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
         else:
             p = calibration.n_parameters
-            grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, hidden)
+            grid = calibrate_grid(math.sqrt(p) * tolerance * ROUND_UP_SUMS, p, hidden)
         return cls(error, tolerance, grid)
 
     def covers(self, solution: Solution, drawn: Draw, instance: Instance) -> bool:

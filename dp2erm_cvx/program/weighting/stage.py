@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.arrays import UNIT
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
@@ -193,7 +193,7 @@ def few_of_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> bool:
     if k is None or k > min(universe.n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS):
         return False
     units = kernel.entry_error(universe.space.features_bound, p) + k + 4.0
-    return units * UNIT * (1.0 + 1e-9) <= SIMILARITY_ERROR
+    return units * UNIT * ROUND_UP_SUMS <= SIMILARITY_ERROR
 
 
 def refuse_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> None:

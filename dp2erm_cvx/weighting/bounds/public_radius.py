@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.curves.inverse_slope import LARGEST_LOGARITHM, LEAST_POWER
 from dp2erm_cvx.errors import DeclarationError
@@ -42,8 +42,6 @@ _ACCURACY = 1e-12
 _LARGEST_DRIFT = 1e-3
 #: A step of the dual takes no less than this smoothness, which keeps its numbers in range.
 _LEAST_SMOOTHNESS = 1e-3
-#: Rounding of norms and of the bounds that are made of them.
-_NORMS = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -144,8 +142,8 @@ class StepConstants:
         return replace(
             self,
             response=response,
-            diameter=min(self.diameter, bounds.diameter / root * _NORMS),
-            row=min(self.row, bounds.row_bound / root * _NORMS),
+            diameter=min(self.diameter, bounds.diameter / root * ROUND_UP_SUMS),
+            row=min(self.row, bounds.row_bound / root * ROUND_UP_SUMS),
         )
 
     @property
@@ -332,7 +330,7 @@ class _Rounding:
         left_by_steps = start * math.exp(-self.steps * contraction / 2.0)
         distance = left_by_steps + 2.0 * math.sqrt(2.0) * eta
         gain = math.sqrt(2.0 * self.n * self.response_near() * self.smoothness)
-        return (weights.computed + weights.sums + gain * distance) * _NORMS
+        return (weights.computed + weights.sums + gain * distance) * ROUND_UP_SUMS
 
     def with_features(self) -> float | None:
         """The radius where features of kernels stand in for the kernel (Theorem 35).
@@ -521,7 +519,7 @@ def _largest_of_rows(part: FeatureRows, which: str) -> float:
         return largest * abs(float(part.matrix[0, 0])) * _norm_of(part.features)
     # The Frobenius norm bounds the largest singular value and has no rounding to speak of.
     frobenius = float(np.linalg.norm(part.matrix))
-    size = min(frobenius, float(np.linalg.norm(part.matrix, 2)) * _NORMS)
+    size = min(frobenius, float(np.linalg.norm(part.matrix, 2)) * ROUND_UP_SUMS)
     return largest * size * _norm_of(part.features)
 
 
@@ -536,7 +534,7 @@ def _size_of(form: WeightingForm, which: str) -> float:
     for imbalance in form.imbalances:
         groups = sum(_size_of_group(group, which) ** 2 for group in imbalance.groups)
         square += imbalance.penalty.smoothness * groups
-    return math.sqrt(square) * _NORMS
+    return math.sqrt(square) * ROUND_UP_SUMS
 
 
 def _size_of_shift(form: WeightingForm) -> float:
@@ -544,7 +542,7 @@ def _size_of_shift(form: WeightingForm) -> float:
     square = 0.0
     for imbalance in form.imbalances:
         square += imbalance.penalty.smoothness * float(np.sum(np.square(imbalance.shift)))
-    return math.sqrt(square) * _NORMS
+    return math.sqrt(square) * ROUND_UP_SUMS
 
 
 def _size_of_tolerance(form: WeightingForm) -> float:
@@ -564,7 +562,7 @@ def _size_of_first_price(form: WeightingForm) -> float:
         slope = imbalance.penalty.slope_at_zero(len(imbalance.shift))
         if np.any(slope):
             square += float(np.sum(np.square(slope))) / imbalance.penalty.smoothness
-    return math.sqrt(square) * _NORMS
+    return math.sqrt(square) * ROUND_UP_SUMS
 
 
 def _size_of_step(form: WeightingForm, smoothness: float) -> float:
@@ -633,7 +631,7 @@ def _steepest_slope(form: WeightingForm) -> float | None:
     steepest = max(_slope_size(form.dispersion, ratio) for ratio in ratios)
     if not math.isfinite(steepest):
         return None
-    return steepest * _NORMS
+    return steepest * ROUND_UP_SUMS
 
 
 def _bracketing_ratios(form: WeightingForm) -> tuple[float, float]:
@@ -802,8 +800,8 @@ def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
         return False
     cut = math.log(LEAST_POWER) / (part.number - 1.0)
     if part.number > 1.0:
-        return cut <= math.log(max(UNIT / 2.0, first * (1.0 - 1e-9)))
-    return cut >= math.log(last * _NORMS)
+        return cut <= math.log(max(UNIT / 2.0, first * ROUND_DOWN_SUMS))
+    return cut >= math.log(last * ROUND_UP_SUMS)
 
 
 def _leading(part: DispersionPart) -> float:
