@@ -102,35 +102,47 @@ _CALLABLES = _callables(*MODULES.values(), BUILTINS, {"Bound": Bound})
 
 
 @functools.cache
-def _of_cvxpy() -> Mapping[str, Any]:
+def _cvxpy_names() -> Mapping[str, Any]:
     """Functions and classes of CVXPY by name, which a function that is read may reach.
 
     CVXPY may have been imported long before this is asked for. What somebody put into it meanwhile
     is left out, because it is written elsewhere.
     """
-    named = vars(sys.modules["cvxpy"])
-    own = {name: value for name, value in named.items() if callable(value)}
+    attributes = vars(sys.modules["cvxpy"])
+    callables = {name: value for name, value in attributes.items() if callable(value)}
     return {
-        name: value for name, value in own.items() if str(value.__module__).startswith("cvxpy.")
+        name: value
+        for name, value in callables.items()
+        if str(value.__module__).startswith("cvxpy.")
     }
 
 
 @functools.cache
-def _declaring() -> frozenset[int]:
+def _cvxpy_callables() -> frozenset[int]:
     """Identities of the functions and classes of CVXPY."""
-    return _callables(_of_cvxpy())
+    return _callables(_cvxpy_names())
 
 
-#: Values that are stated as they are.
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...))
-#: The same of NumPy, whose values are immutable, too.
-_SCALARS = (
-    *(np.bool_, np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64),
-    *(np.uint8, np.uint16, np.uint32, np.uint64),
+#: Types of immutable values, which are stated as they are.
+_PLAIN_TYPES = (int, float, complex, str, bytes, bool, type(None), type(...))
+#: The same of NumPy, whose scalars are immutable, too.
+_NUMPY_SCALARS = (
+    np.bool_,
+    np.float16,
+    np.float32,
+    np.float64,
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint32,
+    np.uint64,
 )
 
-#: Values that a function computes with.
-_VALUES = (
+#: Types of the values that a function computes with.
+_COMPUTED_TYPES = (
     np.ndarray,
     np.float64,
     np.int64,
@@ -146,126 +158,68 @@ _VALUES = (
     range,
 )
 #: Attributes of values that show more than the value, or write files.
-_DENIED = frozenset(
-    {
-        *("base", "ctypes", "data", "dump", "dumps", "flags", "format", "format_map"),
-        *("getfield", "setfield", "setflags", "tofile", "view"),
-    }
-)
+_DENIED = """
+base ctypes data dump dumps flags format format_map getfield setfield setflags tofile view
+"""
 
 
-def _attributes(*kinds: type) -> frozenset[str]:
-    """Public attributes of objects of these types."""
-    return (
-        frozenset(name for kind in kinds for name in dir(kind) if not name.startswith("_"))
-        - _DENIED
-    )
+def _attributes(*types_of_values: type) -> frozenset[str]:
+    """Public attributes of objects of these types, without those that are denied."""
+    names: set[str] = set()
+    for one in types_of_values:
+        names.update(name for name in dir(one) if not name.startswith("_"))
+    return frozenset(names.difference(_DENIED.split()))
 
 
 #: Attributes that may be read of what a function is given or has made itself.
-ATTRIBUTES = _attributes(*_VALUES) | {"from_l2", "from_gradient", "outer", "reduce"}
+ATTRIBUTES = _attributes(*_COMPUTED_TYPES) | {"from_l2", "from_gradient", "outer", "reduce"}
+
+#: Attributes of declared records, for a function that is read.
+_OF_RECORDS = """
+M n x y signed favored outcome_size response treatment arms ones outcome_bound by_arm rows cells
+numbers
+"""
 
 
 @functools.cache
 def declared_attributes() -> frozenset[str]:
     """The attributes of a function that is read, of expressions and of declared records."""
-    of_records = {
-        "M",
-        "n",
-        "x",
-        "y",
-        "signed",
-        "favored",
-        "outcome_size",
-        "response",
-        "treatment",
-        "arms",
-    }
-    of_records |= {"ones", "outcome_bound", "by_arm", "rows", "cells", "numbers"}
     of_expressions = _attributes(cp.Variable, cp.Parameter) - {"value", "project", "save_value"}
-    return ATTRIBUTES | of_expressions | of_records
+    return ATTRIBUTES | of_expressions | set(_OF_RECORDS.split())
 
 
 #: Instructions that only compute with what is at hand, by how their names begin (Python 3.11 to
 #: 3.13).
-_COMPUTING = (
-    *(
-        "BINARY_",
-        "BUILD_",
-        "CALL",
-        "CHECK_EXC_MATCH",
-        "COMPARE_OP",
-        "CONTAINS_OP",
-        "CONVERT_VALUE",
-        "COPY",
-    ),
-    *(
-        "DELETE_FAST",
-        "DELETE_SUBSCR",
-        "DICT_MERGE",
-        "DICT_UPDATE",
-        "END_FOR",
-        "END_SEND",
-        "FORMAT_",
-        "FOR_ITER",
-    ),
-    *(
-        "GET_ITER",
-        "GET_LEN",
-        "GET_YIELD_FROM_ITER",
-        "IS_OP",
-        "JUMP_",
-        "KW_NAMES",
-        "LIST_",
-        "LOAD_CONST",
-    ),
-    *(
-        "LOAD_ASSERTION_ERROR",
-        "LOAD_FAST",
-        "MAKE_CELL",
-        "MAKE_FUNCTION",
-        "MAP_ADD",
-        "MATCH_KEYS",
-        "MATCH_MAPPING",
-    ),
-    *(
-        "MATCH_SEQUENCE",
-        "NOP",
-        "POP_",
-        "PRECALL",
-        "PUSH_",
-        "RAISE_VARARGS",
-        "RERAISE",
-        "RESUME",
-        "RETURN_",
-        "SEND",
-    ),
-    *(
-        "SET_ADD",
-        "SET_FUNCTION_ATTRIBUTE",
-        "SET_UPDATE",
-        "STORE_FAST",
-        "STORE_SLICE",
-        "STORE_SUBSCR",
-        "SWAP",
-    ),
-    *("TO_BOOL", "UNARY_", "UNPACK_", "YIELD_VALUE"),
-)
-_OF_CELLS = ("LOAD_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
-_TAKES = ("LOAD_ATTR", "LOAD_METHOD")
-_ALONE = "write what makes each value of its own record alone"
+_COMPUTING_NAMES = """
+BINARY_ BUILD_ CALL CHECK_EXC_MATCH COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY DELETE_FAST
+DELETE_SUBSCR DICT_MERGE DICT_UPDATE END_FOR END_SEND FORMAT_ FOR_ITER GET_ITER GET_LEN
+GET_YIELD_FROM_ITER IS_OP JUMP_ KW_NAMES LIST_ LOAD_CONST LOAD_ASSERTION_ERROR LOAD_FAST MAKE_CELL
+MAKE_FUNCTION MAP_ADD MATCH_KEYS MATCH_MAPPING MATCH_SEQUENCE NOP POP_ PRECALL PUSH_ RAISE_VARARGS
+RERAISE RESUME RETURN_ SEND SET_ADD SET_FUNCTION_ATTRIBUTE SET_UPDATE STORE_FAST STORE_SLICE
+STORE_SUBSCR SWAP TO_BOOL UNARY_ UNPACK_ YIELD_VALUE
+"""
+_COMPUTING = tuple(_COMPUTING_NAMES.split())
+#: Instructions that load what a function closes over.
+_LOADS_CELL = ("LOAD_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+#: Instructions that take an attribute of the value that was loaded last.
+_TAKES_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+#: Entries of a listing of instructions that are no instructions of their own.
+_FILLING = ("EXTENDED_ARG", "CACHE")
+#: The remedy for what could carry values from one record to another.
+_BY_RECORD = "write what makes each value of its own record alone"
 #: Instructions that are refused: what they do, and what to do instead.
 _REFUSED = {
     "IMPORT_NAME": ("imports {}", "import it at the top of the file"),
     "IMPORT_FROM": ("imports {}", "import it at the top of the file"),
-    "STORE_GLOBAL": ("writes to the global {}", _ALONE),
-    "DELETE_GLOBAL": ("writes to the global {}", _ALONE),
-    "STORE_ATTR": ("writes to the attribute {}", _ALONE),
-    "DELETE_ATTR": ("writes to the attribute {}", _ALONE),
+    "STORE_GLOBAL": ("writes to the global {}", _BY_RECORD),
+    "DELETE_GLOBAL": ("writes to the global {}", _BY_RECORD),
+    "STORE_ATTR": ("writes to the attribute {}", _BY_RECORD),
+    "DELETE_ATTR": ("writes to the attribute {}", _BY_RECORD),
     "LOAD_BUILD_CLASS": ("makes a class", "write functions"),
 }
 #: What to do in place of reaching what may hold data.
 REMEDY = "pass numbers as settings of the decorator, or take a tuple of numbers"
+#: Flags of the code of functions that run in steps of their own.
 _ASYNCHRONOUS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -292,30 +246,41 @@ class Reach:
 def reached(name: str, function: object) -> Reach:
     """What a function of one record, or of public numbers, reaches beside its arguments.
 
-    Raises DeclarationError, in one line with the remedy, where that is anything but numbers, texts,
-    tuples of those and functions of which the same holds: it might hold data, or remember records.
+    Parameters
+    ----------
+    name
+        What messages call the function.
+    function
+        The function.
+
+    Raises
+    ------
+    DeclarationError
+        In one line with the remedy, where that is anything but numbers, texts, tuples of those and
+        functions of which the same holds: it might hold data, or remember records.
     """
     walk = _Walk(name)
-    if (
-        not isinstance(function, types.FunctionType | functools.partial)
-        and id(function) not in _CALLABLES
-    ):
+    is_function = isinstance(function, types.FunctionType | functools.partial)
+    if not is_function and id(function) not in _CALLABLES:
         walk.refuse(f"is {_described(function)}, which may hold data", "write a plain function")
-    walk.value("itself", function)
+    walk.take_value("itself", function)
     return walk.reach()
 
 
 def reached_by_declaration(function: object) -> Reach | None:
-    """What a function that is read reaches beside its arguments, or None.
-
-    It is None where that is more than numbers.
+    """What a function that is read reaches beside its arguments.
 
     It may take of CVXPY and of this package what it likes: what counts is the expression that comes
     out.
+
+    Returns
+    -------
+    Reach or None
+        None where it reaches more than numbers, texts and pure functions.
     """
     walk = _Walk("", declares=True)
     try:
-        walk.value("itself", function)
+        walk.take_value("itself", function)
     except DeclarationError:
         return None
     return walk.reach()
@@ -324,21 +289,30 @@ def reached_by_declaration(function: object) -> Reach | None:
 def loads(function: Callable[..., Any], argument: str) -> bool:
     """True if the code of a function, or code inside of it, ever loads an argument.
 
-    Also where arguments are taken by other ways, which are not looked into: by ``locals()``, or as
-    a whole.
+    It counts as loaded, too, where the function may take it in a way that is not looked into: by
+    ``locals()`` or the like, or among its ``*`` and ``**`` arguments.
+
+    Parameters
+    ----------
+    function
+        A plain function, or one that wraps it.
+    argument
+        Name of the argument.
     """
     code = inspect.unwrap(function).__code__
-    if argument not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+    n_named = code.co_argcount + code.co_kwonlyargcount
+    if argument not in code.co_varnames[:n_named]:
         return True
     for step in dis.get_instructions(code):
-        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        if step.opname.startswith("LOAD_") and argument in names:
-            return True
         if step.opname == "LOAD_GLOBAL" and step.argval in ("eval", "exec", "locals", "vars"):
             return True
-    return any(
-        isinstance(part, types.CodeType) and argument in part.co_freevars for part in code.co_consts
-    )
+        # from Python 3.13 on one instruction may load two names
+        several = isinstance(step.argval, tuple)
+        names = step.argval if several else (step.argval,)
+        if step.opname.startswith("LOAD_") and argument in names:
+            return True
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return any(argument in part.co_freevars for part in inner)
 
 
 @dataclass(frozen=True)
@@ -366,26 +340,27 @@ class Called:
 
     def stated(self) -> dict[str, Any]:
         """What it reaches, in plain JSON types for a release; nothing where it reaches nothing."""
-        values: dict[str, list[str]] = {}
+        by_label: dict[str, list[str]] = {}
         for label, value in self.reach.values:
-            values.setdefault(label, []).append(value)
-        return (
-            {"reaches": {label: ", ".join(several) for label, several in values.items()}}
-            if values
-            else {}
-        )
+            by_label.setdefault(label, []).append(value)
+        if not by_label:
+            return {}
+        return {"reaches": {label: ", ".join(values) for label, values in by_label.items()}}
 
     def unchanged(self) -> Callable[..., Any]:
-        """The function.
+        """The function, if it still reaches what it reached when it was declared.
 
-        Raises DeclarationError where it now reaches other numbers than when declared.
+        Raises
+        ------
+        DeclarationError
+            Where it now reaches other numbers or texts.
         """
-        now = reached(self.name, self.function).values
+        values_now = reached(self.name, self.function).values
         for label, value in self.reach.values:
-            if (label, value) not in now:
-                other = dict(now).get(label, "nothing")
+            if (label, value) not in values_now:
+                value_now = dict(values_now).get(label, "nothing")
                 raise DeclarationError(
-                    f"{self.name!r} reaches {label} = {other}, which was {value} when it was "
+                    f"{self.name!r} reaches {label} = {value_now}, which was {value} when it was "
                     "declared: declare it again"
                 )
         return self.function
@@ -394,15 +369,24 @@ class Called:
 class _Walk:
     """One walk through the code of a function and of all that it reaches.
 
-    ``declares`` says that the function is read: it makes expressions of CVXPY, of objects of this
-    package.
+    It begins with :meth:`take_value` of the function and ends with :meth:`reach`.
+
+    Parameters
+    ----------
+    name
+        What messages call the function.
+    declares
+        Whether the function is read: it makes expressions of CVXPY, of objects of this package.
     """
 
     def __init__(self, name: str, *, declares: bool = False) -> None:
-        self.name, self.declares = name, declares
+        self.name = name
+        self.declares = declares
         self.attributes = declared_attributes() if declares else ATTRIBUTES
+        #: The keys are labels with values, in the order in which they were found.
         self.values: dict[tuple[str, str], None] = {}
         self.literals: set[float] = set()
+        #: Functions by identity, in the order in which they were found.
         self.functions: dict[int, types.FunctionType] = {}
 
     def reach(self) -> Reach:
@@ -413,37 +397,38 @@ class _Walk:
         """Raise DeclarationError for what the function reaches or does."""
         raise DeclarationError(f"{self.name!r} {what}: {remedy}")
 
-    def value(self, label: str, value: object) -> None:
+    def take_value(self, label: str, value: object) -> None:
         """Take up a value that is reached under a name."""
-        if id(value) in _CALLABLES or self.declares_with(value):
+        if id(value) in _CALLABLES or self._is_for_declaring(value):
             return
         if isinstance(value, types.FunctionType):
-            self.function(value)
-        elif type(value) in _PLAIN:
+            self._take_function(value)
+        elif type(value) in _PLAIN_TYPES:
             self.values[label, repr(value)] = None
-        elif isinstance(value, np.generic) and type(value) in _SCALARS:
+        elif isinstance(value, np.generic) and type(value) in _NUMPY_SCALARS:
             self.values[label, repr(value.item())] = None
         elif type(value) is tuple:
             if not value:
                 self.values[label, "()"] = None
             for place, part in enumerate(value):
-                self.value(f"{label}[{place}]", part)
+                self.take_value(f"{label}[{place}]", part)
         elif type(value) is functools.partial:
-            self.partial(label, value)
+            self._take_partial(label, value)
         else:
             self.refuse(f"reaches {label}, {_described(value)}, which may hold data")
 
-    def partial(self, label: str, value: functools.partial[Any]) -> None:
-        """Take up a function with some of its arguments."""
-        if vars(value):
-            self.refuse(f"reaches attributes of {label}, which may hold data")
-        self.value(label, value.func)
-        for place, argument in enumerate(value.args):
-            self.value(f"argument {place} of {label}", argument)
-        for name, argument in value.keywords.items():
-            self.value(f"{name} of {label}", argument)
+    def _is_for_declaring(self, value: object) -> bool:
+        """True of classes and functions of CVXPY and of this package, where a function is read."""
+        is_callable = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+        if not self.declares or not is_callable:
+            return False
+        if id(value) in _cvxpy_callables():
+            return True
+        home = str(value.__module__)
+        stands_there = getattr(sys.modules.get(home), value.__name__, None) is value
+        return stands_there and home.startswith("dp2erm_cvx.")
 
-    def function(self, function: types.FunctionType) -> None:
+    def _take_function(self, function: types.FunctionType) -> None:
         """Take up a plain function: its attributes, defaults and code."""
         if id(function) in self.functions:
             return
@@ -451,71 +436,72 @@ class _Walk:
         for name, attribute in vars(function).items():
             if name != "__wrapped__":
                 self.refuse(f"reaches {name!r}, an attribute of the function {function.__name__}")
-            self.value(function.__name__, attribute)
+            self.take_value(function.__name__, attribute)
         code = function.__code__
         arguments = code.co_varnames[: code.co_argcount]
         defaults = function.__defaults__ or ()
-        for name, default in zip(
-            arguments[len(arguments) - len(defaults) :], defaults, strict=True
-        ):
-            self.value(name, default)
+        # defaults are those of the last arguments
+        with_default = arguments[len(arguments) - len(defaults) :]
+        for name, default in zip(with_default, defaults, strict=True):
+            self.take_value(name, default)
         for name, default in (function.__kwdefaults__ or {}).items():
-            self.value(name, default)
+            self.take_value(name, default)
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        self.code(code, function, cells)
+        self._take_code(code, function, cells)
 
-    def code(
+    def _take_partial(self, label: str, value: functools.partial[Any]) -> None:
+        """Take up a function with some of its arguments."""
+        if vars(value):
+            self.refuse(f"reaches attributes of {label}, which may hold data")
+        self.take_value(label, value.func)
+        for place, argument in enumerate(value.args):
+            self.take_value(f"argument {place} of {label}", argument)
+        for name, argument in value.keywords.items():
+            self.take_value(f"{name} of {label}", argument)
+
+    def _take_code(
         self, code: types.CodeType, function: types.FunctionType, cells: Mapping[str, Any]
     ) -> None:
-        """Take up the code of a function or inside of it; ``cells`` are what it closes over."""
+        """Take up the code of a function, and the code inside of it.
+
+        Parameters
+        ----------
+        code
+            The code.
+        function
+            The function that it is written in.
+        cells
+            What the code closes over, by name.
+        """
         if code.co_flags & _ASYNCHRONOUS:
             self.refuse("is asynchronous", "write a plain function")
-        steps = [
-            step
-            for step in dis.get_instructions(code)
-            if step.opname not in ("EXTENDED_ARG", "CACHE")
-        ]
+        self._take_instructions(code, function, cells)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                inner = {name: cell for name, cell in cells.items() if name in constant.co_freevars}
+                self._take_code(constant, function, inner)
+            else:
+                self.literals.update(_numbers(constant))
+
+    def _take_instructions(
+        self, code: types.CodeType, function: types.FunctionType, cells: Mapping[str, Any]
+    ) -> None:
+        """Take up what the instructions of a code load, and refuse those that do not compute."""
+        steps = [step for step in dis.get_instructions(code) if step.opname not in _FILLING]
         place = 0
         while place < len(steps):
             step = steps[place]
             place += 1
             if step.opname == "LOAD_GLOBAL":
-                place += self.taken(step.argval, self.found(step.argval, function), steps[place:])
-            elif step.opname in _OF_CELLS and step.argval in cells:
-                place += self.taken(
-                    step.argval, self.held(step.argval, cells[step.argval]), steps[place:]
-                )
+                value = self._of_global(step.argval, function)
+                place += self._take_loaded(step.argval, value, steps[place:])
+            elif step.opname in _LOADS_CELL and step.argval in cells:
+                value = self._of_cell(step.argval, cells[step.argval])
+                place += self._take_loaded(step.argval, value, steps[place:])
             else:
-                self.computed(step, code)
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                inner = {name: cell for name, cell in cells.items() if name in constant.co_freevars}
-                self.code(constant, function, inner)
-            else:
-                self.literals.update(_numbers(constant))
+                self._refuse_unless_computing(step, code)
 
-    def computed(self, step: dis.Instruction, code: types.CodeType) -> None:
-        """Refuse an instruction that does more than to compute with what is at hand."""
-        name = step.argval
-        if step.opname in _REFUSED:
-            what, remedy = _REFUSED[step.opname]
-            self.refuse(what.format(repr(name)), remedy)
-        if step.opname in _TAKES:
-            if name not in self.attributes:
-                self.refuse(
-                    f"takes the attribute {name!r}",
-                    "compute with numbers, arrays and their methods",
-                )
-        elif step.opname in ("STORE_DEREF", "DELETE_DEREF"):
-            if name in code.co_freevars:
-                self.refuse(f"writes to {name!r} of the function around it", _ALONE)
-        elif not step.opname.startswith(_COMPUTING) and step.opname not in _OF_CELLS:
-            self.refuse(
-                f"does what is not understood ({step.opname})",
-                "write it with numbers and functions",
-            )
-
-    def found(self, name: str, function: types.FunctionType) -> object:
+    def _of_global(self, name: str, function: types.FunctionType) -> object:
         """A global of a function, or a builtin that any function may reach."""
         if name in function.__globals__:
             return function.__globals__[name]
@@ -523,12 +509,13 @@ class _Walk:
             self.refuse(
                 f"reaches {name!r}, which is not defined", "define it before the declaration"
             )
-        own: Mapping[str, Any] = getattr(function, "__builtins__", {})
-        if name not in BUILTINS or own.get(name) is not BUILTINS[name]:
-            self.refuse(f"reaches the builtin {name!r}", _ALONE)
+        # a module may have builtins of its own, which are somebody else's
+        builtins_of_function: Mapping[str, Any] = getattr(function, "__builtins__", {})
+        if name not in BUILTINS or builtins_of_function.get(name) is not BUILTINS[name]:
+            self.refuse(f"reaches the builtin {name!r}", _BY_RECORD)
         return BUILTINS[name]
 
-    def held(self, name: str, cell: Any) -> object:
+    def _of_cell(self, name: str, cell: Any) -> object:
         """What a function closes over under a name."""
         try:
             return cell.cell_contents
@@ -537,58 +524,87 @@ class _Walk:
                 f"reaches {name!r}, which is not defined", "define it before the declaration"
             )
 
-    def taken(self, name: str, value: object, following: Sequence[dis.Instruction]) -> int:
-        """Take up a value by its name, or what the code takes of a module.
+    def _take_loaded(self, name: str, value: object, following: Sequence[dis.Instruction]) -> int:
+        """Take up a value that the code loads; of a module, what the code takes of it.
 
-        Returns the number of attributes used.
+        Parameters
+        ----------
+        name
+            The name under which it is loaded.
+        value
+            The value.
+        following
+            The instructions after the one that loads it.
+
+        Returns
+        -------
+        int
+            How many of the following instructions were used: those that take of modules.
         """
         used = 0
         while isinstance(value, types.ModuleType):
-            if used == len(following) or following[used].opname not in _TAKES:
+            if not _takes_attribute(following, used):
                 self.refuse(
                     f"reaches the module {name} as a whole",
                     f"write {name}. and what it takes of it",
                 )
             attribute = following[used].argval
-            value = self.of_module(name, value, attribute)
+            value = self._of_module(name, value, attribute)
             name = f"{name}.{attribute}"
             used += 1
-            if isinstance(
-                value, float | None
-            ):  # a constant of a module that is known, such as math.pi
+            # a constant of a listed module, such as math.pi, needs no word
+            if isinstance(value, float | None):
                 return used
-        takes = used < len(following) and following[used].opname in _TAKES
-        if takes and isinstance(value, types.FunctionType | functools.partial):
+        is_function = isinstance(value, types.FunctionType | functools.partial)
+        if is_function and _takes_attribute(following, used):
             self.refuse(f"reaches {name}.{following[used].argval}, an attribute of a function")
-        self.value(name, value)
+        self.take_value(name, value)
         return used
 
-    def of_module(self, name: str, module: types.ModuleType, attribute: str) -> object:
+    def _of_module(self, name: str, module: types.ModuleType, attribute: str) -> object:
         """An attribute of a module, where it is known to hold no data."""
-        kept = MODULES.get(module, {})
+        listed = MODULES.get(module, {})
         if self.declares and module in (cp, sys.modules.get("cvxpy")):
-            kept = _of_cvxpy()
+            listed = _cvxpy_names()
         elif module not in MODULES:
             remedy = (
                 f"write from {module.__name__} import {attribute}, where it is a plain function or "
                 "a number"
             )
             self.refuse(f"reaches the module {name}", remedy)
-        if attribute not in kept:
-            self.refuse(f"reaches {name}.{attribute}, which is not known to hold no data", _ALONE)
-        if getattr(module, attribute) is not kept[attribute]:
+        if attribute not in listed:
+            self.refuse(
+                f"reaches {name}.{attribute}, which is not known to hold no data", _BY_RECORD
+            )
+        if getattr(module, attribute) is not listed[attribute]:
             self.refuse(f"reaches {name}.{attribute}, which was replaced", "leave it as it is")
-        return kept[attribute]
+        return listed[attribute]
 
-    def declares_with(self, value: object) -> bool:
-        """True of classes and functions of CVXPY and of this package, where a function is read."""
-        if not self.declares or not isinstance(
-            value, type | types.FunctionType | types.BuiltinFunctionType
-        ):
-            return False
-        home = str(value.__module__)
-        found = getattr(sys.modules.get(home), value.__name__, None) is value
-        return id(value) in _declaring() or (found and home.startswith("dp2erm_cvx."))
+    def _refuse_unless_computing(self, step: dis.Instruction, code: types.CodeType) -> None:
+        """Refuse an instruction that does more than to compute with what is at hand."""
+        name = step.argval
+        if step.opname in _REFUSED:
+            what, remedy = _REFUSED[step.opname]
+            self.refuse(what.format(repr(name)), remedy)
+        if step.opname in _TAKES_ATTRIBUTE:
+            if name not in self.attributes:
+                self.refuse(
+                    f"takes the attribute {name!r}",
+                    "compute with numbers, arrays and their methods",
+                )
+        elif step.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            if name in code.co_freevars:
+                self.refuse(f"writes to {name!r} of the function around it", _BY_RECORD)
+        elif not step.opname.startswith(_COMPUTING) and step.opname not in _LOADS_CELL:
+            self.refuse(
+                f"does what is not understood ({step.opname})",
+                "write it with numbers and functions",
+            )
+
+
+def _takes_attribute(steps: Sequence[dis.Instruction], place: int) -> bool:
+    """True if there is a step at this place, and it takes an attribute."""
+    return place < len(steps) and steps[place].opname in _TAKES_ATTRIBUTE
 
 
 def _described(value: object) -> str:
