@@ -228,32 +228,9 @@ class Dataset:
         assert book is not None
         table, names = _raw(X, columns or public.columns, book)
         middles = public.middles(len(names))
-        column = book.read(table)
-        arms, outcomes = _arms_and_outcomes(book, table, a, y)
-        covariates = book.covariates(column, names, middles)
-        counts = np.ones(len(arms))
-        if book.sampling_weights is not None:
-            counts = book.sampling_weights.of(column(book.sampling_weights.column))
-        if not len(covariates) == len(arms) == len(outcomes):
-            sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
-            raise DataError(f"X, a and y have {sizes} rows: must be as many")
-        counts = book.counts(column, counts)
-
-        # a lost record has no arm or does not count at all: it becomes one fixed record
-        lost = arms < 0
-        if book.may_exclude:
-            lost = lost | (total_counts(counts) == 0.0)
-        outcome_is_missing = np.isnan(outcomes)
-        outcome_middle = book.missing.get(book.outcome or "", public.outcome_middle)
-        covariates[lost] = middles
-        arms = np.where(lost, 0, arms)
-        outcomes = np.where(lost | outcome_is_missing, outcome_middle, outcomes)
-        # a record without an outcome counts only where a value is declared for that
-        uncounted = lost
-        if book.outcome not in book.missing:
-            uncounted = lost | outcome_is_missing
-        counts = np.where(uncounted, 0.0, counts.T).T
-
+        outcome_if_missing = book.missing.get(book.outcome or "", public.outcome_middle)
+        records = _RecordsOfCells.read(book, table, names, middles, a, y)
+        records = records.completed(book, middles, outcome_if_missing)
         persons = None
         if book.unit is None:
             person = None
@@ -262,22 +239,17 @@ class Dataset:
             if person is None:
                 cells = table.cells(book.unit.column, written=True)
                 person = book.unit.of([book.unit.labels(cells)])
-            # rows of nobody, whose arm is the first and whose outcome the middle
-            rows_of_nobody = max(cls.least - len(arms), 0)
-            covariates = covariates.reshape(-1, len(names))
-            covariates = np.vstack([covariates, *[middles] * rows_of_nobody])
-            arms = _padded(arms, rows_of_nobody, 0)
-            outcomes = _padded(outcomes, rows_of_nobody, outcome_middle)
-            counts = _padded(counts, rows_of_nobody, 0.0)
-            person = _padded(person, rows_of_nobody, -1)
+            n_of_nobody = max(cls.least - len(records.arms), 0)
+            records = records.with_rows_of_nobody(n_of_nobody, middles, outcome_if_missing)
+            person = _padded(person, n_of_nobody, -1)
         return cls(
-            covariates,
-            arms,
-            outcomes,
+            records.covariates,
+            records.arms,
+            records.outcomes,
             tuple(names),
             book.treatment.column or "a",
             book.outcome or "y",
-            counts,
+            records.counts,
             person,
             persons,
             n_arms=len(book.treatment.labels),
@@ -617,6 +589,111 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
         )
     places = {name: place for place, name in enumerate(raw)}
     return Table("X", tuple(raw), lambda name: array[:, places[name]]), names or raw
+
+
+@dataclass(frozen=True)
+class _RecordsOfCells:
+    """Records while a codebook makes them of cells, in n rows.
+
+    Parameters
+    ----------
+    covariates
+        (n, p), in their own units.
+    arms
+        (n,) numbers of arms; -1 of a record without one, until it is completed.
+    outcomes
+        (n,); nan of a record without one, until it is completed.
+    counts
+        What the records count: (n,), or (n, K) in K groups.
+    """
+
+    covariates: NDArray[np.float64]
+    arms: NDArray[np.int64]
+    outcomes: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+    @classmethod
+    def read(
+        cls,
+        book: Codebook,
+        table: Table,
+        names: Sequence[str],
+        middles: Sequence[float],
+        a: Any,
+        y: Any,
+    ) -> Self:
+        """What the cells say, each record by its own.
+
+        Parameters
+        ----------
+        book
+            Says how cells are read.
+        table
+            The cells of the covariates, and of what the codebook names beside them.
+        names
+            Names of the p covariates.
+        middles
+            (p,) middles of their ranges, for cells that say nothing.
+        a, y
+            (n,) cells of the treatment and of the outcome.
+
+        Raises
+        ------
+        DataError
+            Where the numbers of rows differ.
+        """
+        column = book.read(table)
+        arms, outcomes = _arms_and_outcomes(book, table, a, y)
+        covariates = book.covariates(column, names, middles)
+        sampling_weights = np.ones(len(arms))
+        if book.sampling_weights is not None:
+            sampling_weights = book.sampling_weights.of(column(book.sampling_weights.column))
+        if not len(covariates) == len(arms) == len(outcomes):
+            sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
+            raise DataError(f"X, a and y have {sizes} rows: must be as many")
+        counts = book.counts(column, sampling_weights)
+        return cls(covariates, arms, outcomes, counts)
+
+    def completed(
+        self, book: Codebook, middles: Sequence[float], outcome_if_missing: float
+    ) -> Self:
+        """The records with an arm and an outcome each; those that had none may count nothing.
+
+        A record is lost where it has no arm or does not count at all: it becomes one fixed record.
+
+        Parameters
+        ----------
+        book
+            Says whether records may be excluded, and whether one without an outcome counts.
+        middles
+            (p,) covariates of a lost record.
+        outcome_if_missing
+            Outcome of a lost record, and of one without an outcome.
+        """
+        is_lost = self.arms < 0
+        if book.may_exclude:
+            is_lost = is_lost | (total_counts(self.counts) == 0.0)
+        outcome_is_missing = np.isnan(self.outcomes)
+        covariates = self.covariates
+        covariates[is_lost] = middles
+        arms = np.where(is_lost, 0, self.arms)
+        outcomes = np.where(is_lost | outcome_is_missing, outcome_if_missing, self.outcomes)
+        # a record without an outcome counts only where a value is declared for that
+        is_uncounted = is_lost
+        if book.outcome not in book.missing:
+            is_uncounted = is_lost | outcome_is_missing
+        counts = np.where(is_uncounted, 0.0, self.counts.T).T
+        return type(self)(covariates, arms, outcomes, counts)
+
+    def with_rows_of_nobody(self, n_rows: int, middles: Sequence[float], outcome: float) -> Self:
+        """The records, and behind them as many rows that are nobody's and count nothing."""
+        covariates = self.covariates.reshape(-1, len(middles))
+        return type(self)(
+            np.vstack([covariates, *[middles] * n_rows]),
+            _padded(self.arms, n_rows, 0),
+            _padded(self.outcomes, n_rows, outcome),
+            _padded(self.counts, n_rows, 0.0),
+        )
 
 
 def _refuse_wrong_names(
