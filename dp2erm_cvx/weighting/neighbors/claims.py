@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
-from dp2erm_cvx.weighting.neighbors.many_datasets import ManyDatasets, Part
+from dp2erm_cvx.weighting.neighbors.many_datasets import DatasetsPart, ManyDatasets, Part
 from dp2erm_cvx.weighting.solving.certificate import UNDERFLOW, response_of_means
 
 #: Part of n by which sums may be off where a claim is made together with others.
@@ -219,8 +220,8 @@ class NeighborClaims(Generic[Part]):
 
     @property
     def _outward(self) -> float:
-        """Rounding of a sum over all records."""
-        return 1.0 + 4.0 * self.datasets.n * UNIT
+        """Factor that covers the rounding of a sum over all records."""
+        return 1.0 + self._sum_units
 
     def _sums_off(self, weights: Array, radii: Array | None, part: Part) -> Array:
         """Bounds (m, B) of how far weights within radii miss the sums of the blocks.
@@ -257,37 +258,71 @@ class NeighborClaims(Generic[Part]):
         the interval of means, so that the hull of the boxes and of the means of all datasets serves
         every one of them.
         """
-        datasets = self.datasets
-        counts = datasets.counts(part)
-        free = (part.cap > part.low) & (counts > 0)
-        if not np.any(free):
+        counts = self.datasets.counts(part)
+        # The weights that their bounds leave room for; of the others the response is 0.
+        is_free = (part.cap > part.low) & (counts > 0)
+        if not np.any(is_free):
             return 0.0
         base = np.ones((1, 1))
         if part.base.size:
             base = part.base
-        fixed = np.zeros(len(part))
-        if not np.all(free):
-            held = ~free & datasets.summed(part)
-            fixed = np.sum(np.where(held, counts * weights, 0.0), axis=1)
-        # Ends of all ratios w_i / d_i.
-        low = float(np.min(np.where(free, part.low / base, np.inf))) * (1.0 - 4.0 * UNIT)
         # Neither an exact weight nor one at the point exceeds the sum of its block.
         largest_sum = float(np.max(np.max(part.totals, axis=1) + total_off))
-        caps = np.minimum(part.cap, min(largest_sum, largest_weight))
-        high = float(np.max(np.where(free, caps / base, -np.inf))) * (1.0 + 4.0 * UNIT)
-        # Ends of all means mu, which are off by up to half of what sums are off.
-        units = 4.0 * datasets.n * UNIT
+        ratios = _ratio_ends(part, base, is_free, min(largest_sum, largest_weight))
+        # N, the sum of d_i over the free weights.
+        mass = np.sum(np.where(is_free, counts * base, 0.0), axis=1)
+        means = self._mean_ends(weights, part, is_free, mass, total_off)
+        # R = N qhat(mu).
+        largest_mass = float(np.max(mass)) * (1.0 + self._sum_units)
+        mean_response = response_of_means(self.datasets.form.dispersion, ratios, means)
+        return largest_mass * mean_response * ROUND_UP
+
+    @property
+    def _sum_units(self) -> float:
+        """Rounding of a sum over all records, relative to the sum of sizes."""
+        return 4.0 * self.datasets.n * UNIT
+
+    def _mean_ends(
+        self, weights: Array, part: Part, is_free: NDArray[np.bool_], mass: Array, total_off: Array
+    ) -> tuple[float, float]:
+        """Ends of the means mu of the free weights, over all datasets.
+
+        Parameters
+        ----------
+        weights
+            Weights (m, k).
+        part
+            The datasets.
+        is_free
+            Which weights their bounds leave room for (m, k).
+        mass
+            N (m,), the sum of d_i over the free weights.
+        total_off
+            What sums of weights are off (m,); means are off by up to half of it.
+        """
+        fixed = np.zeros(len(part))
+        if not np.all(is_free):
+            is_fixed = ~is_free & self.datasets.summed(part)
+            counted = self.datasets.counts(part) * weights
+            fixed = np.sum(np.where(is_fixed, counted, 0.0), axis=1)
+        units = self._sum_units
         totals = np.sum(part.totals, axis=1)
         free_totals = totals - fixed
         slack = total_off / 2.0 + units * (np.abs(free_totals) + fixed + totals)
-        mass = np.sum(np.where(free, counts * base, 0.0), axis=1)
         any_free = mass > 0.0
         first = float(np.min((free_totals - slack)[any_free] / mass[any_free])) * (1.0 - units)
         last = float(np.max((free_totals + slack)[any_free] / mass[any_free])) * (1.0 + units)
-        # R = N qhat(mu).
-        largest_mass = float(np.max(mass)) * (1.0 + units)
-        response = response_of_means(datasets.form.dispersion, (low, high), (first, last))
-        return largest_mass * response * ROUND_UP
+        return first, last
+
+
+def _ratio_ends(
+    part: DatasetsPart, base: Array, is_free: NDArray[np.bool_], largest_weight: float
+) -> tuple[float, float]:
+    """Ends of the ratios w_i / d_i of the free weights, up to the largest weight."""
+    low = float(np.min(np.where(is_free, part.low / base, np.inf))) * (1.0 - 4.0 * UNIT)
+    caps = np.minimum(part.cap, largest_weight)
+    high = float(np.max(np.where(is_free, caps / base, -np.inf))) * (1.0 + 4.0 * UNIT)
+    return low, high
 
 
 def _moved(off: Array, response: float, missed: tuple[Array, Array], diameter: Array) -> Array:
