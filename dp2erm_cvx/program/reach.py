@@ -419,8 +419,9 @@ class _Walk:
 
     def _is_for_declaring(self, value: object) -> bool:
         """True of classes and functions of CVXPY and of this package, where a function is read."""
-        is_callable = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
-        if not self.declares or not is_callable:
+        if not self.declares:
+            return False
+        if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
             return False
         if id(value) in _cvxpy_callables():
             return True
