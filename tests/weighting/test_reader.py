@@ -41,6 +41,7 @@ from dp2erm_cvx.program.weighting.reader import (
     read_declared_weighting,
     read_weighting,
 )
+from dp2erm_cvx.weighting.forms import shapes
 from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, IntervalSet
 from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.forms.objective import WeightingObjective
@@ -871,6 +872,26 @@ def test_a_small_term_is_compared_beside_a_large_one(monkeypatch: pytest.MonkeyP
             lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)
         )
     )
+
+
+def test_slopes_of_a_largest_size_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CVXPY has no slope of them. Values alone would not tell a price whose slope is wrong."""
+    function = of(lambda w, r: cp.norm_inf(difference(w, r)))
+    read(function)
+    price = shapes._OfLargestEntry.price
+    monkeypatch.setattr(shapes._OfLargestEntry, "price", lambda *of: 1.01 * price(*of))
+    assert "other slopes" in misread(function)
+
+
+def test_slopes_at_a_tie_of_sizes_are_not_compared() -> None:
+    """Two sizes are the largest there, and every slope between theirs is a subgradient."""
+    w = cp.Variable(3)
+    w.save_value(np.array([1.0, -1.0, 2.0]))
+    slope = weighting_reader._slope_by_differences(cp.norm_inf(w), w)
+    np.testing.assert_allclose(slope, [0.0, 0.0, 1.0], atol=1e-9)
+    w.save_value(np.array([2.0, -2.0, 1.0]))
+    slope = weighting_reader._slope_by_differences(cp.norm_inf(w), w)
+    np.testing.assert_allclose(slope, [np.nan, np.nan, 0.0], atol=1e-9)
 
 
 def statement(objective: Function, *constraints: Function) -> Function:

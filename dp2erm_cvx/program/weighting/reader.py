@@ -59,6 +59,11 @@ _CLOSE = 1e-9
 _FAR = 1e12
 #: Step of differences of values, where CVXPY knows no slope.
 _STEP = 1e-6
+#: Part of the largest slope by which slopes of differences may differ: rounding of values of some
+#: thousands over the step, and curvature times the step.
+_OF_DIFFERENCES = 1e-4
+#: Weights that are moved for slopes of differences, which take two values of CVXPY each.
+_MOST_MOVED = 20
 #: Changes of the sums of controls and treated that the equations of a kind of sums exclude.
 _MOVES = {
     SumKind.ALL: np.array([1.0, 1.0]),
@@ -575,43 +580,66 @@ def _refuse_other_objective(
 
 
 def _refuse_other_slope(e: Any, w: cp.Variable, read_slope: Array, *, centered: bool) -> None:
-    """Raise DeclarationError where CVXPY has another slope.
+    """Raise DeclarationError where an expression has another slope.
 
-    A centered slope may differ by one number.
+    A centered slope may differ by one number. Weights without a slope of the problem, at a kink or
+    at the end of a domain, are not compared.
     """
     problem_slope, precision = _slope_of_problem(e, w)
-    if problem_slope is None or not np.all(np.isfinite(problem_slope)):
+    known = np.isfinite(problem_slope)
+    if not np.any(known):
         return
-    difference = problem_slope - read_slope
+    difference = problem_slope[known] - read_slope[known]
     if centered:
         difference = difference - np.mean(difference)
-    size = 1e-300 + float(np.max(np.abs(problem_slope))) + float(np.max(np.abs(read_slope)))
+    largest_of_problem = float(np.max(np.abs(problem_slope[known])))
+    size = 1e-300 + largest_of_problem + float(np.max(np.abs(read_slope)))
     if not float(np.max(np.abs(difference))) <= precision * size:
         raise DeclarationError(
             f"{printed(e)}: was read as something with other slopes: please report it"
         )
 
 
-def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array | None, float]:
+def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array, float]:
     """Slope (n,) of an expression at the weights that are set, and its relative precision.
 
-    By CVXPY, which has none for the largest of sizes; of that by differences of values.
+    It is CVXPY's, which has none of the largest of sizes; there it is one of differences of values.
+    NaN stands where no slope is known.
     """
-    try:
-        return derivative(e, w), 1e2 * _CLOSE
-    except NotImplementedError:
-        point = np.array(w.value)
-    slope = np.zeros(w.size)
-    for place in range(w.size):
-        values = []
-        for step in (_STEP, -_STEP):
-            moved = point.copy()
-            moved[place] += step
-            w.save_value(moved)
-            values.append(float(flat(e.value)[0]))
-        slope[place] = (values[0] - values[1]) / (2.0 * _STEP)
+    slope = derivative(e, w)
+    if slope is not None:
+        return slope, 1e2 * _CLOSE
+    return _slope_by_differences(e, w), _OF_DIFFERENCES
+
+
+def _slope_by_differences(e: Any, w: cp.Variable) -> Array:
+    """Slope (n,) of an expression by values on both sides of the weights that are set.
+
+    NaN stands at the weights that are not moved, and where both sides have other slopes: at a kink,
+    where the largest of several sizes is not unique, every slope in between is a subgradient.
+    """
+    point = np.array(w.value)
+    value = float(flat(e.value)[0])
+    n_moved = min(w.size, _MOST_MOVED)
+    moved_places = np.linspace(0, w.size - 1, n_moved).astype(np.int64)
+    ahead = np.full(w.size, np.nan)
+    behind = np.full(w.size, np.nan)
+    for place in moved_places:
+        ahead[place] = (_value_moved(e, w, point, place, _STEP) - value) / _STEP
+        behind[place] = (value - _value_moved(e, w, point, place, -_STEP)) / _STEP
     w.save_value(point)
-    return slope, 1e-5
+    slope = (ahead + behind) / 2.0
+    largest = float(np.max(np.abs(slope[moved_places]), initial=0.0))
+    is_smooth = np.abs(ahead - behind) <= _OF_DIFFERENCES * largest
+    return np.where(is_smooth, slope, np.nan)
+
+
+def _value_moved(e: Any, w: cp.Variable, point: Array, place: int, step: float) -> float:
+    """Value of an expression at a point one of whose weights is moved by a step."""
+    moved = point.copy()
+    moved[place] += step
+    w.save_value(moved)
+    return float(flat(e.value)[0])
 
 
 def _refuse_other_constraint(
