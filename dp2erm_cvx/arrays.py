@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,20 @@ ROUND_DOWN_SUMS = 1.0 - 1e-9
 
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12
+
+
+def largest_bound(*bounds: float) -> float:
+    """The largest of upper bounds; infinite where one of them is no number.
+
+    The built-in ``max`` passes over what is no number, since every comparison with it is false.
+
+    Parameters
+    ----------
+    bounds
+        The bounds, at least one.
+    """
+    largest = float(np.max(bounds))
+    return math.inf if math.isnan(largest) else largest
 
 
 def dot_error(d: int) -> float:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array, largest_bound
 from dp2erm_cvx.curves.atoms import Atom, atom
 
 #: 0 or 1 of every record.
@@ -176,7 +176,7 @@ class Curve:
         largest = 0.0
         for part in self.parts:
             reach = abs(part.scale) * margin_bound + abs(part.shift)
-            largest = max(largest, abs(part.scale) * part.atom.bend_within(reach))
+            largest = largest_bound(largest, abs(part.scale) * part.atom.bend_within(reach))
         return largest
 
     @property
@@ -351,7 +351,7 @@ class Curve:
         far = np.array([-1e300, -r, r, 1e300])
         with np.errstate(over="ignore", invalid="ignore"):
             ends = self.value(far)
-        return float(max(ends[1] - ends[0], ends[2] - ends[3], 0.0))
+        return largest_bound(ends[1] - ends[0], ends[2] - ends[3], 0.0)
 
 
 #: No loss at all, as that of records that a scheme does not fit.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, ROUND_UP_SUMS, Array
+from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_UP, ROUND_UP_SUMS, Array, largest_bound
 
 Interval = tuple[float, float]
 
@@ -366,7 +366,7 @@ def _largest_over_radii(
         Relative excess that is left.
     """
     edges = np.linspace(0.0, reach, 5).tolist()
-    cells = [(width(p, q), p, q) for p, q in pairwise(edges)]
+    cells = [(largest_bound(width(p, q)), p, q) for p, q in pairwise(edges)]
     best = width(reach, reach)
     for _ in range(_ROUNDS):
         top, p, q = max(cells)
@@ -375,9 +375,9 @@ def _largest_over_radii(
         middle = 0.5 * (p + q)
         best = max(best, width(middle, middle))
         cells.remove((top, p, q))
-        cells.append((width(p, middle), p, middle))
-        cells.append((width(middle, q), middle, q))
-    return max(best, *(top for top, _, _ in cells))
+        cells.append((largest_bound(width(p, middle)), p, middle))
+        cells.append((largest_bound(width(middle, q)), middle, q))
+    return largest_bound(best, *(top for top, _, _ in cells))
 
 
 def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
@@ -645,7 +645,7 @@ class Saturation:
         # A loss may bend again out there, as a sum of shifted ones does.
         tails = self.loss.curvatures(np.array([-math.inf, far]), np.array([-far, math.inf]))[1]
         in_tails = value(np.ones(2), tails * (self.factor / self.curvature))
-        return max(searched, float(np.max(in_tails)))
+        return largest_bound(searched, float(np.max(in_tails)))
 
     def _across(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
@@ -732,6 +732,8 @@ def largest_of(
     most = math.inf
     for _ in range(_ROUNDS):
         values, cells = bounds(centers if variables > 1 else centers[0], half_width)
+        # a bound that is no number says nothing of its cell
+        cells = np.where(np.isnan(cells), math.inf, cells)
         best = max(best, float(np.max(values)))
         most = float(np.max(cells))
         if most <= best * (1.0 + close) or cells.size > _MOST_CELLS:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import Array, largest_bound
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.on_demand import cvxpy as cp
 
@@ -247,7 +247,8 @@ def refuse_misread(
     first_values = np.array(values[0]) if shifted else np.zeros(2)
     table = np.array(values) - first_values
     value_error = float(np.max(np.abs(table[:, 0] - table[:, 1])))
-    error = max(*slope_errors, value_error)
+    # a value or a slope that is no number has an infinite error
+    error = largest_bound(value_error, *slope_errors)
     if not error <= _CLOSE * (max(slope_sizes) + float(np.max(np.abs(table)))):
         raise DeclarationError(
             f"{printed(e)} was read as something with other values: please report it"

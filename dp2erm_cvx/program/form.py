@@ -210,7 +210,7 @@ class Form:
             beyond = nearest + 1e-3 * (outside - nearest)
             at_nearest = _violation(problem, v, nearest)
             at_beyond = _violation(problem, v, beyond)
-            admits_less = at_nearest > 1e-9 * np.max(np.abs(outside))
+            admits_less = not at_nearest <= 1e-9 * np.max(np.abs(outside))
             admits_more = is_bounded and not at_beyond > 0.0
             if admits_less or admits_more:
                 texts = ", ".join(map(printed, problem.constraints))
@@ -239,7 +239,7 @@ def _violation(problem: cp.Problem, v: cp.Variable, point: Array) -> float:
     """By how much a point breaks the constraint that it breaks most; 0 without constraints."""
     v.value = point
     violations = [float(np.max(constraint.violation())) for constraint in problem.constraints]
-    return max(violations, default=0.0)
+    return float(np.max(violations, initial=0.0))
 
 
 def at_size(form: Form, n: int, is_mean: bool) -> Form:

@@ -262,13 +262,13 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
     H = model.hessian(point)
     diagonal = np.sqrt(np.maximum(np.diag(H), 0.0))
     least = float(np.min(diagonal))
-    if least <= 0:
+    if not least > 0:
         return math.inf
     eigenvalues = np.linalg.eigvalsh(H / np.outer(diagonal, diagonal))
     rounding = 64 * model.dimension * UNIT * float(eigenvalues[-1])
     error_of_H = model.hessian_rounding(point) / least**2
     lowest = float(eigenvalues[0]) - rounding - error_of_H
-    if lowest <= 0:
+    if not lowest > 0:
         return math.inf
     length = rounded_norm(error / diagonal) / lowest
     return length / least * ROUND_UP_SUMS
@@ -287,7 +287,7 @@ def _local_error(
     eigenvalues, vectors = np.linalg.eigh(model.hessian(point))
     error_of_H = model.hessian_rounding(point)
     eigenvalues = eigenvalues - 64 * model.dimension * UNIT * eigenvalues[-1] - error_of_H
-    if eigenvalues[0] <= 0:
+    if not eigenvalues[0] > 0:
         return None
     inverse_root = vectors / np.sqrt(eigenvalues)
     size = rounded_norm(residual @ inverse_root) + rounding / math.sqrt(eigenvalues[0])

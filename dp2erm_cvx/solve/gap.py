@@ -213,9 +213,9 @@ def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array
     missed = np.maximum(values + errors, 0.0)
     room, room_error = problem.beside.values(problem.inside, np.zeros_like(point))
     least = -(room + room_error)
-    if not np.any(missed > 0):
+    if np.all(missed == 0):
         return point, moved, 0.0
-    if not np.all(least[missed > 0] > 0):
+    if not np.all(least[missed != 0] > 0):
         return point, np.full_like(point, np.inf), math.inf
     share = float(np.max(missed / np.where(missed > 0, missed + least, 1.0))) * ROUND_UP
     way = problem.inside - point

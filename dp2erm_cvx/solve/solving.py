@@ -285,7 +285,7 @@ def _best_solution(
         except (SolverError, ProgramError) as error:
             failures.append(error)
             continue
-        if best is None or solution.error < best.error:
+        if best is None or not best.error <= solution.error:
             best = solution
         if solution.certified:
             break

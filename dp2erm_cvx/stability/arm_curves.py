@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP, Array
+from dp2erm_cvx.arrays import ROUND_UP, Array, largest_bound
 from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.curves.suprema import (
     Interval,
@@ -127,7 +127,7 @@ def longest_range(arms: tuple[ArmCurves, ...], ranges: list[Interval]) -> float:
     for arm, (low, high) in zip(arms, ranges, strict=True):
         least_base, largest_base = arm.weight_factor
         lengths.append(high - low - math.log(largest_base / least_base))
-    return max(lengths)
+    return largest_bound(*lengths)
 
 
 def _range_by_slope(weight: ScalarWeight, reach: float) -> Interval:
@@ -308,9 +308,9 @@ def record_diameter(
     if varying is None:
         return diameter_of_kinds(kinds, reach) + 2.0 * beside
     # within an arm the constant cancels in the other block
-    widest = max(diameter_of_kinds((kind,), reach) for kind in kinds)
+    widest = largest_bound(*(diameter_of_kinds((kind,), reach) for kind in kinds))
     within = math.hypot(widest, 2.0 * beside * varying)
-    return max(within, _distance_across_arms(kinds, reach, beside)) * ROUND_UP
+    return largest_bound(within, _distance_across_arms(kinds, reach, beside)) * ROUND_UP
 
 
 def weight_diameter(
@@ -332,13 +332,14 @@ def weight_diameter(
     clipped = any(arm.weight.is_clipped for arm in arms)
     if varying is None:
         return slope_diameter_of_kinds(kinds, reach, clipped=clipped)
-    within = max(slope_diameter_of_kinds((kind,), reach, clipped=clipped) for kind in kinds)
+    of_kinds = [slope_diameter_of_kinds((kind,), reach, clipped=clipped) for kind in kinds]
+    within = largest_bound(*of_kinds)
     if any(arm.weight.curve is None for arm in arms):
         controls, treated = both_arms(kinds)
         across = math.hypot(controls.weight.lipschitz, treated.weight.lipschitz)
-        return max(within, across)
+        return largest_bound(within, across)
     curves = tuple(MarginGradient(arm.weight.curve, arm.offset) for arm in arms)
-    return max(within, _distance_across_arms(curves, reach, 0.0))
+    return largest_bound(within, _distance_across_arms(curves, reach, 0.0))
 
 
 def _distance_across_arms(kinds: tuple[MarginGradient, ...], reach: float, beside: float) -> float:

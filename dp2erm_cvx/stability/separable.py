@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP
+from dp2erm_cvx.arrays import ROUND_UP, largest_bound
 from dp2erm_cvx.checks import public_number, whole_number
 from dp2erm_cvx.curves.suprema import Interval
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -466,7 +466,7 @@ def _of_sums_by_arm(
     n = travel.n
     arms = both_arms(scheme.arms)
     ranges_of_both = both_arms(tuple(ranges))
-    within = max(weight_diameter((arm,), scheme.reach) for arm in arms)
+    within = largest_bound(*(weight_diameter((arm,), scheme.reach) for arm in arms))
     travel = replace(travel, weight_diameter=min(travel.weight_diameter, within))
     constants = []
     for arm, (low, _) in zip(arms, ranges_of_both, strict=True):
@@ -479,17 +479,17 @@ def _of_sums_by_arm(
 
     V = 0.0
     for arm in (0, 1):
-        V = max(V, by_arm.bound(arm, floor, floor))
+        V = largest_bound(V, by_arm.bound(arm, floor, floor))
         if n - floor > floor:
             bound = partial(by_arm.bound, arm)
-            V = max(V, _largest_over_sizes(bound, floor + 1, n - floor))
-    largest = max(by_arm.largest(0, floor), by_arm.largest(1, floor))
+            V = largest_bound(V, _largest_over_sizes(bound, floor + 1, n - floor))
+    largest = largest_bound(by_arm.largest(0, floor), by_arm.largest(1, floor))
     return _WeightMovement(min(V, 2.0 * n), largest, "Theorem 43 (normalization by arm)")
 
 
 def _largest_over_sizes(bound: Callable[[int, int], float], first: int, last: int) -> float:
     """Upper bound over whole numbers, by cells cut in half until one number or little is left."""
-    cells = [(bound(first, last), first, last)]
+    cells = [(largest_bound(bound(first, last)), first, last)]
     best = max(bound(first, first), bound(last, last))
     for _ in range(_MOST_SIZES):
         top, low, high = max(cells)
@@ -497,8 +497,8 @@ def _largest_over_sizes(bound: Callable[[int, int], float], first: int, last: in
             break
         middle = (low + high) // 2
         cells.remove((top, low, high))
-        cells.append((bound(low, middle), low, middle))
-        cells.append((bound(middle + 1, high), middle + 1, high))
+        cells.append((largest_bound(bound(low, middle)), low, middle))
+        cells.append((largest_bound(bound(middle + 1, high)), middle + 1, high))
         best = max(best, bound(middle, middle))
     return max(top for top, _, _ in cells)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import Array, largest_bound
 from dp2erm_cvx.curves.suprema import Interval, corners
 from dp2erm_cvx.stability.arm_curves import ArmCurves, largest_pull_on_cells
 from dp2erm_cvx.stability.margin_cells import OUTWARD, ROUNDS, MarginCells, MarginScheme
@@ -58,9 +58,12 @@ def largest_and_mean(scheme: MarginScheme) -> tuple[float, float]:
         for cell in worst:
             edges = np.linspace(cell.low, cell.high, _NORM_PARTS + 1).tolist()
             norms += [candidates.at_norms(low, high) for low, high in pairwise(edges)]
-    largest = max(cell.largest for cell in norms) * OUTWARD
-    least_mean = min(cell.least_mean for cell in norms) / OUTWARD
-    return min(largest, float(scheme.n)), least_mean
+    largest = largest_bound(*(cell.largest for cell in norms)) * OUTWARD
+    least_mean = float(np.min([cell.least_mean for cell in norms])) / OUTWARD
+    if math.isnan(least_mean):
+        # nothing is known of it, as of a mean that may be 0
+        least_mean = 0.0
+    return min(float(scheme.n), largest), least_mean
 
 
 class _MarginsOfArm(NamedTuple):
@@ -273,7 +276,7 @@ class _Candidates:
         hull = self._least_means(others, self._pulls(others, high))
         kappa = self._needed_pull(own, low, high)
         # A record that needs a larger pull than the others have is not there.
-        (possible,) = np.nonzero(kappa <= hull.pull[-1])
+        (possible,) = np.nonzero(~(kappa > hull.pull[-1]))
         if len(possible) == 0:
             return _NormCell(1.0, math.inf, low, high, own.cell[:0])
         kappa = kappa[possible]
@@ -282,7 +285,7 @@ class _Candidates:
         weights = n * of_itself / (of_itself + (n - 1) * mean)
         top = np.argsort(-weights)[:_TOP]
         margins = np.append(others.cell[hull.sharing(kappa[top])], own.cell[possible[top]])
-        return _NormCell(float(weights[top[0]]), float(np.min(mean)), low, high, margins)
+        return _NormCell(float(np.max(weights)), float(np.min(mean)), low, high, margins)
 
     def _pulls(self, rows: _Rows, norm: float) -> Array:
         """Largest pulls of rows where ``||v|| <= norm``, those of a linear term included."""

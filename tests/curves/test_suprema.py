@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from dp2erm_cvx.arrays import largest_bound
 from dp2erm_cvx.curves import suprema
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import EXPONENTIAL, LOGISTIC, SQUARE, Curve, Part
@@ -277,3 +278,20 @@ def test_a_loss_that_keeps_its_curvature_at_full_slope_is_none():
 
 def test_where_a_turn_overflows_twice_the_largest_slope_is_left():
     assert gradient_diameter(EXPONENTIAL, 705.0) == pytest.approx(2 * math.exp(705.0))
+
+
+def test_a_cell_whose_bound_is_no_number_is_not_passed_over():
+    """No comparison holds of what is no number: neither may it leave a search unseen."""
+    assert largest_bound(1.0, math.nan) == math.inf
+    assert largest_bound(1.0, 2.0) == 2.0
+
+    def bounds(centers, half_width):
+        cells = np.where(centers < 0.0, math.nan, centers + half_width)
+        return centers, cells
+
+    assert suprema.largest_of(bounds, (-1.0, 1.0), 1, 1e-3) == math.inf
+
+    def width(low, high):
+        return math.nan if 0.3 < low < 0.6 else high
+
+    assert suprema._largest_over_radii(1.0, width) == math.inf

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.special import expit
 
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
@@ -46,6 +47,20 @@ def test_a_reading_has_the_values_of_cvxpy(read, shifted, refused):
     )
     with refusal:
         refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), (-1.0, 0.5), shifted=shifted)
+
+
+@pytest.mark.parametrize("wrong", ["value", "slope"])
+def test_a_reading_that_is_no_number_is_refused(wrong):
+    """Every comparison with it is false, that of an error with its limit as well."""
+    s = cp.Variable()
+
+    def read(x):
+        value = math.nan if wrong == "value" else np.logaddexp(0.0, x)
+        slope = math.nan if wrong == "slope" and x > 0.0 else expit(x)
+        return value, slope
+
+    with pytest.raises(DeclarationError, match="other values"):
+        refuse_misread(cp.logistic(s), s, read, (-1.0, 0.5))
 
 
 def saturating(S):

@@ -17,6 +17,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm
 from dp2erm_cvx.stability.arm_curves import record_diameter, weight_diameter
+from dp2erm_cvx.stability.separable import _largest_over_sizes
 from dp2erm_cvx.stability.weight_sizes import pairs_of_hulls
 from tests.stability.by_arm import INF, Scheme, Search, logistic, movements, own
 
@@ -397,3 +398,10 @@ def test_margins_beyond_floating_point_need_a_radius():
     assert far.bound.V == 800
     assert math.isfinite(near.variance)
     assert near.bound.V < 400
+
+
+def test_a_size_whose_bound_is_no_number_has_the_trivial_bound() -> None:
+    def bound(first: int, last: int) -> float:
+        return math.nan if first <= 7 <= last else 1.0 / first
+
+    assert _largest_over_sizes(bound, 2, 20) == math.inf

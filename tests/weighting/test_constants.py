@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,8 +59,19 @@ def test_stability_of_known_schemes(form: WeightingForm, floor: int, V: float) -
 
 
 def test_a_bound_that_is_no_number_is_the_trivial_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "_bound_of_box", lambda *_: math.nan)
     form = forms.entropy_balancing()
+    with monkeypatch.context() as patched:
+        patched.setattr(constants, "_bound_of_box", lambda *_: math.nan)
+        assert stability(form) == 2.0 * form.n
+    # of several corners the last one
+    total = constants._PairKind.total
+    seen = []
+
+    def planted(*of: Any) -> float:
+        seen.append(of)
+        return math.nan if len(seen) % 2 == 0 else total(*of)
+
+    monkeypatch.setattr(constants._PairKind, "total", planted)
     assert stability(form) == 2.0 * form.n
 
 

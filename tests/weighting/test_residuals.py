@@ -11,7 +11,8 @@ import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightSums
-from dp2erm_cvx.weighting.solving.certificate import Point, residual_of
+from dp2erm_cvx.weighting.solving import certificate
+from dp2erm_cvx.weighting.solving.certificate import Point, Residual, residual_of
 from dp2erm_cvx.weighting.solving.dataset import WeightingData
 from dp2erm_cvx.weighting.solving.dual import DualProblem
 from dp2erm_cvx.weighting.solving.moments import moment_units
@@ -204,3 +205,14 @@ def test_noise_is_no_proof() -> None:
         direction = rng.normal(size=len(problem.data.targets)) * 10.0 ** rng.uniform(-200, 200)
         assert not separates(problem.data, direction) > 0.0
     assert separates(problem.data, np.full(len(problem.data.targets), np.nan)) == -math.inf
+
+
+def test_a_residual_that_is_no_number_certifies_nothing() -> None:
+    for moved, sums in ((math.nan, 0.0), (0.0, math.nan)):
+        assert Residual(4, moved, sums, np.zeros(2)).largest == math.inf
+    assert Residual(4, 0.0, 0.0, np.array([0.0, math.nan])).largest == math.inf
+
+
+def test_sums_and_kinks_that_are_no_numbers_move_weights_without_bound() -> None:
+    assert certificate._moved([0.1, math.nan], 0.0) == math.inf
+    assert certificate._moved([0.1], certificate._spread(1.0, (0.1, math.nan), 1.0)) == math.inf

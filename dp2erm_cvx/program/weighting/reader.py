@@ -737,7 +737,7 @@ def _refuse_other_ends(
         ends = rows.row(phi[rows.features.name], a)[:, 0]
         excess = sign * (weights - ends)
         errors = [np.max(np.abs(flat(e.value) - excess)) for e in expressions]
-        if min(errors) > _CLOSE * float(np.max(np.abs(weights) + np.abs(ends))):
+        if not np.min(errors) <= _CLOSE * float(np.max(np.abs(weights) + np.abs(ends))):
             raise DeclarationError(
                 "w: was read as weights in other boxes of records: please report it"
             )
@@ -748,7 +748,7 @@ def _within_boxes(boxes: list[tuple[Any, bool]]) -> bool:
     for e, equality in boxes:
         values = flat(e.value)
         sizes = np.abs(values) if equality else values
-        if np.max(sizes) > 1e-9:
+        if not np.max(sizes) <= 1e-9:
             return False
     return True
 
@@ -774,7 +774,7 @@ def _refuse_other_sums(
 def _solved(equations: list[tuple[Any, NDArray[np.int64]]], n: int) -> bool:
     """True if the weights meet all equations of sums."""
     errors = [np.max(np.abs(flat(e.value)[places])) for e, places in equations]
-    return max(errors, default=0.0) <= _CLOSE * n
+    return bool(np.max(errors, initial=0.0) <= _CLOSE * n)
 
 
 def _totals(form: WeightingForm, a: Arms) -> Array:

@@ -465,7 +465,7 @@ class _Equations:
         largest = float(np.max(np.abs(equation[:2])))
         if largest > _SAME:
             self._reduce(equation, largest)
-        elif np.max(np.abs(equation[2:])) > _SAME * self.n:
+        elif not np.max(np.abs(equation[2:])) <= _SAME * self.n:
             raise DeclarationError(
                 f"{row.text}: contradicts another sum of weights: write one total n, or totals of "
                 "both arms"

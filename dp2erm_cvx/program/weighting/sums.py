@@ -227,7 +227,7 @@ class AffineReader:
         line = WeightLine(slope, total, float(offset[0]), _kept(alone), _kept(crossed))
         if not self._is_line(evaluation, line, offset, data):
             return None
-        if np.ptp(offset) > _SAME * (float(np.max(np.abs(offset))) + abs(slope)):
+        if not np.ptp(offset) <= _SAME * (float(np.max(np.abs(offset))) + abs(slope)):
             raise DeclarationError(
                 f"{printed(e)}: has other numbers for other records: write one for all"
             )
@@ -604,7 +604,7 @@ def _one_direction(every: Array, name: str, text: str) -> tuple[Array, Array]:
     direction = every[first]
     factors = every @ direction / float(direction @ direction)
     factors[first] = 1.0
-    if np.max(np.abs(every - np.outer(factors, direction))) > _SAME * sizes.max():
+    if not np.max(np.abs(every - np.outer(factors, direction))) <= _SAME * sizes.max():
         raise DeclarationError(
             f"{text}: an entry weighs other {name} than it is compared with, or others in each "
             "arm: give each of them an entry of its own"

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import Array, largest_bound
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.stability.base import outward
 from dp2erm_cvx.weighting.bounds.diameters import (
@@ -374,7 +374,7 @@ def _target_diameter(
     for before, after in _arm_pairs(sizes, keeps_treatment):
         for moved in moved_targets(form, sizes, before, after):
             squares = largest_squares(gradients.smooth, moved.alone())
-            largest = max(largest, float(np.sqrt(np.max(squares))))
+            largest = largest_bound(largest, float(np.sqrt(np.max(squares))))
     return largest
 
 
@@ -598,9 +598,8 @@ def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
     for box, corners in enumerate(kind.corners().tolist()):
         of_kinks = [float(of_kink[box]) for of_kink in kink_kappas]
         bound = _bound_of_box(kind, spread, corners, kappas[box].tolist(), of_kinks)
-        if math.isnan(bound):
-            # no comparison holds of what is no number, so that it would count as a bound of 0
-            bound = math.inf
+        # no comparison holds of what is no number, so that it would count as a bound of 0
+        bound = largest_bound(bound)
         if bound > worst:
             worst = bound
             largest = (corners[-1][0], corners[-1][1])
@@ -625,9 +624,9 @@ def _bound_of_box(
         at_corners = []
         for (w, v), kappa in zip(corners, kappas, strict=True):
             at_corners.append(kind.total(w, v, spread.squared(kappa)))
-        bound = max(at_corners)
+        bound = largest_bound(*at_corners)
     if spread.has_bounded_gradients:
-        squared = spread.squared_with_bounded_gradients(max(kappas), kink_kappas)
+        squared = spread.squared_with_bounded_gradients(largest_bound(*kappas), kink_kappas)
         largest_w, largest_v = corners[-1]
         bound = min(bound, kind.total(largest_w, largest_v, squared))
     return bound

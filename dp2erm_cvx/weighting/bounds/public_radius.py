@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_DOWN, ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array
+from dp2erm_cvx.arrays import (
+    ROUND_DOWN,
+    ROUND_DOWN_SUMS,
+    ROUND_UP,
+    ROUND_UP_SUMS,
+    UNIT,
+    Array,
+    largest_bound,
+)
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.curves.inverse_slope import LARGEST_LOGARITHM, LEAST_POWER
 from dp2erm_cvx.errors import DeclarationError
@@ -239,7 +247,7 @@ def public_radius(
     if features is None or pairs is None:
         return None
     # Which of both solves a dataset depends on it.
-    return max(features, pairs)
+    return largest_bound(features, pairs)
 
 
 @dataclass(frozen=True)
@@ -393,7 +401,7 @@ class _Rounding:
         summed = (2.0 * sum_units(self.n) + width + 16.0) * u * reached
         units = 16.0
         for imbalance in self.form.imbalances:
-            units = max(units, shape_of(imbalance.penalty).step_units(columns))
+            units = largest_bound(units, shape_of(imbalance.penalty).step_units(columns))
         sizes = 6.0 * largest_price + self.tolerance + self.step_size
         rounded = units * u * ((1.0 + self.smoothness) * sizes + reached)
         return (
@@ -480,7 +488,7 @@ def _mass_of_points(smoothness: float, steps: int) -> float:
     mass = 0.0
     for _ in range(steps + 1):
         mass += abs(answer)
-        largest = max(largest, abs(even) + mass)
+        largest = largest_bound(largest, abs(even) + mass)
         even_after = after(even_last, even)
         even_last = even
         even = even_after

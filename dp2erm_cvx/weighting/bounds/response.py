@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import Array, largest_bound
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.stability.base import outward
@@ -107,7 +107,9 @@ def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
         return math.inf
     if len(curved) == 1 and curved[0].atom != "huber":
         # The curvature of one part is monotone.
-        return outward(max(_response_at(dispersion, first), _response_at(dispersion, last)))
+        return outward(
+            largest_bound(_response_at(dispersion, first), _response_at(dispersion, last))
+        )
     if math.isinf(last):
         return outward(_response_of_squares(curved))
     return outward(_envelope(dispersion, first, last, lambda hull: hull.level_line()))
@@ -288,7 +290,7 @@ def _response_of_squares(curved: list[DispersionPart]) -> float:
 def _chord_at(left: float, right: float, low: float, high: float, mean: float) -> float:
     """Value at the mean of the chord of a convex function: its concave envelope."""
     if low == high or math.isinf(high) or math.isinf(left) or math.isinf(right):
-        return max(left, right)
+        return largest_bound(left, right)
     share = (mean - low) / (high - low)
     return left + share * (right - left)
 

@@ -333,7 +333,7 @@ def _moved(off: Array, response: float, missed: tuple[Array, Array], diameter: A
         share = np.minimum(1.0, response * diameter * diameter / 4.0)
         spread = response * share / (1.0 + share) ** 2 * smooth * smooth
         at_kinks = response * (smooth * smooth / 4.0 + kinks)
-    spread = np.where(kinks > 0.0, at_kinks, spread)
+    spread = np.where(kinks == 0.0, spread, at_kinks)
     return _moved_by(off, np.where(np.isnan(spread), np.inf, spread))
 
 

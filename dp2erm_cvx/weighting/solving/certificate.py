@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array, largest_bound
 from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.weighting.bounds.response import largest_response, mean_response
 from dp2erm_cvx.weighting.solving.dataset import WeightingData, blocked_sum, sum_units
@@ -133,10 +133,7 @@ class Residual:
     def largest(self) -> float:
         """The largest of all: of the first two over n, and of those of the moments."""
         largest_moment = float(np.max(self.moments, initial=0.0))
-        largest = max(self.moved / self.n, self.sums / self.n, largest_moment)
-        if math.isnan(largest):
-            return math.inf
-        return largest
+        return largest_bound(self.moved / self.n, self.sums / self.n, largest_moment)
 
     def farther(self, distance: float) -> Residual:
         """That of other weights, within a distance in the 1-norm of these."""
@@ -572,9 +569,9 @@ def squared_gain(response: float, diameter: float) -> float:
 def _spread(response: float, missed: tuple[float, float], diameter: float) -> float:
     """Square of what ``missed`` imbalances, of smooth prices and at kinks, move weights by."""
     smooth, at_kinks = missed
-    if at_kinks > 0.0:
-        return response * (smooth * smooth / 4.0 + at_kinks)
-    return squared_gain(response, diameter) * smooth * smooth
+    if at_kinks == 0.0:
+        return squared_gain(response, diameter) * smooth * smooth
+    return response * (smooth * smooth / 4.0 + at_kinks)
 
 
 def _moved(off: list[float], spread: float) -> float:
@@ -583,7 +580,7 @@ def _moved(off: list[float], spread: float) -> float:
     It is ``sqrt(sigma^2 + spread)`` of one block, and of two ``max_b |sigma_b|`` and the root with
     the smaller one: the block whose sum is less off takes all of the imbalance in the worst case.
     """
-    if math.isnan(spread):
+    if math.isnan(spread + sum(off)):
         return math.inf
     if len(off) == 1:
         return math.sqrt(off[0] ** 2 + spread) * ROUND_UP
