@@ -82,7 +82,9 @@ def _arms_defaults(
     rates = _declared_rates(study)
     n_arms = len(universe.domain.arms)
     equal_share = 1.0 / n_arms
-    rule = effect_rule(study, epsilon, equal_share, known=bool(rates), planned=planned)
+    rule = effect_rule(
+        study, epsilon, equal_share, propensity_is_public=bool(rates), planned=planned
+    )
     n_epsilon = universe.mass * universe.n_samples * epsilon
     slope = rule.slope
     if study.two_values is not None:
@@ -231,47 +233,48 @@ def arms_error(study: DeclaredEffect, settings: EffectSettings, epsilon: float) 
         In squared units of the outcome.
     """
     sigma = study.scale
-    n_arms = len(study.universe.domain.arms)
-    norm = settings.norm_bound
     p = study.universe.n_features
     fit, rates = _planned_fit(study, settings, epsilon)
     n = fit.n_samples
     rate = rates[0]
-    declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
-    within = declared.within(rates)
-
-    law = CovariateLaw.of(study.universe.domain, p)
-    spread = norm * math.sqrt(law.mean_square(1.0, norm) / p)
-    errors = fit.stretched_errors(np.array([spread]), sigma, rates, within)
+    confounding = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
+    spread = _covariate_spread(study, settings.norm_bound)
+    errors = fit.stretched_errors(np.array([spread]), sigma, rates, confounding.within(rates))
     shrunk, noise, missing = (float(error[0, 0]) for error in errors)
-    distance = declared.distance
+    distance = confounding.distance
     if settings.propensity == "multinomial":
-        budget = settings.propensity_share * epsilon
-        distance = _distance_left(study.assumed, fit, rates, norm, spread, p, budget)
+        distance = _distance_left(study, settings, n, rates, spread, epsilon)
 
     # by arm, both have errors of their own; in common, what effects vary by stays as well
     by_arm = settings.rows is Rows.ARMS
-    varying = 0.0 if by_arm else declared.typical * sigma
+    varying = 0.0 if by_arm else confounding.typical * sigma
     times = math.sqrt(2.0) * (1.0 - rate) if by_arm else 1.0
     residuals = sigma**2 + p * noise**2 + (missing * sigma) ** 2 + 0.5 * varying**2
-    largest_score = settings.score_bound / n_arms / rate
+    largest_score = settings.score_bound / len(rates) / rate
     budget_of_score = n * (1.0 - AVERAGE_SHARE) * (1.0 - settings.spent) * epsilon
     # Theorem 26: the noise of the mean score of an arm
     score_noise = ArmScores.price * 2.0 * largest_score / budget_of_score
     margin = 4.0 * MARGIN * largest_score * score_noise
     sampling = (2.0 * residuals / rate + distance**2 * sigma**2 + margin) / n
+    noise_of_slopes = (times * noise * distance) ** 2
     wrong_slopes = times * max(LEFT * shrunk, missing) * sigma
     bias = distance * (wrong_slopes + (1.0 - rate) * varying)
-    return sampling + 4.0 * score_noise**2 + (times * noise * distance) ** 2 + bias**2
+    return sampling + 4.0 * score_noise**2 + noise_of_slopes + bias**2
+
+
+def _covariate_spread(study: DeclaredEffect, norm: float) -> float:
+    """Root mean square of one scaled covariate under the norm bound."""
+    p = study.universe.n_features
+    law = CovariateLaw.of(study.universe.domain, p)
+    return norm * math.sqrt(law.mean_square(1.0, norm) / p)
 
 
 def _distance_left(
-    assumed: Confounding,
-    fit: RidgeFit,
+    study: DeclaredEffect,
+    settings: EffectSettings,
+    n: float,
     rates: tuple[float, ...],
-    norm: float,
     spread: float,
-    n_features: int,
     epsilon: float,
 ) -> float:
     """Distance of the smallest arm that a multinomial propensity is predicted to leave.
@@ -280,26 +283,26 @@ def _distance_left(
 
     Parameters
     ----------
-    assumed
-        Distance of the arms as it is declared.
-    fit
-        The outcome regression as planned, for its number of records.
+    study
+        What is declared, the distance of the arms among it.
+    settings
+        The settings that are tried.
+    n
+        What all records count together.
     rates
         The rates of the arms, the smallest first.
-    norm
-        Norm bound of the scaled covariates.
     spread
-        Standard deviation of one of them.
-    n_features
-        Number p of the covariates.
+        Root mean square of one scaled covariate.
     epsilon
-        Budget of the propensity.
+        The budget that the shares of the settings are shares of.
     """
-    n = fit.n_samples
+    assumed = study.assumed
+    n_features = study.universe.n_features
+    budget = settings.propensity_share * epsilon
     # Theorem 27 at V = 2, with M^2 the largest mean square of a record's row
-    square = 1.0 + norm**2
-    gamma = 8.0 * square / (n * epsilon)
-    scale = 2.0 * math.sqrt(2.0 * square) / epsilon
+    square = 1.0 + settings.norm_bound**2
+    gamma = 8.0 * square / (n * budget)
+    scale = 2.0 * math.sqrt(2.0 * square) / budget
     curvature = rates[0] * assumed.within(rates) * spread**2 + gamma
     columns = (len(rates) - 1) * (n_features + 1)
     noise = scale * math.sqrt(columns + 1.0) * spread / (n * curvature)
@@ -310,30 +313,30 @@ def _distance_left(
 
 def check_arms(study: DeclaredEffect) -> None:
     """Raise DeclarationError where what is declared of more than two arms is for two alone."""
-    domain, settings = study.universe.domain, study.settings
-    assert domain.codebook is not None
-    for declared, instead in (
-        (
-            study.estimand != AverageScore.estimand,
-            f"estimand = {brief(study.estimand)}: take 'ate'",
-        ),
+    domain = study.universe.domain
+    settings = study.settings
+    other_estimand = f"estimand = {brief(study.estimand)}: take 'ate'"
+    other_noise = f"noise = {str(study.noise)!r}: take 'gamma'"
+    for is_declared, what_to_do in (
+        (study.estimand != AverageScore.estimand, other_estimand),
         (domain.groups, "by: leave it out, or declare where"),
         (domain.sampling is not None, "sampling_weights: leave them out"),
         (domain.treatment_cost, "treatment_cost: leave it out, or subtract it from the outcome"),
         (domain.arm_floor, "arm_floor: leave it out"),
-        (study.noise is not Noise.GAMMA, f"noise = {str(study.noise)!r}: take 'gamma'"),
+        (study.noise is not Noise.GAMMA, other_noise),
         (study.effect_center is not None, "effect_center: leave it out"),
         (settings.rows not in (Rows.COMMON, Rows.ARMS), "rows: take 'common' or 'arms'"),
         (settings.arms is not Arms.ALIKE, "arms: take 'alike'"),
         (isinstance(settings.propensity, float), "propensity: declare rates in [treatment]"),
         (settings.propensity == "logistic", "propensity = 'logistic': take 'multinomial'"),
     ):
-        if declared:
+        if is_declared:
             raise DeclarationError(
-                f"{instead}; it is not known for a treatment of {len(domain.arms)} levels"
+                f"{what_to_do}; it is not known for a treatment of {len(domain.arms)} levels"
             )
-    rates = domain.codebook.treatment.rates
-    if (rates and settings.propensity != rates) or (
-        not rates and isinstance(settings.propensity, tuple)
-    ):
+    rates = _declared_rates(study)
+    are_other_rates = settings.propensity != rates
+    if not rates:
+        are_other_rates = isinstance(settings.propensity, tuple)
+    if are_other_rates:
         raise DeclarationError("propensity: rates of the levels are declared in [treatment]")

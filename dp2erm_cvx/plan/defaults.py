@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, Array
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.inference.limits import FAR
@@ -68,6 +68,8 @@ SCALE_SHARES = (0.03, 0.1)
 #: M_r in standard deviations of the outcome, where nobody says what law residuals have: costs and
 #: durations are long on one side, and what is cut there is missing in the effect (measured).
 UNKNOWN = 4.0
+#: Share of the budget of a logistic propensity that somebody declares where the rule has none.
+LOGISTIC_SHARE = 0.2
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
 #: n epsilon per column from which a center pays, whatever is expected.
@@ -90,9 +92,9 @@ EXPECTATIONS = ("main effect", "confounding")
 def effect_rule(
     study: DeclaredEffect,
     epsilon: float,
-    smaller: float,
+    smaller_rate: float,
     *,
-    known: bool,
+    propensity_is_public: bool,
     planned: EffectSettings | None = None,
 ) -> EffectSettings:
     """The default settings of an effect: those of the least predicted mean squared error.
@@ -105,10 +107,10 @@ def effect_rule(
         What is declared.
     epsilon
         What the shares are shares of.
-    smaller
+    smaller_rate
         Rate of the smaller arm.
-    known
-        Whether the propensity is public: nothing is confounded then, and no mean is worth its
+    propensity_is_public
+        Whether the propensity is declared: nothing is confounded then, and no mean is worth its
         price.
     planned
         Settings from before the scale of the outcome was released, whose shares and kind of
@@ -116,21 +118,23 @@ def effect_rule(
     """
     universe = study.universe
     kind = study.kind
-    total = universe.mass * universe.n_samples * epsilon
-    law, norm, centered = covariate_rule(universe, total, worth=not known)
+    n_epsilon = universe.mass * universe.n_samples * epsilon
+    law, norm, is_centered = covariate_rule(
+        universe, n_epsilon, mean_may_pay=not propensity_is_public
+    )
     n_groups = max(len(universe.domain.groups), 1)
-    clips = _outcome_clips(study, total)
-    rate_share = _rate_share(n_groups, total)
-    square_share = spread_share(law, total)
-    left = 1.0
-    if not known:
-        left -= rate_share
-    left -= square_share
-    if centered:
-        left -= MEAN_SHARE
+    clips = _outcome_clips(study, n_epsilon)
+    rate_share = _rate_share(n_groups, n_epsilon)
+    square_share = spread_share(law, n_epsilon)
+    share_left = 1.0
+    if not propensity_is_public:
+        share_left -= rate_share
+    share_left -= square_share
+    if is_centered:
+        share_left -= MEAN_SHARE
     request = Request(
         kind=kind,
-        n_samples=total / epsilon,
+        n_samples=n_epsilon / epsilon,
         n_features=universe.n_features,
         epsilon=epsilon,
         deviation=clips.deviation,
@@ -138,35 +142,36 @@ def effect_rule(
         law=law,
         norm_bound=norm,
         residual_bound=clips.symmetric_bound,
-        confounding=Confounding(0.0) if known else study.assumed,
+        confounding=Confounding(0.0) if propensity_is_public else study.assumed,
         two_values=clips.two_values,
         groups=n_groups,
-        rate=smaller,
+        rate=smaller_rate,
     )
-    if planned is None:
-        tried = (0.0,) if known else _propensities(study, total)
-        center, propensity = _best_shares(request, left, tried)
+    if planned is not None:
+        center_share = planned.center_share
+        logistic_share = planned.propensity_share if planned.propensity == "logistic" else 0.0
     else:
-        center = planned.center_share
-        propensity = planned.propensity_share if planned.propensity == "logistic" else 0.0
-    regression = request.regression(center)
+        tried = (0.0,) if propensity_is_public else _propensities(study, n_epsilon)
+        center_share, logistic_share = _best_shares(request, share_left, tried)
+    regression = request.regression(center_share)
+    is_logistic = logistic_share > 0.0
     return EffectSettings(
         rows=kind.rows,
         arms=regression.arms,
         noise_ratio=regression.noise_ratio,
         slope=clips.slope,
         norm_bound=norm,
-        mean_share=MEAN_SHARE if centered else None,
+        mean_share=MEAN_SHARE if is_centered else None,
         spread_share=square_share,
         rate_share=rate_share,
-        propensity="logistic" if propensity else "constant",
+        propensity="logistic" if is_logistic else "constant",
         radius=12.0,
         split=0.85,
-        center_share=center,
-        propensity_share=propensity or 0.2,
+        center_share=center_share,
+        propensity_share=logistic_share if is_logistic else LOGISTIC_SHARE,
         cap=CAP,
         residual_bound=clips.residual_bound,
-        score_bound=kind.bound_over_clip[bool(propensity)] * clips.residual_bound,
+        score_bound=kind.bound_over_clip[is_logistic] * clips.residual_bound,
     )
 
 
@@ -196,14 +201,14 @@ class _OutcomeClips:
     two_values: TwoValues | None
 
 
-def _outcome_clips(study: DeclaredEffect, total: float) -> _OutcomeClips:
+def _outcome_clips(study: DeclaredEffect, n_epsilon: float) -> _OutcomeClips:
     """Scale and clips of residuals at this n epsilon."""
     bound = study.universe.domain.outcome_bound
     deviation = study.scale
     values = study.two_values
     if values is not None:
         deviation = min(deviation, 0.5 * values.width)
-        slope = saturation(values.width, deviation, total)
+        slope = saturation(values.width, deviation, n_epsilon)
         bent = replace(values, slope=slope)
         return _OutcomeClips(deviation, slope, values.width, values.width, bent)
     # An outcome that cannot lie two deviations off its center has no tails, and a bent loss would
@@ -216,45 +221,21 @@ def _outcome_clips(study: DeclaredEffect, total: float) -> _OutcomeClips:
     return _OutcomeClips(deviation, slope, residual_bound, symmetric_bound, None)
 
 
-def _rate_share(n_groups: int, total: float) -> float:
+def _rate_share(n_groups: int, n_epsilon: float) -> float:
     """Share of the budget for the rate of treatment at this n epsilon.
 
     In groups there are two sums of each, and an outcome that may lie off the common regression.
     """
     needed = 40.0 if n_groups == 1 else 120.0 * n_groups
-    return max(0.02, min(0.1, needed / total))
+    return max(0.02, min(0.1, needed / n_epsilon))
 
 
-def _best_shares(
-    request: Request, left: float, propensities: Sequence[float]
-) -> tuple[float, float]:
-    """Shares of the center and of a propensity with the least predicted error.
-
-    Parameters
-    ----------
-    request
-        What that error depends on.
-    left
-        Share for center, propensity and score together; the score keeps a twentieth of it at least.
-    propensities
-        Shares of a logistic propensity to choose from, 0 for a constant one.
-    """
-
-    def predicted_error(shares: tuple[float, float]) -> float:
-        center, propensity = shares
-        return effect_error(request, left, center, propensity)
-
-    centers = np.arange(0.1, 0.95, 0.05).tolist()
-    pairs = itertools.product(centers, propensities)
-    return min((pair for pair in pairs if sum(pair) < 0.95 * left), key=predicted_error)
-
-
-def _propensities(study: DeclaredEffect, total: float) -> tuple[float, ...]:
+def _propensities(study: DeclaredEffect, n_epsilon: float) -> tuple[float, ...]:
     """Shares of a logistic propensity that are tried at this n epsilon, 0 for a constant one."""
     shares = study.kind.propensities
     if 0.0 not in shares or len(shares) == 1:
         return shares
-    if total < FEW * study.universe.n_features:
+    if n_epsilon < FEW * study.universe.n_features:
         return (0.0,)
     # Weights take the place of either propensity; and as probabilities are no lines, a regression
     # alone errs more where an outcome has two values.
@@ -263,6 +244,31 @@ def _propensities(study: DeclaredEffect, total: float) -> tuple[float, ...]:
     if study.declared.get("propensity") == "logistic":
         return tuple(share for share in shares if share > 0.0)
     return (0.0,)
+
+
+def _best_shares(
+    request: Request, share_left: float, logistic_shares: Sequence[float]
+) -> tuple[float, float]:
+    """Shares of the outcome regression and of a propensity with the least predicted error.
+
+    Parameters
+    ----------
+    request
+        What that error depends on.
+    share_left
+        Share for outcome regression, propensity and score together; the score keeps a twentieth of
+        it at least.
+    logistic_shares
+        Shares of a logistic propensity to choose from, 0 for a constant one.
+    """
+
+    def predicted_error(shares: tuple[float, float]) -> float:
+        center_share, logistic_share = shares
+        return effect_error(request, share_left, center_share, logistic_share)
+
+    center_shares = np.arange(0.1, 0.95, 0.05).tolist()
+    pairs = itertools.product(center_shares, logistic_shares)
+    return min((pair for pair in pairs if sum(pair) < 0.95 * share_left), key=predicted_error)
 
 
 def rule_of_use(
@@ -297,23 +303,32 @@ def rule_of_use(
             raise DeclarationError(f"expected = {fact!r}: must be one of {', '.join(EXPECTATIONS)}")
     domain = universe.domain
     scale = domain.outcome_bound / 3.0 if outcome_scale is None else outcome_scale
-    total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
-    with_propensity = total >= PROPENSITY_FROM
-    with_center = with_propensity or total >= CENTER_FROM or bool(expected)
-    total *= universe.n_features + 1
+    n_columns = universe.n_features + 1
+    n_epsilon_of_column = universe.mass * universe.n_samples * budget.epsilon / n_columns
+    with_propensity = n_epsilon_of_column >= PROPENSITY_FROM
+    with_center = with_propensity or n_epsilon_of_column >= CENTER_FROM or bool(expected)
+    n_epsilon = n_epsilon_of_column * n_columns
     law, norm_bound, with_mean = covariate_rule(
-        universe, total, RULE_MEAN_NOISE, worth=with_propensity and not domain.uneven
+        universe,
+        n_epsilon,
+        RULE_MEAN_NOISE,
+        mean_may_pay=with_propensity and not domain.uneven,
     )
     if domain.ranges is None:
         # A declared norm is that of the records, and no corner of a box.
         norm_bound = domain.features_bound
-    square_share = spread_share(law, total) if with_propensity else None
-    # Center and propensity pay for a larger share of the mean square: a smaller rest costs
-    # decisions.
-    less = 0.5 * (square_share - SPREAD_SHARE) if square_share else 0.0
     center_share = None
-    if with_center:
-        center_share = 0.3 - less if with_propensity else 0.4
+    propensity_share = 0.15
+    square_share = None
+    if with_propensity:
+        square_share = spread_share(law, n_epsilon)
+        # Center and propensity pay for a larger share of the mean square: a smaller rest costs
+        # decisions.
+        half_of_excess = 0.5 * (square_share - SPREAD_SHARE)
+        center_share = 0.3 - half_of_excess
+        propensity_share = 0.15 - half_of_excess
+    elif with_center:
+        center_share = 0.4
     width = 2.0 * domain.outcome_bound
     if domain.binary_outcome:
         # Residuals of an event are longer on one side: no clip cuts them.
@@ -325,7 +340,7 @@ def rule_of_use(
     return RuleSettings(
         center_share=center_share,
         propensity="logistic" if with_propensity else None,
-        propensity_share=0.15 - less,
+        propensity_share=propensity_share,
         balance=Balance.MATCHING,
         cap=10.0,
         center_slope=0.35 * scale,
@@ -353,12 +368,12 @@ def default_scale(bound: float, two_values: TwoValues | None) -> float:
     return 0.5 * two_values.width
 
 
-def scale_share(total: float) -> float | None:
+def scale_share(n_epsilon: float) -> float | None:
     """Share of the budget for the scale of the outcome; None where n epsilon leaves it to noise."""
     least, most = SCALE_SHARES
-    if most * total < SCALE_TOTAL:
+    if most * n_epsilon < SCALE_TOTAL:
         return None
-    return max(SCALE_TOTAL / total, least)
+    return max(SCALE_TOTAL / n_epsilon, least)
 
 
 def prevalence(deviation: float) -> float:
@@ -366,7 +381,7 @@ def prevalence(deviation: float) -> float:
     return 0.5 * (1.0 - math.sqrt(max(1.0 - 4.0 * deviation**2, 0.0)))
 
 
-def saturation(width: float, deviation: float, total: float) -> float:
+def saturation(width: float, deviation: float, n_epsilon: float) -> float:
     """C of the saturating loss for an outcome of two values, in units of the outcome.
 
     A small c has less noise, a large one less bias where probabilities are no lines (measured).
@@ -377,19 +392,24 @@ def saturation(width: float, deviation: float, total: float) -> float:
         Distance of both values, in units of the outcome.
     deviation
         Guess of the standard deviation, in units of the outcome.
-    total
+    n_epsilon
         n epsilon.
     """
-    share = prevalence(min(deviation / width, 0.5)) * (1.0 + 1e-9)
+    # A share that is declared as .1 or .3 counts as that, whatever its deviation was rounded to.
+    share = prevalence(min(deviation / width, 0.5)) * ROUND_UP_SUMS
     if share <= 0.1 * (1.0 + 1e-6):
         return 0.2 * width
-    if share >= 0.3 and total >= MANY:
+    if share >= 0.3 and n_epsilon >= MANY:
         return width
     return 0.45 * width
 
 
 def covariate_rule(
-    universe: Universe, total: float, noisiest: float = MEAN_NOISE, *, worth: bool = True
+    universe: Universe,
+    n_epsilon: float,
+    largest_noise: float = MEAN_NOISE,
+    *,
+    mean_may_pay: bool = True,
 ) -> tuple[CovariateLaw, float, bool]:
     """What is guessed of the covariates, the norm that they are shrunk to, whether their mean pays.
 
@@ -397,12 +417,12 @@ def covariate_rule(
     ----------
     universe
         The datasets that the guarantee is about.
-    total
+    n_epsilon
         n epsilon.
-    noisiest
+    largest_noise
         Largest noise of a mean that pays, in scaled covariates.
-    worth
-        Whether a mean is worth any of the budget.
+    mean_may_pay
+        Whether a mean is worth any of the budget, where its noise allows.
 
     Returns
     -------
@@ -416,20 +436,20 @@ def covariate_rule(
     domain = universe.domain
     p = universe.n_features
     law = CovariateLaw.of(domain, p)
-    noise = _mean_noise(universe, law, MEAN_SHARE * total)
-    centered = worth and noise <= noisiest
-    if centered:
+    noise = _mean_noise(universe, law, MEAN_SHARE * n_epsilon)
+    is_centered = mean_may_pay and noise <= largest_noise
+    if is_centered:
         law = replace(law, offsets=(noise,) * p)
-    norm = law.quantile(0.95) * max(1.0, (total / (800.0 * p)) ** 0.25)
-    widest = domain.features_bound
-    if centered and domain.ranges is not None:
+    norm = law.quantile(0.95) * max(1.0, (n_epsilon / (800.0 * p)) ** 0.25)
+    largest_norm = domain.features_bound
+    if is_centered and domain.ranges is not None:
         # Less their mean, covariates may be twice as long.
-        widest = domain.features_bound * 2.0
-    return law, min(norm, widest), centered
+        largest_norm = domain.features_bound * 2.0
+    return law, min(norm, largest_norm), is_centered
 
 
 def _mean_noise(
-    universe: Universe, law: CovariateLaw, total: float, *, by_arm: bool = False
+    universe: Universe, law: CovariateLaw, n_epsilon: float, *, by_arm: bool = False
 ) -> float:
     """Standard deviation of the noise of the mean of a covariate, at this n epsilon of the step.
 
@@ -438,19 +458,27 @@ def _mean_noise(
     low, high = law.box(universe)
     n_arms = len(universe.domain.arms)
     if n_arms == 2 and not by_arm:
-        return math.sqrt(2.0) * float(np.sum(high - low)) / total
+        return math.sqrt(2.0) * float(np.sum(high - low)) / n_epsilon
     block = 1 + universe.n_features
-    of_one_sum = 2.0 / total * math.sqrt((block + 1) * (block + 2) / 3.0)
+    of_one_sum = 2.0 / n_epsilon * math.sqrt((block + 1) * (block + 2) / 3.0)
     return of_one_sum * math.sqrt(n_arms * float(np.mean(np.square(0.5 * (high - low)))))
 
 
-def spread_share(law: CovariateLaw, total: float) -> float:
+def spread_share(law: CovariateLaw, n_epsilon: float) -> float:
     """Share of the mean square at this n epsilon, larger where that of every number is worth it."""
-    each = _each_noise(law) / (EACH_NOISE * total)
+    needed = _each_noise(law) / (EACH_NOISE * n_epsilon)
     least, most = EACH_SHARES
-    if 0.0 < each <= 1.2 * most:
-        return min(max(least, each), most)
+    if 0.0 < needed <= 1.2 * most:
+        return min(max(least, needed), most)
     return SPREAD_SHARE
+
+
+def _each_noise(law: CovariateLaw) -> float:
+    """Noise of the mean square of each number over its guess (standard deviation), at n epsilon 1.
+
+    It falls in proportion to n epsilon.
+    """
+    return 9.0 * math.sqrt(2.0) * len(law.numbers)
 
 
 def placing(
@@ -475,31 +503,63 @@ def placing(
         of all, where their noise is no larger than that of a mean that pays.
     """
     universe = study.universe
-    law = study.law
     mean_share = study.settings.mean_share
     square_share = study.settings.spread_share
+    first_norm = norm
     steps: list[Step] = []
-    reach = norm
     if square_share is not None:
-        total = square_share * epsilon * universe.mass * universe.n_samples
-        numbers = law.numbers if 3.0 * _each_noise(law) <= total else ()
-        times = 3.0 if numbers else min(max(math.sqrt(total / 48.0), 1.0), 3.0)
-        # Less their mean, covariates may be twice as long.
-        widest = universe.domain.features_bound * (1.0 if mean_share is None else 2.0)
-        reach = max(min(norm * times, widest), norm)
-        steps.append(MeanSquare(share=square_share, law=law, norm=norm, numbers=numbers))
+        n_epsilon = square_share * epsilon * universe.mass * universe.n_samples
+        numbers = study.law.numbers
+        if 3.0 * _each_noise(study.law) > n_epsilon:
+            numbers = ()
+        first_norm = _first_norm(study, norm, n_epsilon, by_number=bool(numbers))
+        steps.append(MeanSquare(share=square_share, law=study.law, norm=norm, numbers=numbers))
     if mean_share is None:
-        return universe.shrunk(reach), steps
-    kind = CovariateMean
-    if len(universe.domain.arms) > 2:
-        kind = ArmMeans
-    elif by_arm:
-        # How far arms lie apart is what the interval needs.
-        total = mean_share * epsilon * universe.mass * universe.n_samples
-        noise = _mean_noise(universe, law, (1.0 - ALONG_SHARE) * total, by_arm=True)
-        kind = ArmMeans if noise <= MEAN_NOISE else CovariateMean
-    mean = kind(share=mean_share, noise=study.noise, law=law, norm=reach)
+        return universe.shrunk(first_norm), steps
+    kind = _kind_of_mean(study, mean_share, epsilon, by_arm)
+    mean = kind(share=mean_share, noise=study.noise, law=study.law, norm=first_norm)
     return universe, [mean, *steps]
+
+
+def _first_norm(
+    study: DeclaredQuestion, norm: float, n_epsilon: float, *, by_number: bool
+) -> float:
+    """Norm that covariates are shrunk to before their mean square is released.
+
+    Parameters
+    ----------
+    study
+        What is declared.
+    norm
+        Norm that the steps bring covariates to.
+    n_epsilon
+        n epsilon of the mean square.
+    by_number
+        Whether that of every number is released.
+    """
+    times = 3.0
+    if not by_number:
+        times = min(max(math.sqrt(n_epsilon / 48.0), 1.0), 3.0)
+    largest_norm = study.universe.domain.features_bound
+    if study.settings.mean_share is not None:
+        # Less their mean, covariates may be twice as long.
+        largest_norm = largest_norm * 2.0
+    return max(min(norm * times, largest_norm), norm)
+
+
+def _kind_of_mean(
+    study: DeclaredQuestion, mean_share: float, epsilon: float, by_arm: bool
+) -> type[CovariateMean]:
+    """The step that releases the mean: by arm for more than two arms, or where that is of use."""
+    universe = study.universe
+    if len(universe.domain.arms) > 2:
+        return ArmMeans
+    if not by_arm:
+        return CovariateMean
+    # How far arms lie apart is what the interval needs.
+    n_epsilon = mean_share * epsilon * universe.mass * universe.n_samples
+    noise = _mean_noise(universe, study.law, (1.0 - ALONG_SHARE) * n_epsilon, by_arm=True)
+    return ArmMeans if noise <= MEAN_NOISE else CovariateMean
 
 
 def with_difference(steps: list[Step]) -> list[Step]:
@@ -508,29 +568,21 @@ def with_difference(steps: list[Step]) -> list[Step]:
     It follows where means by arm are released of more than one covariate, and takes a part of their
     share.
     """
-    found = next((step for step in steps if isinstance(step, ArmMeans)), None)
-    if found is None or len(found.law.spreads) == 1:
+    arm_means = next((step for step in steps if isinstance(step, ArmMeans)), None)
+    if arm_means is None or len(arm_means.law.spreads) == 1:
         return steps
-    share = found.share or 0.0
-    means = replace(found, share=(1.0 - ALONG_SHARE) * share)
-    along = DifferenceSquare(share=ALONG_SHARE * share, noise=found.noise, law=found.law)
-    placed: list[Step] = [means if step is found else step for step in steps]
+    share = arm_means.share or 0.0
+    cheaper = replace(arm_means, share=(1.0 - ALONG_SHARE) * share)
+    along = DifferenceSquare(share=ALONG_SHARE * share, noise=arm_means.noise, law=arm_means.law)
+    placed: list[Step] = [cheaper if step is arm_means else step for step in steps]
     return [*placed, along]
 
 
-def _each_noise(law: CovariateLaw) -> float:
-    """Noise of the mean square of each number over its guess (standard deviation), at n epsilon 1.
-
-    It falls in proportion to n epsilon.
-    """
-    return 9.0 * math.sqrt(2.0) * len(law.numbers)
-
-
-def smaller_arm(known: float | None) -> float:
+def smaller_arm(rate: float | None) -> float:
     """Rate of the smaller arm at this probability of treatment; a guess where that is None."""
-    if known is None:
+    if rate is None:
         return RATE
-    return min(known, 1.0 - known)
+    return min(rate, 1.0 - rate)
 
 
 def planned_fit(
@@ -635,7 +687,7 @@ class Request:
         return replace(fit, arms=arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
 
     def slope_errors(self, regression: RidgeFit) -> StretchedErrors:
-        """What is predicted to be wrong with the slopes of a regression."""
+        """Predicted errors of the slopes of a regression, before an event's loss is unbent."""
         within = self.confounding.within(self.rate)
         return regression.stretched_errors(self.spread, self.deviation, self.rate, within)
 
@@ -675,7 +727,9 @@ class Request:
         return self.two_values.bent(low + width * prevalence(self.deviation / width))
 
 
-def effect_error(request: Request, left: float, center: float, propensity: float) -> float:
+def effect_error(
+    request: Request, share_left: float, center_share: float, logistic_share: float
+) -> float:
     """The mean squared error of an effect, in squared units of the outcome, to first order.
 
     It adds up what sampling does, the noise of the score, noise and ridge of an outcome regression
@@ -685,46 +739,76 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     ----------
     request
         What is declared and guessed.
-    left
-        Share of the budget for center, propensity and score together.
-    center
+    share_left
+        Share of the budget for outcome regression, propensity and score together.
+    center_share
         Share for the outcome regression.
-    propensity
+    logistic_share
         Share for a logistic propensity; 0 for a constant one.
     """
     kind = request.kind
     rate = request.rate
-    n = request.n_samples
     sigma = request.deviation
-    regression = request.regression(center)
-    by_arm = regression.rows is Rows.ARMS
-    # What is wrong with slopes of controls (first) matters for the treated, and vice versa.
-    parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
-    shrunk, noise, missing = request.slope_errors(regression)
+    regression = request.regression(center_share)
+    errors = request.slope_errors(regression)
     if request.two_values is not None:
-        noise = noise * request.two_values.steepness(request.level)
+        steepness = request.two_values.steepness(request.level)
+        errors = errors._replace(noise=errors.noise * steepness)
     # How far the arms lie apart where the propensity does not say so.
     distance = request.confounding.distance
-    if propensity:
-        distance = request.log_odds_error(propensity)
+    if logistic_share:
+        distance = request.log_odds_error(logistic_share)
 
-    # ``bound_over_clip`` is that at a rate of one half for scores that divide by it.
-    widest = kind.bound_over_clip[bool(propensity)] / kind.bound_over_clip[0]
-    scale = 2.0 * widest * kind.price * request.residual_bound / rate
-    scale *= request.groups / (n * (left - center - propensity) * request.epsilon)
-    noise_of_score = 2.0 * (1.0 + by_arm) * scale**2
+    # How much larger the bound of the score is than by a constant propensity: ``bound_over_clip``
+    # is that at a rate of one half for scores that divide by it.
+    widening = kind.bound_over_clip[bool(logistic_share)] / kind.bound_over_clip[0]
+    score_share = share_left - center_share - logistic_share
+    score_scale = 2.0 * widening * kind.price * request.residual_bound / rate
+    score_scale *= request.groups / (request.n_samples * score_share * request.epsilon)
+    by_arm = regression.rows is Rows.ARMS
+    noise_of_score = 2.0 * (1.0 + by_arm) * score_scale**2
+    sampling = _sampling_error(request, errors, distance, widening, score_scale)
 
+    # What is wrong with slopes of controls (first) matters for the treated, and vice versa.
+    parts = np.array([[rate], [1.0 - rate]]) if by_arm else np.ones((1, 1))
+    noise_of_slopes = float(np.sum((parts * errors.noise * distance) ** 2))
+    leaning = regression.leaning(rate, kind.wanted(rate))
+    varying_effects = (leaning * request.confounding.typical * sigma * distance) ** 2
+    missing_slopes = np.maximum(LEFT * errors.shrunk, errors.missing)
+    confounding_left = parts * missing_slopes * distance * sigma
+    bias = float(np.sum(confounding_left)) ** 2
+    return sampling + noise_of_score + noise_of_slopes + varying_effects + bias
+
+
+def _sampling_error(
+    request: Request,
+    errors: StretchedErrors,
+    distance: float,
+    widening: float,
+    score_scale: float,
+) -> float:
+    """What sampling adds to the mean squared error of an effect, in squared units of the outcome.
+
+    Parameters
+    ----------
+    request
+        What is declared and guessed.
+    errors
+        Predicted errors of the slopes of the outcome regression.
+    distance
+        How far arms lie apart where the propensity does not say so, in standard deviations.
+    widening
+        The bound of the score over that by a constant propensity.
+    score_scale
+        Scale of the noise of the mean score, in units of the outcome.
+    """
+    n = request.n_samples
+    rate = request.rate
+    sigma = request.deviation
     # Errors of the regression stay in the residuals that are weighted.
-    slope_errors = request.n_features * noise**2 + (missing * sigma) ** 2
+    slope_errors = request.n_features * errors.noise**2 + (errors.missing * sigma) ** 2
     residuals = sigma**2 + float(np.mean(slope_errors))
     weighted = request.groups * residuals / (rate * (1.0 - rate))
     sampling = (weighted + distance**2 * sigma**2) / n
     # An interval pays for the noise of the second moment as well, at 2B times that of the mean.
-    sampling += MARGIN * widest * request.residual_bound / rate * scale / n
-
-    noise_of_slopes = float(np.sum((parts * noise * distance) ** 2))
-    leaning = regression.leaning(rate, kind.wanted(rate))
-    varying_effects = (leaning * request.confounding.typical * sigma * distance) ** 2
-    confounding_left = parts * np.maximum(LEFT * shrunk, missing) * distance * sigma
-    bias = float(np.sum(confounding_left)) ** 2
-    return sampling + noise_of_score + noise_of_slopes + varying_effects + bias
+    return sampling + MARGIN * widening * request.residual_bound / rate * score_scale / n

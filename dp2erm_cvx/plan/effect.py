@@ -342,7 +342,7 @@ class EffectStudy(Pipeline):
             self,
             self.rest.epsilon,
             rate,
-            known=public is not None,
+            propensity_is_public=public is not None,
             planned=self._planned_before,
         )
         cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
