@@ -75,7 +75,8 @@ class NeighborClaims(Generic[Part]):
         """
         datasets = self.datasets
         weights = points.weights
-        missed = self._missed(points, part)
+        computed_missed, rounding = self._missed(points, part)
+        missed = computed_missed + rounding
         error = self._price_errors(points, missed, part)
         # What is missed in the space of a kernel is at most Z theta, which counts below.
         missed[:, datasets.vector_columns :] = 0.0
@@ -179,20 +180,28 @@ class NeighborClaims(Generic[Part]):
             kinks += priced.width_at_kink(missed[:, priced.columns])
         return np.asarray(sums + np.sqrt(response * (smooth * smooth / 4.0 + kinks)))
 
-    def _missed(self, points: NeighborPoints, part: Part) -> Array:
-        """Bounds (m, K) of what is missed of imbalances: hat e of Theorem 33, with its rounding."""
+    def within_rounding(self, points: NeighborPoints, part: Part) -> NDArray[np.bool_]:
+        """Whether what is missed (m,) is no more than its rounding, below which no claim falls."""
+        missed, rounding = self._missed(points, part)
+        return np.asarray(np.all(missed <= rounding, axis=1))
+
+    def _missed(self, points: NeighborPoints, part: Part) -> tuple[Array, Array]:
+        """What is missed of imbalances (m, K) as computed, and bounds (m, K) of its rounding.
+
+        Their sum bounds hat e of Theorem 33.
+        """
         datasets = self.datasets
         reached, sizes = datasets.reached(points.weights, part)
         missed = np.abs(points.imbalance - reached)
-        missed += (datasets.reached_units + 2.0) * UNIT * sizes + part.target_errors
+        rounding = (datasets.reached_units + 2.0) * UNIT * sizes + part.target_errors
         stated = np.abs(points.imbalance) + np.abs(part.targets)
-        missed += 4.0 * UNIT * stated + UNDERFLOW
+        rounding += 4.0 * UNIT * stated + UNDERFLOW
         for priced in datasets.priced:
             columns = priced.columns
-            missed[:, columns] += priced.drift(
+            rounding[:, columns] += priced.drift(
                 points.imbalance[:, columns], points.prices[:, columns]
             )
-        return np.asarray(missed)
+        return missed, rounding
 
     def _price_errors(self, points: NeighborPoints, missed: Array, part: Part) -> Array:
         """Bounds (m, k) of the distance of computed from exact arguments of the inverse slopes.

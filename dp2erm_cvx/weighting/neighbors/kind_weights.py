@@ -183,11 +183,15 @@ class _Newton(JointSteps[KindsPart]):
     def _near(
         self, state: JointState, part: KindsPart, live: Numbers, goal: float
     ) -> NDArray[np.bool_]:
-        """Whether a dataset (m,) is so near its solution that a claim is worth its time."""
+        """Whether a dataset (m,) is so near its solution that a claim is worth its time.
+
+        Where no more than rounding is missed, further steps only change what rounding leaves.
+        """
         missed = state.missed[:, : self.K]
         off = state.missed[:, self.K :]
         estimate = self.judge.estimates(missed, off, self.response[live], part)
-        return np.asarray(estimate <= _WITHIN * goal)
+        near = estimate <= _WITHIN * goal
+        return np.asarray(near | self.judge.within_rounding(state.points, part))
 
     def _searched(
         self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: KindsPart
