@@ -122,16 +122,18 @@ def test_the_second_solver_sees_what_verdicts_rest_on_and_a_sample(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "strategies"), [(None, None), slow((some_data(30, 2), ("flips", "ascent", "base")))]
+    ("source", "strategies", "evaluations"),
+    [(None, None, 500), slow((some_data(30, 2), ("flips", "ascent", "base"), 4000))],
 )
 def test_an_audit_that_was_stopped_and_resumed_finds_the_same(
-    source, strategies, tmp_path, monkeypatch
+    source, strategies, evaluations, tmp_path, monkeypatch
 ):
+    """Its state is written at the end of every wave of attempts for which evaluations suffice."""
     monkeypatch.setattr(surrogates, "CHEAP", (30, 1, 30))
     universe, path = Universe(Domain(2.0, 1.0), 30, 2), tmp_path / "state.json"
 
     def audited(seed=5, **how):
-        search = SearchPlan(evaluations=500, seed=seed, **how)
+        search = SearchPlan(evaluations=evaluations, seed=seed, **how)
         result = audit_stability(IPW, source, universe, strategies=strategies, search=search)
         return {name: value for name, value in result.to_dict().items() if name != "seconds"}
 
@@ -145,6 +147,7 @@ def test_an_audit_that_was_stopped_and_resumed_finds_the_same(
     for share in (0.2, 0.55):
         with pytest.raises(KeyboardInterrupt):
             audited(checkpoint=path, progress=stop_after(share))
+    assert path.exists()
     assert audited(checkpoint=path) == audited()
     with pytest.raises(DataError, match="another audit"):
         audited(checkpoint=path, seed=6)
