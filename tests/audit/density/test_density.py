@@ -184,7 +184,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.one_row_in(5)
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", slow_rows(DRAWN, "arm means", "composed, Renyi"))
 def test_gaussian_releases_keep_delta(name):
     model, pair, draws, planted = DRAWN[name]
