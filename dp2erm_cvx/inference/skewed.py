@@ -78,9 +78,11 @@ def skewed(facts: EffectFacts, released: Released, deviation: float, least: floa
     by_ridge = abs(float(intercepts[0])) * fit.gamma / curvature
     explained = min(by_ridge, facts.residuals.outcome_bound)
 
-    # (A31): the noise of both sums, 2 (s_b / (n (H_0 + gamma)))^2, and sigma^2 / (n A)
+    # (A31): the noise of both sums, 2 (s_b / (n (H_0 + gamma)))^2, and sigma^2 / n_0 with the
+    # number n_0 = n A (1 - p) / p of the untreated that count
     intercept_noise = fit.noise / (fit.n_samples * (curvature + fit.gamma))
-    sampling = residual / math.sqrt(noise.n_samples * mean.share_treated)
+    odds = nuisances.rate / (1.0 - nuisances.rate)
+    sampling = residual / math.sqrt(noise.n_samples * mean.share_treated / odds)
     error = math.hypot(mean.noise, math.sqrt(2.0) * intercept_noise, sampling)
 
     # (A33): D / 2 times what is left of the mean residual

@@ -174,6 +174,29 @@ def test_records_that_do_not_count_hide_no_skewed_residuals():
     assert told(0.25) == pytest.approx(told(1.0), rel=1e-3)
 
 
+@pytest.mark.parametrize(("share", "deviations"), [(0.9, 2.5), (0.1, 4.0)])
+def test_a_mean_residual_is_compared_with_what_so_many_untreated_vary_by(share, deviations):
+    """2.5 standard deviations of their mean are chance, and 4 are not, whatever their number."""
+    n = 20_000
+    declared = {"mean_share": None, "spread_share": None}
+    universe = Universe(Domain(2.0, 4.0), n, 1)
+    plan = make_plan(study(universe, 1000.0, estimand="att", declared=declared))
+    facts = effect_facts(plan)
+    deviation = facts.residuals.deviation(0.5)
+    mean_residual = deviations * deviation / np.sqrt(n * (1.0 - share))
+    # (A30): omega (S - T) / 2 is A times the mean residual
+    widening = max(share / (1.0 - share), 1.0)
+    apart = 2.0 * share * mean_residual / widening
+    means = np.array([-apart / 2.0, share, 1.0, apart / 2.0])
+    released = {
+        "rate": np.array([n * share]),
+        "center": np.zeros(plan.step("center").calibration.n_parameters),
+        plan.main.name: np.rint(means / np.array(plan.main.calibration.units)),
+    }
+    told = skewed(facts, released, 0.5, 0.0)
+    assert (told > 0.0) == (deviations > 3.0)
+
+
 @pytest.mark.parametrize("part", [1.0, 0.25])
 def test_noise_of_a_released_rate_is_that_among_the_records_that_count(part):
     """It is at least that of the ratio, and at most the root of 2 times that."""
