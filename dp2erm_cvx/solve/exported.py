@@ -28,9 +28,14 @@ from dp2erm_cvx.solve.solving import Solution
 from dp2erm_cvx.weighting.forms.form import ImbalancePenalty
 from dp2erm_cvx.weighting.forms.proximal import PricedColumns
 from dp2erm_cvx.weighting.solving.dataset import WeightingData
+from dp2erm_cvx.weighting.solving.dual import DualSolution
 
-#: Parts of a radius by which claims are rounded up.
-_ROUND_UP = 1.0 + 1e-6
+#: Claims are rounded up by this factor, so that the checker proves them in its own arithmetic.
+_CLAIM_ROUND_UP = 1.0 + 1e-6
+#: What a computed curvature is rounded down by, for the same.
+_CURVATURE_ROUND_DOWN = 1.0 - 1e-6
+#: Slopes of a price at most this part of its largest slope stay at most that, rounded.
+_SLOPE_ROUND_DOWN = 1.0 - 1e-14
 #: A point this near to the boundary of its set, relative to the size of the set, is taken to be on
 #: it.
 _ON_BOUNDARY = 1e-9
@@ -112,15 +117,12 @@ def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, A
         margins.
     """
     resolved = program.at(universe)
-    plain = (
-        isinstance(resolved, SeparableFirstStage)
-        and resolved.is_plain
-        and len(resolved.curves) == 1
-    )
-    if not plain or isinstance(resolved, PrivateFirstStage | BalancedProgram):
+    if not _is_plain_scheme(resolved):
         raise CertificateError(f"{program.name}: V of its form is none that the checker bounds")
     assert isinstance(resolved, SeparableFirstStage)
-    ball = resolved.ball(universe.space)
+    radius: float | None = resolved.ball(universe.space)
+    if radius == math.inf:
+        radius = None
     (curves,) = resolved.curves
     assert isinstance(curves.loss, Curve)
     assert isinstance(curves.weight, LogWeight)
@@ -128,7 +130,7 @@ def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, A
         "n": universe.n_samples,
         "ridge": resolved.mu,
         "row_norm": resolved.row_bound(universe.space),
-        "radius": ball if math.isfinite(ball) else None,
+        "radius": radius,
         "loss": _loss(curves.loss),
         "log_weight": _tree(curves.weight),
     }
@@ -144,16 +146,25 @@ def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, A
         "settings": resolved.settings(),
         "solver": "by theorems 3, 22 and 23",
         "problem": problem,
-        "claim": {"V": float(proved) * _ROUND_UP},
+        "claim": {"V": float(proved) * _CLAIM_ROUND_UP},
     }
     return body | {"digest": checker.digest(body)}
+
+
+def _is_plain_scheme(program: FirstStage) -> bool:
+    """Whether it is a scheme by margins of one curve for all records, and nothing beside."""
+    if isinstance(program, PrivateFirstStage | BalancedProgram):
+        return False
+    if not isinstance(program, SeparableFirstStage):
+        return False
+    return program.is_plain and len(program.curves) == 1
 
 
 def _of_margins(model: MarginModel, solution: Solution, records: Records) -> dict[str, Any]:
     """Problem, data, point, proof and claim of a sum over records."""
     problem = _problem(model)
-    point = solution.point
-    near, normal, slopes = _multipliers(model, point)
+    point = solution.point.tolist()
+    near, normal, slopes = _multipliers(model, solution.point)
     proof: dict[str, Any] = {
         "at": near.tolist(),
         "normal": _listed(normal),
@@ -161,156 +172,28 @@ def _of_margins(model: MarginModel, solution: Solution, records: Records) -> dic
     }
     stated = checker.MarginProblem(problem)
     evidence = checker.MarginProof(stated, proof)
-    exact_point = [checker.exact(number) for number in point.tolist()]
-    radius, proof["curvature"] = _radius(model, solution, evidence, exact_point)
+    exact_point = [checker.exact(number) for number in point]
+    radius, proof["curvature"] = _proved_radius(model, solution, evidence, exact_point)
     weights = None
     weights_radius = None
     if model.weight is not None:
         weights = solution.value.tolist()
         exact_weights = [checker.exact(number) for number in weights]
-        bound = checker.distance_of_weights(
-            stated, exact_point, checker.exact(radius), exact_weights
-        )
-        weights_radius = max(solution.certificate.output_radius, float(bound) * _ROUND_UP)
-    made = _made_of(problem["rows"], records)
+        exact_radius = checker.exact(radius)
+        distance = checker.distance_of_weights(stated, exact_point, exact_radius, exact_weights)
+        weights_radius = max(solution.certificate.output_radius, float(distance) * _CLAIM_ROUND_UP)
+    rows_are = _made_of(problem["rows"], records)
+    stated_records = None
+    if rows_are is not None:
+        stated_records = {"x": records.X.tolist(), "a": records.a.tolist()}
     return {
         "problem": problem,
-        "rows_are": made,
-        "records": None if made is None else {"x": records.X.tolist(), "a": records.a.tolist()},
-        "point": point.tolist(),
+        "rows_are": rows_are,
+        "records": stated_records,
+        "point": point,
         "proof": proof,
         "claim": {"radius": radius, "weights": weights, "weights_radius": weights_radius},
     }
-
-
-def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str, Any]:
-    """Problem, point, proof and claim of weights that are the variable."""
-    if model.dual is None or model.form.hard:
-        raise CertificateError(f"{name}: no distance is proved under constraints of the imbalance")
-    data = model.dual.data
-    anchor = model.anchor
-    if data.similarities:
-        raise CertificateError(f"{name}: prices of kernels are none that the checker reads")
-    problem = _weight_problem(name, data)
-    slope = data.curve.dispersion.slope(_ratios(data, anchor.weights))
-    slope = slope + data.rows @ anchor.prices + data.linear
-    inside = (anchor.weights > data.curve.low) & (anchor.weights < data.curve.cap)
-    multipliers = [-_middle(slope[block.members], inside[block.members]) for block in data.blocks]
-    proof = {
-        "weights": anchor.weights.tolist(),
-        "slopes": _allowed(data, anchor.prices).tolist(),
-        "multipliers": multipliers,
-    }
-    evidence = checker.WeightProof(checker.WeightProblem(problem), proof)
-    point = solution.point.tolist()
-    exact_point = [checker.exact(number) for number in point]
-    apart = float(evidence.distance(exact_point)) * _ROUND_UP
-    reach = 1e-12 * model.form.n
-    for _ in range(60):
-        response = float(evidence.problem.response(evidence.w, checker.exact(reach)))
-        half = 0.5 * response * float(evidence.residual)
-        needed = (
-            half + math.sqrt(half * half + response * float(evidence.missing))
-        ) * _ROUND_UP + 1e-300
-        radius = max(needed + apart, solution.certificate.radius)
-        if needed <= reach and evidence.proves(exact_point, checker.exact(radius)):
-            break
-        reach *= 4.0
-    else:
-        raise CertificateError(
-            f"{name}: nothing is proved about these weights by the method of the checker"
-        )
-    return {"problem": problem, "point": point, "proof": proof, "claim": {"radius": radius}}
-
-
-def _allowed(data: WeightingData, slopes: Array) -> Array:
-    """The slopes of prices (K,), no larger than any slope of a price that has a largest one."""
-    allowed = slopes.copy()
-    for one in data.priced:
-        penalty = one.penalty
-        if not isinstance(penalty, ImbalancePenalty):
-            continue
-        largest = (
-            penalty.price if math.isinf(penalty.factor) else 2.0 * penalty.factor * penalty.knee
-        )
-        own = allowed[one.columns]
-        size = _dual_size(penalty, own)
-        if math.isfinite(largest) and size > largest * (1.0 - 1e-14):
-            allowed[one.columns] = own * (largest / size * (1.0 - 1e-14))
-        if penalty.sided:
-            allowed[one.columns] = np.maximum(allowed[one.columns], 0.0)
-    return allowed
-
-
-def _dual_size(penalty: ImbalancePenalty, slopes: Array) -> float:
-    """The size of slopes that a price of this norm bounds."""
-    if penalty.norm is None:
-        return float(np.max(np.abs(slopes)))
-    if penalty.norm == math.inf:
-        return float(np.sum(np.abs(slopes)))
-    return float(np.linalg.norm(slopes))
-
-
-def _ratios(data: WeightingData, weights: Array) -> Array:
-    return weights if data.curve.base is None else weights / data.curve.base
-
-
-def _middle(slopes: Array, inside: Any) -> float:
-    """The middle of the slopes of weights inside of their boxes, or of all."""
-    own = slopes[inside] if np.any(inside) else slopes
-    return 0.5 * (float(np.min(own)) + float(np.max(own)))
-
-
-def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
-    """The problem in the weights of a dataset, number by number."""
-    n = len(data.rows)
-    curve = data.curve
-    return {
-        "rows": data.rows.tolist(),
-        "targets": data.targets.tolist(),
-        "linear": data.linear.tolist(),
-        "base": _listed(curve.base),
-        "low": curve.low.tolist(),
-        "cap": curve.cap.tolist(),
-        "dispersion": _dispersion(curve.dispersion),
-        "prices": [_price(name, one) for one in data.priced],
-        "blocks": [
-            {"members": np.arange(n)[block.members].tolist(), "total": block.total}
-            for block in data.blocks
-        ],
-    }
-
-
-def _price(name: str, priced: PricedColumns) -> dict[str, Any]:
-    """A price of an imbalance. Raises CertificateError for one that the checker does not read."""
-    penalty = priced.penalty
-    columns = priced.columns
-    norms = {None: "entries", 2.0: "euclidean", math.inf: "largest"}
-    if not isinstance(penalty, ImbalancePenalty) or penalty.norm not in norms:
-        raise CertificateError(f"{name}: the price of its imbalance is none that the checker reads")
-    tolerances = np.broadcast_to(
-        np.asarray(penalty.tolerance, dtype=np.float64), columns.stop - columns.start
-    )
-    return {
-        "columns": [columns.start, columns.stop],
-        "norm": norms[penalty.norm],
-        "sided": penalty.sided,
-        "factor": penalty.factor if math.isfinite(penalty.factor) else None,
-        "price": None if math.isfinite(penalty.factor) else penalty.price,
-        "tolerances": tolerances.tolist(),
-        "knee": penalty.knee if math.isfinite(penalty.knee) else None,
-        "envelope": penalty.envelope,
-    }
-
-
-def _listed(numbers: Array | None) -> list[float] | None:
-    return None if numbers is None else numbers.tolist()
-
-
-def _made_of(rows: list[list[float]], records: Records) -> str | None:
-    """How rows were made of the records, where that is read."""
-    plain = {"x": records.X, "(2a - 1) x": (2 * records.a - 1)[:, None] * records.X}
-    return next((name for name, made in plain.items() if np.array_equal(made, rows)), None)
 
 
 def _problem(model: MarginModel) -> dict[str, Any]:
@@ -336,22 +219,14 @@ def _problem(model: MarginModel) -> dict[str, Any]:
     }
 
 
-def _set(penalty: Penalty) -> dict[str, Any]:
-    feasible = penalty.set
-    for kind, name in ((L2Ball, "l2"), (L1Ball, "l1")):
-        if isinstance(feasible, kind):
-            return {"kind": name, "size": feasible.radius}
-    if isinstance(feasible, Box):
-        return {"kind": "box", "size": feasible.bound}
-    return {"kind": "space"}
-
-
 def _losses(loss: Loss) -> list[Any]:
+    """The loss of all records, or those of both arms."""
     curves = loss.each if isinstance(loss, CurvesByArm) else (loss,)
     return [_loss(curve) for curve in curves]
 
 
 def _loss(curve: Curve) -> list[dict[str, Any]]:
+    """The parts of a loss."""
     return [
         {
             "coefficient": part.coefficient,
@@ -364,25 +239,14 @@ def _loss(curve: Curve) -> list[dict[str, Any]]:
     ]
 
 
-def _dispersion(dispersion: Dispersion) -> list[dict[str, Any]]:
-    return [
-        {
-            "coefficient": part.scale,
-            "atom": part.atom,
-            "number": part.number,
-            "scale": part.factor,
-            "shift": part.offset,
-        }
-        for part in dispersion.parts
-    ]
-
-
 def _log_weights(weight: LogOfWeight) -> list[Any]:
-    each = weight.each if isinstance(weight, LogWeightsByArm) else (weight,)
-    return [_tree(one) for one in each]
+    """The log weight of all records, or those of both arms."""
+    log_weights = weight.each if isinstance(weight, LogWeightsByArm) else (weight,)
+    return [_tree(log_weight) for log_weight in log_weights]
 
 
 def _tree(node: LogWeight) -> dict[str, Any]:
+    """A log weight and all that it is made of."""
     tree = {
         "operation": node.operation,
         "number": node.number,
@@ -393,34 +257,52 @@ def _tree(node: LogWeight) -> dict[str, Any]:
     return tree
 
 
+def _set(penalty: Penalty) -> dict[str, Any]:
+    """The set of a penalty: its kind and its size."""
+    feasible = penalty.set
+    if isinstance(feasible, L2Ball):
+        return {"kind": "l2", "size": feasible.radius}
+    if isinstance(feasible, L1Ball):
+        return {"kind": "l1", "size": feasible.radius}
+    if isinstance(feasible, Box):
+        return {"kind": "box", "size": feasible.bound}
+    return {"kind": "space"}
+
+
 def _multipliers(model: MarginModel, point: Array) -> tuple[Array, Array | None, Array | None]:
     """A point near the given one, a normal vector of the set there, and slopes of the sizes.
 
-    The point is one prox-gradient step away, where a set or sizes are felt: it has exact zeros.
+    Where a set or sizes are felt, the point is one prox-gradient step away: it has exact zeros.
     """
     penalty = model.penalty
-    gradient = model.gradient(point)
     curvature = max(model.spectrum(point)[1], 1e-300)
-    near = penalty.prox(point - gradient / curvature, 1 / curvature)
-    sized = bool(np.any(penalty.l1))
-    held = isinstance(penalty.set, ConvexSet) and _is_held(penalty.set, near)
-    if not sized and not held:
+    near = penalty.prox(point - model.gradient(point) / curvature, 1 / curvature)
+    has_sizes = bool(np.any(penalty.l1))
+    is_on_boundary = isinstance(penalty.set, ConvexSet) and _is_on_boundary(penalty.set, near)
+    if not has_sizes and not is_on_boundary:
         return point, None, None
     pull = -model.gradient(near)
-    slopes = np.clip(pull, -np.asarray(penalty.l1), penalty.l1) if sized else np.zeros_like(near)
-    slopes = np.where(near == 0.0, slopes, np.sign(near) * penalty.l1)
-    normal = _normal(penalty, near, pull - slopes) if held else None
-    if sized and normal is not None:
-        slopes = np.where(
-            near == 0.0, np.clip(pull - normal, -np.asarray(penalty.l1), penalty.l1), slopes
-        )
-    return near, normal, slopes if sized else None
+    slopes = _slopes_of_sizes(penalty, near, pull)
+    normal = None
+    if is_on_boundary:
+        normal = _normal(penalty, near, pull - slopes)
+    if not has_sizes:
+        return near, normal, None
+    if normal is not None:
+        slopes = _slopes_of_sizes(penalty, near, pull - normal)
+    return near, normal, slopes
 
 
-def _is_held(feasible: ConvexSet, point: Array) -> bool:
+def _is_on_boundary(feasible: ConvexSet, point: Array) -> bool:
     """True if the point is at the boundary of the set, up to rounding."""
     longer = point * (1.0 + _ON_BOUNDARY)
     return not np.array_equal(feasible.project(longer), longer)
+
+
+def _slopes_of_sizes(penalty: Penalty, point: Array, pull: Array) -> Array:
+    """Slopes of the prices of the sizes of all entries; at 0 those that are nearest to the pull."""
+    at_zero = np.clip(pull, -np.asarray(penalty.l1), penalty.l1)
+    return np.where(point == 0.0, at_zero, np.sign(point) * penalty.l1)
 
 
 def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
@@ -439,40 +321,227 @@ def _normal(penalty: Penalty, point: Array, pull: Array) -> Array | None:
     return share * point if share > 0.0 else None
 
 
-def _radius(
+def _proved_radius(
     model: MarginModel, solution: Solution, evidence: checker.MarginProof, point: Sequence[Any]
 ) -> tuple[float, float]:
-    """The radius that is claimed, and the curvature that proves it; CertificateError for none."""
+    """The radius that is claimed, and the curvature that proves it; CertificateError for none.
+
+    The checker proves a distance D to the point of its proof where ``c D^2 > r D + m``, r the
+    residual, m what is missing, and c the curvature. That is from
+    ``D = (r + sqrt(r^2 + 4 c m)) / (2 c)`` on. The ridge is a curvature anywhere, any other one
+    within a distance of the point alone, which is tried in multiples of 4.
+    """
     residual = float(evidence.residual)
     missing = float(evidence.missing)
-    apart = float(evidence.distance(point)) * _ROUND_UP
+    to_point = float(evidence.distance(point)) * _CLAIM_ROUND_UP
     near = np.array([float(number) for number in evidence.x])
     claimed = solution.certificate.radius
-    reach = claimed if math.isfinite(claimed) else 1.0
+    largest_distance = claimed if math.isfinite(claimed) else 1.0
     for _ in range(40):
-        for curvature in (
-            model.ridge,
-            model.lowest_within(near, reach) * (1.0 - 1e-6),
-            _local(model, near, reach),
-        ):
+        for curvature in _curvatures(model, near, largest_distance):
             if curvature <= 0.0:
                 continue
-            needed = (residual + math.sqrt(residual**2 + 4.0 * curvature * missing)) / (
-                2.0 * curvature
-            )
-            needed = needed * _ROUND_UP + apart + 1e-300
-            radius = max(needed, claimed) if math.isfinite(claimed) else needed
-            if radius > reach * _ROUND_UP and curvature != model.ridge:
+            root = math.sqrt(residual**2 + 4.0 * curvature * missing)
+            distance = (residual + root) / (2.0 * curvature)
+            radius = distance * _CLAIM_ROUND_UP + to_point + 1e-300
+            if math.isfinite(claimed):
+                radius = max(radius, claimed)
+            if radius > largest_distance * _CLAIM_ROUND_UP and curvature != model.ridge:
                 continue
             if evidence.proves(point, checker.exact(radius), checker.exact(curvature)):
                 return radius, curvature
-        reach *= 4.0
+        largest_distance *= 4.0
     raise CertificateError("nothing is proved about this point by the method of the checker")
 
 
-def _local(model: MarginModel, point: Array, reach: float) -> float:
-    """The least eigenvalue of the Hessian within a reach of a point, by self-concordance."""
+def _curvatures(model: MarginModel, point: Array, distance: float) -> tuple[float, ...]:
+    """Curvatures of a model within a distance of a point: of its ridge, its rows, its Hessian."""
+    by_rows = model.lowest_within(point, distance) * _CURVATURE_ROUND_DOWN
+    return model.ridge, by_rows, _local_curvature(model, point, distance)
+
+
+def _local_curvature(model: MarginModel, point: Array, distance: float) -> float:
+    """The least eigenvalue of the Hessian within a distance of a point, by self-concordance."""
     if math.isinf(model.self_concordance) or model.shifted:
         return 0.0
     lowest, _ = model.spectrum(point)
-    return lowest * math.exp(-min(model.self_concordance * reach, 700.0)) * (1.0 - 1e-6)
+    exponent = min(model.self_concordance * distance, 700.0)
+    return lowest * math.exp(-exponent) * _CURVATURE_ROUND_DOWN
+
+
+def _made_of(rows: list[list[float]], records: Records) -> str | None:
+    """How rows were made of the records, where that is read."""
+    makings = {"x": records.X, "(2a - 1) x": (2 * records.a - 1)[:, None] * records.X}
+    for making, made in makings.items():
+        if np.array_equal(made, rows):
+            return making
+    return None
+
+
+def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str, Any]:
+    """Problem, point, proof and claim of weights that are the variable."""
+    if model.dual is None or model.form.hard:
+        raise CertificateError(f"{name}: no distance is proved under constraints of the imbalance")
+    data = model.dual.data
+    if data.similarities:
+        raise CertificateError(f"{name}: prices of kernels are none that the checker reads")
+    problem = _weight_problem(name, data)
+    proof = {
+        "weights": model.anchor.weights.tolist(),
+        "slopes": _allowed(data, model.anchor.prices).tolist(),
+        "multipliers": _multipliers_of_sums(data, model.anchor),
+    }
+    evidence = checker.WeightProof(checker.WeightProblem(problem), proof)
+    point = solution.point.tolist()
+    radius = _proved_radius_of_weights(name, model.form.n, solution, evidence)
+    return {"problem": problem, "point": point, "proof": proof, "claim": {"radius": radius}}
+
+
+def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
+    """The problem in the weights of a dataset, number by number."""
+    n = len(data.rows)
+    curve = data.curve
+    return {
+        "rows": data.rows.tolist(),
+        "targets": data.targets.tolist(),
+        "linear": data.linear.tolist(),
+        "base": _listed(curve.base),
+        "low": curve.low.tolist(),
+        "cap": curve.cap.tolist(),
+        "dispersion": _dispersion(curve.dispersion),
+        "prices": [_price(name, one) for one in data.priced],
+        "blocks": [
+            {"members": np.arange(n)[block.members].tolist(), "total": block.total}
+            for block in data.blocks
+        ],
+    }
+
+
+def _dispersion(dispersion: Dispersion) -> list[dict[str, Any]]:
+    """The parts of a dispersion."""
+    return [
+        {
+            "coefficient": part.scale,
+            "atom": part.atom,
+            "number": part.number,
+            "scale": part.factor,
+            "shift": part.offset,
+        }
+        for part in dispersion.parts
+    ]
+
+
+def _price(name: str, priced: PricedColumns) -> dict[str, Any]:
+    """A price of an imbalance. Raises CertificateError for one that the checker does not read."""
+    penalty = priced.penalty
+    columns = priced.columns
+    norms = {None: "entries", 2.0: "euclidean", math.inf: "largest"}
+    if not isinstance(penalty, ImbalancePenalty) or penalty.norm not in norms:
+        raise CertificateError(f"{name}: the price of its imbalance is none that the checker reads")
+    stated_tolerance = np.asarray(penalty.tolerance, dtype=np.float64)
+    tolerances = np.broadcast_to(stated_tolerance, columns.stop - columns.start)
+    factor = None
+    price = None
+    if math.isfinite(penalty.factor):
+        factor = penalty.factor
+    else:
+        price = penalty.price
+    knee = None
+    if math.isfinite(penalty.knee):
+        knee = penalty.knee
+    return {
+        "columns": [columns.start, columns.stop],
+        "norm": norms[penalty.norm],
+        "sided": penalty.sided,
+        "factor": factor,
+        "price": price,
+        "tolerances": tolerances.tolist(),
+        "knee": knee,
+        "envelope": penalty.envelope,
+    }
+
+
+def _allowed(data: WeightingData, slopes: Array) -> Array:
+    """The slopes of prices (K,), no larger than any slope of a price that has a largest one."""
+    allowed = slopes.copy()
+    for priced in data.priced:
+        penalty = priced.penalty
+        if not isinstance(penalty, ImbalancePenalty):
+            continue
+        largest = _largest_slope(penalty)
+        of_columns = allowed[priced.columns]
+        size = _dual_size(penalty, of_columns)
+        if math.isfinite(largest) and size > largest * _SLOPE_ROUND_DOWN:
+            allowed[priced.columns] = of_columns * (largest / size * _SLOPE_ROUND_DOWN)
+        if penalty.sided:
+            allowed[priced.columns] = np.maximum(allowed[priced.columns], 0.0)
+    return allowed
+
+
+def _largest_slope(penalty: ImbalancePenalty) -> float:
+    """The largest slope of a price: of a norm its factor, of a square that of its knee."""
+    if math.isinf(penalty.factor):
+        return penalty.price
+    return 2.0 * penalty.factor * penalty.knee
+
+
+def _dual_size(penalty: ImbalancePenalty, slopes: Array) -> float:
+    """The size of slopes that a price of this norm bounds."""
+    if penalty.norm is None:
+        return float(np.max(np.abs(slopes)))
+    if penalty.norm == math.inf:
+        return float(np.sum(np.abs(slopes)))
+    return float(np.linalg.norm(slopes))
+
+
+def _multipliers_of_sums(data: WeightingData, anchor: DualSolution) -> list[float]:
+    """A multiplier of the sum of every block, by which the slopes of weights in boxes vanish."""
+    ratios = anchor.weights
+    if data.curve.base is not None:
+        ratios = anchor.weights / data.curve.base
+    slope = data.curve.dispersion.slope(ratios)
+    slope = slope + data.rows @ anchor.prices + data.linear
+    is_inside = (anchor.weights > data.curve.low) & (anchor.weights < data.curve.cap)
+    multipliers = []
+    for block in data.blocks:
+        multipliers.append(-_middle(slope[block.members], is_inside[block.members]))
+    return multipliers
+
+
+def _middle(slopes: Array, is_inside: Any) -> float:
+    """The middle of the slopes of weights inside of their boxes, or of all where none is inside."""
+    if np.any(is_inside):
+        slopes = slopes[is_inside]
+    return 0.5 * (float(np.min(slopes)) + float(np.max(slopes)))
+
+
+def _proved_radius_of_weights(
+    name: str, n: int, solution: Solution, evidence: checker.WeightProof
+) -> float:
+    """The radius that is claimed of weights; CertificateError where none is proved.
+
+    The checker proves a distance D to the weights of its proof where ``D^2 > (r D + m) R(D)``, r
+    the residual, m what is missing, and R(D) the response within D of them. With R at a larger
+    distance this holds from ``D = r R / 2 + sqrt((r R / 2)^2 + R m)`` on.
+    """
+    point = [checker.exact(number) for number in solution.point.tolist()]
+    to_point = float(evidence.distance(point)) * _CLAIM_ROUND_UP
+    largest_distance = 1e-12 * n
+    for _ in range(60):
+        exact_distance = checker.exact(largest_distance)
+        response = float(evidence.problem.response(evidence.w, exact_distance))
+        half = 0.5 * response * float(evidence.residual)
+        distance = half + math.sqrt(half * half + response * float(evidence.missing))
+        distance = distance * _CLAIM_ROUND_UP + 1e-300
+        radius = max(distance + to_point, solution.certificate.radius)
+        if distance <= largest_distance and evidence.proves(point, checker.exact(radius)):
+            return radius
+        largest_distance *= 4.0
+    raise CertificateError(
+        f"{name}: nothing is proved about these weights by the method of the checker"
+    )
+
+
+def _listed(numbers: Array | None) -> list[float] | None:
+    """An array as a list; None for None."""
+    return None if numbers is None else numbers.tolist()
