@@ -27,6 +27,8 @@ _EDGES = (0.0, 1e-6, 1e-3, 1.0)
 #: Curvatures ell of a step, whose length is 1/ell, relative to the strong convexity: where no
 #: curvature of the problem is known.
 _RELATIVE_CURVATURES = (1.0, 1e1, 1e2, 1e3, 1e4)
+#: More than an entry can add to a norm though its square underflows.
+_UNDERFLOW = 1e-150
 
 
 class Anchor(NamedTuple):
@@ -53,8 +55,10 @@ class Anchor(NamedTuple):
 
 def rounded_norm(v: Array) -> float:
     """Norm of ``v`` (d,), rounded up, over underflow as well; ``inf`` where it is no number."""
-    norm = float(np.linalg.norm(v)) * ROUND_UP + 1e-150 * math.sqrt(len(v))
-    return norm if math.isfinite(norm) else math.inf
+    norm = float(np.linalg.norm(v)) * ROUND_UP + _UNDERFLOW * math.sqrt(len(v))
+    if not math.isfinite(norm):
+        return math.inf
+    return norm
 
 
 @np.errstate(all="ignore")  # bounds that overflow end in an infinite radius
@@ -64,9 +68,10 @@ def anchored(problem: KinkedProblem) -> Anchor | None:
     if candidate is None:
         return None
     anchors = [_anchor(problem, choice, ell) for choice, ell in _choices(problem, candidate)]
-    for one in at_kinks(problem, candidate):
-        anchors.append(_standing(problem, one))
-        anchors += [_anchor(problem, one, ell) for ell in _curvatures_of_step(problem, one)]
+    for standing in at_kinks(problem, candidate):
+        anchors.append(_standing(problem, standing))
+        for ell in _curvatures_of_step(problem, standing):
+            anchors.append(_anchor(problem, standing, ell))
     return min(anchors, key=lambda anchor: anchor.radius)
 
 
@@ -90,76 +95,136 @@ def _edged(
     function: LoadedFunction, point: Array, slopes: list[Array | None], edge: float
 ) -> list[Array | None]:
     """Slopes of kinks, those within ``edge`` of size 1 replaced by those at the point."""
-    result = []
-    for term, u, there in zip(function.terms, slopes, function.slopes_at(point), strict=True):
-        if u is None or there is None or term.kind == "max" or edge == 0.0:
-            result.append(u)
+    edged: list[Array | None] = []
+    for term, slope, at_point in zip(
+        function.terms, slopes, function.slopes_at(point), strict=True
+    ):
+        if slope is None or at_point is None or term.kind == "max" or edge == 0.0:
+            edged.append(slope)
         else:
-            result.append(np.where(term.norm(u)[term.group] >= 1.0 - edge, there, u))
-    return result
+            is_near_edge = term.norm(slope)[term.group] >= 1.0 - edge
+            edged.append(np.where(is_near_edge, at_point, slope))
+    return edged
 
 
 def _anchor(problem: KinkedProblem, candidate: Candidate, curvature_of_step: float) -> Anchor:
     """Theorem 40 at the projection of one step from the candidate.
 
-    The step is the pull over ell, the ``curvature_of_step``.
+    The length of the step is 1 / ell, ell the ``curvature_of_step``. Where the projection may miss
+    constraints beside the set, the point goes on toward one inside of them.
     """
-    ell = curvature_of_step
-    start = candidate.point
-    still = np.zeros_like(start)
-    pull = _plane(problem, candidate, start, still).slope
-    if problem.smooth is not None:
-        pull = pull + problem.smooth.gradient(start)
-    trial = start - pull / ell
-    projected = problem.feasible.project(trial)
-    rounded = projected if problem.feasible.scales else trial
-    misplaced = problem.feasible.rounding(len(trial)) * UNIT * rounded_norm(rounded)
-    normal = ell * (trial - projected)
-    point, moved, shift = _feasible(problem, projected, np.full_like(start, misplaced))
-
+    step = _projected_step(problem, candidate, curvature_of_step)
+    misplaced = np.full_like(step.projected, step.misplaced)
+    point, moved, shift = _feasible(problem, step.projected, misplaced)
     plane = _plane(problem, candidate, point, moved)
-    residual = plane.slope + normal
-    sizes = rounded_norm(plane.slope) + rounded_norm(normal)
+    residual, stationarity = _stationarity(problem, step, plane, point, moved)
+
+    # tau = sigma - <lambda, h(x)> + ||q|| ||x - p||
+    normal_error = step.ell * step.misplaced
+    by_shift = rounded_norm(step.normal) * shift * ROUND_UP_SUMS
+    tau = plane.left_out + by_shift + normal_error * shift
+    tau += _slack(problem, candidate, point, moved)
+
+    least_normal = rounded_norm(step.normal) - 2 * step.ell * step.misplaced
+    curvature = _curvature(problem, point, least_normal)
+    radius = _proved_radius(stationarity, curvature, tau, rounded_norm(moved))
+    return Anchor(point, radius, curvature / 2, rounded_norm(residual))
+
+
+class _ProjectedStep(NamedTuple):
+    """A step from a candidate and its projection onto the set C, with the symbols of Theorem 40.
+
+    Attributes
+    ----------
+    ell
+        Inverse of the length of the step.
+    trial
+        v, the end of the step (d,).
+    projected
+        p, the computed projection of v (d,).
+    misplaced
+        Bound on the distance of the computed projection to the exact one.
+    normal
+        ``q = ell (v - p)`` (d,), which is normal to C at p.
+    """
+
+    ell: float
+    trial: Array
+    projected: Array
+    misplaced: float
+    normal: Array
+
+
+def _projected_step(problem: KinkedProblem, candidate: Candidate, ell: float) -> _ProjectedStep:
+    """The step ``v = x - s / ell`` from a candidate x, s a subgradient of the objective there."""
+    start = candidate.point
+    subgradient = _plane(problem, candidate, start, np.zeros_like(start)).slope
+    if problem.smooth is not None:
+        subgradient = subgradient + problem.smooth.gradient(start)
+    trial = start - subgradient / ell
+    projected = problem.feasible.project(trial)
+    # a projection that scales rounds relative to its result, any other to what it is given
+    size = rounded_norm(trial)
+    if problem.feasible.scales:
+        size = rounded_norm(projected)
+    misplaced = problem.feasible.rounding(len(trial)) * UNIT * size
+    return _ProjectedStep(ell, trial, projected, misplaced, ell * (trial - projected))
+
+
+def _stationarity(
+    problem: KinkedProblem, step: _ProjectedStep, plane: Plane, point: Array, moved: Array
+) -> tuple[Array, float]:
+    """The residual ``r = grad f(x) + g + q`` (d,), and a bound of the norm of the exact one.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    step
+        The step whose projection the point is, or is near.
+    plane
+        The plane below the part with kinks, of slope g.
+    point, moved
+        The point x (d,), and how far the exact one may be from it in every coordinate.
+    """
+    ell = step.ell
+    residual = plane.slope + step.normal
+    sizes = rounded_norm(plane.slope) + rounded_norm(step.normal)
     error = rounded_norm(plane.error)
-    error += ell * (misplaced + 4 * UNIT * (rounded_norm(trial) + rounded_norm(projected)))
+    subtracted = rounded_norm(step.trial) + rounded_norm(step.projected)
+    error += ell * (step.misplaced + 4 * UNIT * subtracted)
     if problem.smooth is not None:
         gradient = problem.smooth.gradient(point)
         residual = residual + gradient
         sizes += rounded_norm(gradient)
         error += problem.smooth.rounding(point) + problem.smooth.smoothness * rounded_norm(moved)
-    stationarity = rounded_norm(residual) + error + 8 * UNIT * sizes
-
-    by_shift = rounded_norm(normal) * shift * ROUND_UP_SUMS
-    tau = plane.left_out + by_shift + ell * misplaced * shift
-    tau += _slack(problem, candidate, point, moved)
-    curvature = _curvature(problem, point, rounded_norm(normal) - 2 * ell * misplaced)
-    radius = _proved_radius(stationarity, curvature, tau, rounded_norm(moved))
-    return Anchor(point, radius, curvature / 2, rounded_norm(residual))
+    return residual, rounded_norm(residual) + error + 8 * UNIT * sizes
 
 
 def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
-    """Theorem 40 at a point inside of the set, which is neither projected nor moved."""
+    """Theorem 40 at a point inside of the set, which is neither projected nor moved: q = 0."""
     point = candidate.point
-    still = np.zeros_like(point)
-    unproved = Anchor(point, math.inf, 0.0, math.inf)
-    if problem.smooth is None or problem.beside is not None:
-        return unproved
-    if not isinstance(problem.feasible, ConvexSet):
-        return unproved
-    # sets hold the origin: a point is inside where a longer one is left alone by the projection
-    longer = point * (1 + 1e-6)
-    if not np.array_equal(problem.feasible.project(longer), longer):
-        return unproved
-    plane = problem.kinks.plane(point, still, candidate.slopes, np.ones(1))
+    if problem.smooth is None or problem.beside is not None or not _is_inside(problem, point):
+        return Anchor(point, math.inf, 0.0, math.inf)
+    plane = problem.kinks.plane(point, np.zeros_like(point), candidate.slopes, np.ones(1))
     gradient = problem.smooth.gradient(point)
     residual = plane.slope + gradient
     sizes = rounded_norm(plane.slope) + rounded_norm(gradient)
-    error = rounded_norm(plane.error)
-    stationarity = rounded_norm(residual) + error + problem.smooth.rounding(point)
+    stationarity = rounded_norm(residual) + rounded_norm(plane.error)
+    stationarity += problem.smooth.rounding(point)
     stationarity += 8 * UNIT * sizes
     curvature = _curvature(problem, point, 0.0)
     radius = _proved_radius(stationarity, curvature, plane.left_out, 0.0)
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))
+
+
+def _is_inside(problem: KinkedProblem, point: Array) -> bool:
+    """True if the point is surely inside of the set; False where that is unknown."""
+    if not isinstance(problem.feasible, ConvexSet):
+        return False
+    # sets hold the origin: a point is inside where a longer one is left alone by the projection
+    longer = point * (1 + 1e-6)
+    return np.array_equal(problem.feasible.project(longer), longer)
 
 
 def _proved_radius(stationarity: float, curvature: float, tau: float, moved: float) -> float:
@@ -211,13 +276,17 @@ def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array
     assert problem.inside is not None
     values, errors = problem.beside.values(point, moved)
     missed = np.maximum(values + errors, 0.0)
-    room, room_error = problem.beside.values(problem.inside, np.zeros_like(point))
-    least = -(room + room_error)
-    if np.all(missed == 0):
+    # what is no number counts as missed
+    is_missed = missed != 0
+    if not np.any(is_missed):
         return point, moved, 0.0
-    if not np.all(least[missed != 0] > 0):
+    values_inside, errors_inside = problem.beside.values(problem.inside, np.zeros_like(point))
+    least_room = -(values_inside + errors_inside)
+    if not np.all(least_room[is_missed] > 0):
         return point, np.full_like(point, np.inf), math.inf
-    share = float(np.max(missed / np.where(missed > 0, missed + least, 1.0))) * ROUND_UP
+    # h is convex, so that h(x) / (h(x) - h(inside)) of the way is enough
+    shares = missed / np.where(is_missed, missed + least_room, 1.0)
+    share = float(np.max(shares)) * ROUND_UP
     way = problem.inside - point
     distance = share * (rounded_norm(way) + rounded_norm(moved))
     moved = moved + 4 * UNIT * (np.abs(point) + np.abs(problem.inside))
@@ -232,16 +301,25 @@ def _slack(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Ar
     return float(candidate.prices @ np.maximum(errors - values, 0.0)) * ROUND_UP_SUMS
 
 
-def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
-    """Curvature of both sides of the proof: of the objective, and of what is below it."""
-    whole = problem.strong_convexity
-    below = 0.0
+def _curvature(problem: KinkedProblem, point: Array, least_normal: float) -> float:
+    """The curvature ``c = m + m_f + kappa`` of Theorem 40, rounded down.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    point
+        Where the Hessian of a quadratic is taken (d,): it is the same anywhere.
+    least_normal
+        Lower bound on ``||q||``; kappa is this over the radius of a Euclidean ball.
+    """
+    of_objective = problem.strong_convexity
+    of_lower_bound = 0.0
     if problem.smooth is not None:
-        below = problem.smooth.ridge
+        of_lower_bound = problem.smooth.ridge
         if problem.is_quadratic:
-            # its Hessian at one point is that of all
-            below = max(problem.smooth.spectrum(point)[0], below)
-        whole = max(whole, below)
-    if isinstance(problem.feasible, L2Ball) and normal > 0:
-        below += normal / problem.feasible.radius * ROUND_DOWN_SUMS
-    return (whole + below) * (1 - 4 * UNIT)
+            of_lower_bound = max(problem.smooth.spectrum(point)[0], of_lower_bound)
+        of_objective = max(of_objective, of_lower_bound)
+    if isinstance(problem.feasible, L2Ball) and least_normal > 0:
+        of_lower_bound += least_normal / problem.feasible.radius * ROUND_DOWN_SUMS
+    return (of_objective + of_lower_bound) * (1 - 4 * UNIT)
