@@ -72,13 +72,24 @@ def what_is_left(problem: Any) -> Left:
     stats = problem.solver_stats
     iterations = None if stats is None else stats.num_iters
     status = problem.status
-    duals = [dual for constraint in problem.constraints for dual in constraint.dual_variables]
+    if not isinstance(status, str):
+        status = None
+    if not isinstance(iterations, int):
+        iterations = 0
     return Left(
-        status=status if isinstance(status, str) else None,
-        iterations=iterations if isinstance(iterations, int) else 0,
+        status=status,
+        iterations=iterations,
         variables={variable.id: _numbers(variable) for variable in problem.variables()},
-        duals={dual.id: _numbers(dual) for dual in duals},
+        duals={dual.id: _numbers(dual) for dual in _duals(problem)},
     )
+
+
+def _duals(problem: Any) -> list[Any]:
+    """The dual variables of all constraints."""
+    duals: list[Any] = []
+    for constraint in problem.constraints:
+        duals += constraint.dual_variables
+    return duals
 
 
 def _numbers(variable: Any) -> Array | None:
@@ -113,8 +124,17 @@ def run_apart(problem: Any, run: Run, seconds: float, name: str) -> Left:
     name
         The name of the solver in messages.
 
-    Raises SolverError where no answer came in time, where the process ended, or where the solver
-    raised; ProgramError as the solver raises it.
+    Returns
+    -------
+    Left
+        What the solver left.
+
+    Raises
+    ------
+    SolverError
+        Where no answer came in time, where the process ended, or where the solver raised.
+    ProgramError
+        As the solver raises it.
     """
     try:
         sent = _pickled(run)
@@ -127,9 +147,8 @@ def run_apart(problem: Any, run: Run, seconds: float, name: str) -> Left:
         raise SolverError(raised_text(name, answer.kind))
     for variable in problem.variables():
         variable.save_value(answer.variables.get(variable.id))
-    for constraint in problem.constraints:
-        for dual in constraint.dual_variables:
-            dual.save_value(answer.duals.get(dual.id))
+    for dual in _duals(problem):
+        dual.save_value(answer.duals.get(dual.id))
     return answer
 
 
@@ -144,7 +163,10 @@ def raised_text(name: str, kind: str) -> str:
 
 
 class _Worker:
-    """The process that solvers run in, started when it is first needed and anew after it ended."""
+    """The process that solvers run in, started when it is first needed and anew after it ended.
+
+    Problems have tokens, by which the process knows those that it keeps compiled.
+    """
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -162,17 +184,18 @@ class _Worker:
                 self._tokens[problem] = next(self._numbers)
             token = self._tokens[problem]
             parameters = {parameter.id: parameter.value for parameter in problem.parameters()}
-            whole = None if token in self._sent else _without_caches(problem)
-            answer = self._asked(seconds, name, token, whole, parameters, run)
-            if answer is None:  # the process has kept newer problems in its place
-                answer = self._asked(
-                    seconds, name, token, _without_caches(problem), parameters, run
-                )
+            answer = None
+            if token in self._sent:
+                answer = self._asked(seconds, name, token, None, parameters, run)
+            if answer is None:  # the process does not have it, or has kept newer ones in its place
+                sent_problem = _without_caches(problem)
+                answer = self._asked(seconds, name, token, sent_problem, parameters, run)
             assert answer is not None
             self._sent.add(token)
             return answer
 
     def _asked(self, seconds: float, name: str, *question: Any) -> Left | _Raised | None:
+        """The answer of :func:`_answered` to a question; SolverError where none comes."""
         future: Future[Left | _Raised | None] = self._executor.submit(_answered, *question)
         try:
             return future.result(timeout=seconds)
@@ -190,11 +213,10 @@ class _Worker:
             ) from None
 
     def _start(self) -> None:
+        """Start the process, unless it runs: after a fork this process has none of its own."""
         if self._executor is not None and self._process == os.getpid():
             return
-        # joblib holds loky, or depends on it
-        inside = "joblib.externals.loky"
-        loky = importlib.import_module(inside if importlib.util.find_spec(inside) else "loky")
+        loky = _part_of_joblib("loky")
         watched = ending_with_this_process()
         self._executor = loky.ProcessPoolExecutor(
             max_workers=1,
@@ -213,6 +235,7 @@ class _Worker:
             ) from None
 
     def _end(self) -> None:
+        """End the process, and forget what was sent to it."""
         executor = self._executor
         self._executor = None
         self._sent = set()
@@ -225,12 +248,16 @@ _WORKER = _Worker()
 
 def _pickled(value: Any) -> bytes:
     """By value where the other process could not import it, as joblib sends tasks."""
-    inside = "joblib.externals.cloudpickle"
-    cloudpickle = importlib.import_module(
-        inside if importlib.util.find_spec(inside) else "cloudpickle"
-    )
-    data: bytes = cloudpickle.dumps(value)
+    data: bytes = _part_of_joblib("cloudpickle").dumps(value)
     return data
+
+
+def _part_of_joblib(name: str) -> Any:
+    """A package that joblib holds, or depends on."""
+    inside = f"joblib.externals.{name}"
+    if importlib.util.find_spec(inside):
+        return importlib.import_module(inside)
+    return importlib.import_module(name)
 
 
 def _without_caches(problem: Any) -> bytes:
@@ -257,12 +284,12 @@ def _ready() -> None:
 
 
 def _answered(
-    token: int, whole: bytes | None, parameters: Mapping[int, Any], run: bytes
+    token: int, sent_problem: bytes | None, parameters: Mapping[int, Any], run: bytes
 ) -> Left | _Raised | None:
     """Solve a problem for new data; None where it is not kept any more and did not come along."""
     try:
-        if whole is not None:
-            _keep(token, pickle.loads(whole))
+        if sent_problem is not None:
+            _keep(token, pickle.loads(sent_problem))
         problem = _PROBLEMS.get(token)
         if problem is None:
             return None
@@ -271,16 +298,18 @@ def _answered(
             parameter.value = parameters[parameter.id]
         problem._clear_solution()
         return run_here(problem, pickle.loads(run))
+    except ProgramError as error:
+        return _Raised(type(error).__name__, str(error))
     except (Exception, SystemExit) as error:
-        own = isinstance(error, ProgramError)
-        return _Raised(type(error).__name__, str(error) if own else None)
+        return _Raised(type(error).__name__, None)
 
 
 def _keep(token: int, problem: Any) -> None:
     """Keep a problem that another process has made, whose ids must not be given anew."""
     leaves = (*problem.variables(), *problem.parameters())
-    used = [leaf.id for leaf in leaves] + [constraint.id for constraint in problem.constraints]
-    used += [dual.id for constraint in problem.constraints for dual in constraint.dual_variables]
+    used = [leaf.id for leaf in leaves]
+    used += [constraint.id for constraint in problem.constraints]
+    used += [dual.id for dual in _duals(problem)]
     counter = cp.lin_ops.lin_utils.ID_COUNTER
     counter.count = max(counter.count, max(used, default=0) + 1)
     _PROBLEMS[token] = problem

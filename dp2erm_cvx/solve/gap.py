@@ -246,7 +246,9 @@ def _proved_radius(stationarity: float, curvature: float, tau: float, moved: flo
         return math.inf
     root = math.sqrt(stationarity * stationarity + 2 * curvature * tau)
     radius = ((stationarity + root) / curvature + moved) * ROUND_UP_SUMS
-    return radius if math.isfinite(radius) else math.inf
+    if not math.isfinite(radius):
+        return math.inf
+    return radius
 
 
 def _plane(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Array) -> Plane:

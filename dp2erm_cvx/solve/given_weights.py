@@ -58,8 +58,8 @@ def certify_weights(program: FirstStage, records: Records, weights: ArrayLike) -
     """Certify weights that another solver or package computed for a program.
 
     The program is solved, and its certificate bounds how far the weights that are found are from
-    the exact ones; the given ones are as far from those at most as from the found ones beside.
-    Nothing is asked of whoever computed them.
+    the exact ones. By the triangle inequality the given weights are within this bound and their own
+    distance to those that are found. Nothing is asked of whoever computed them.
 
     Parameters
     ----------

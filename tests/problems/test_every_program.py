@@ -248,10 +248,10 @@ def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
     """
     instances = [bind(program, make_records(60, P, k), gamma=0.05 * (k + 1)) for k in (0, 7)]
     for solver in solver_names(instances[0]):
-        monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", OrderedDict())
+        monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_COMPILED", OrderedDict())
         solve(instances[0], solver=solver, polish=False, throw=False)
         again = solve(instances[1], solver=solver, polish=False, throw=False)
-        monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", OrderedDict())
+        monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_COMPILED", OrderedDict())
         fresh = solve(instances[1], solver=solver, polish=False, throw=False)
         distance = output_distance(program, again.value, fresh.value)
         # the radii alone would not do: a stale point has a large one

@@ -168,7 +168,7 @@ def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver)
 def test_data_too_large_for_a_parameter_are_refused_or_embedded():
     program, cache = (
         PROGRAMS["ipw_logistic"](ridge=0.1),
-        sys.modules["dp2erm_cvx.solve.solvers"]._cache,
+        sys.modules["dp2erm_cvx.solve.solvers"]._COMPILED,
     )
     instance = program.instance(make_records(1300, 10))
     assert Compiled.cost(instance.data) > 1.5e7

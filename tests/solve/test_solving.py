@@ -89,7 +89,7 @@ FLIPPED = 7
 def cache(monkeypatch):
     """An empty store of compiled problems, put aside afterwards."""
     store: OrderedDict[Any, Compiled] = OrderedDict()
-    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", store)
+    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_COMPILED", store)
     return store
 
 
