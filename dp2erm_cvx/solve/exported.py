@@ -120,9 +120,10 @@ def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, A
     if not _is_plain_scheme(resolved):
         raise CertificateError(f"{program.name}: V of its form is none that the checker bounds")
     assert isinstance(resolved, SeparableFirstStage)
-    radius: float | None = resolved.ball(universe.space)
-    if radius == math.inf:
-        radius = None
+    ball = resolved.ball(universe.space)
+    radius = None
+    if math.isfinite(ball):
+        radius = ball
     (curves,) = resolved.curves
     assert isinstance(curves.loss, Curve)
     assert isinstance(curves.weight, LogWeight)
