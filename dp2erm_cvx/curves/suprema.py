@@ -287,6 +287,9 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
     NDArray
         Numbers of the corners, by falling x.
     """
+    # Products of differences would overflow, or vanish, where coordinates are far from 1.
+    x = _scaled_to_one(x)
+    y = _scaled_to_one(y)
     order = np.lexsort((-y, -x))
     highest = np.maximum.accumulate(y[order])
     rises = np.concatenate([[True], highest[1:] > highest[:-1]])
@@ -301,6 +304,12 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
             hull.pop()
         hull.append((right, up, number))
     return np.array([number for _, _, number in hull])
+
+
+def _scaled_to_one(x: Array) -> Array:
+    """A multiple of x (m,) by a power of two, which rounds nothing, of size 1/2 to 1."""
+    _, exponent = math.frexp(float(np.max(np.abs(x))))
+    return np.ldexp(x, -exponent)
 
 
 def support(x: Array, y: Array, a: Array, b: Array) -> Array:

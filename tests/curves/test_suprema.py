@@ -12,7 +12,7 @@ from dp2erm_cvx.curves import suprema
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import EXPONENTIAL, LOGISTIC, SQUARE, Curve, Part
 from dp2erm_cvx.curves.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
-from dp2erm_cvx.curves.suprema import Saturation, gradient_diameter, largest_multiple
+from dp2erm_cvx.curves.suprema import Saturation, corners, gradient_diameter, largest_multiple
 from dp2erm_cvx.stability import ArmCurves, minimizer_norm
 from tests.helpers import BOUNDED_INFLUENCE, logistic_diameter
 from tests.rows import one_of
@@ -274,6 +274,21 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball, box):
 def test_a_loss_that_keeps_its_curvature_at_full_slope_is_none():
     for curve in (HUBER, HINGE, POISSON, SQUARE, Curve((Part(1.0, atom("line")),))):
         assert Saturation.of(curve, 1.0, 1.0, 2.0) is None
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-160, 1e160, 1e300])
+def test_corners_of_the_smallest_and_the_largest_numbers_are_all_found(size):
+    turn = np.linspace(0.0, math.pi / 2, 100)
+    found = corners(size * np.sin(turn), size * np.cos(turn))
+    assert np.array_equal(found, corners(np.sin(turn), np.cos(turn)))
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e160])
+def test_a_diameter_is_proportional_to_the_loss_at_any_size(size):
+    # products of differences overflowed at 1e160, and 1.1354 stood where the diameter is 1.1419
+    of_one = gradient_diameter(EXPONENTIAL.scaled(math.exp(-1.0)), 1.0, factor=(0.5, 1.0))
+    of_size = gradient_diameter(EXPONENTIAL.scaled(size * math.exp(-1.0)), 1.0, factor=(0.5, 1.0))
+    assert of_size / size == pytest.approx(of_one, rel=1e-9)
 
 
 def test_where_a_turn_overflows_twice_the_largest_slope_is_left():
