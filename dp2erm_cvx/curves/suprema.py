@@ -47,6 +47,8 @@ _FAR = 40.0
 #: Cells of every variable of a search before any is cut, and the most after it.
 _CELLS = 48
 _MOST_CELLS = 200_000
+#: Passes that leave out points below a chord at once, before the rest are taken one by one.
+_PASSES = 3
 
 
 # A :class:`~dp2erm_cvx.curves.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``,
@@ -203,7 +205,7 @@ def multiple_diameter(
         width: Array = highest - lowest + (tilt[1] - tilt[0])
         return width
 
-    def bounds(s: Array, half_width: float) -> tuple[Array, Array]:
+    def bounds(s: Array, _: NDArray[np.int64], half_width: float) -> tuple[Array, Array]:
         """Differences at s, and bounds on the cells around."""
         return difference(s, s), difference(s - half_width, s + half_width)
 
@@ -290,10 +292,15 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
     # Products of differences would overflow, or vanish, where coordinates are far from 1.
     x = _scaled_to_one(x)
     y = _scaled_to_one(y)
-    order = np.lexsort((-y, -x))
+    order: NDArray[np.int64] = np.lexsort((-y, -x))
     highest = np.maximum.accumulate(y[order])
     rises = np.concatenate([[True], highest[1:] > highest[:-1]])
     order = order[rises]
+    for _ in range(_PASSES):
+        is_above = _above_chords(x[order], y[order])
+        if is_above.all():
+            return order
+        order = order[is_above]
     hull: list[tuple[float, float, int]] = []
     for right, up, number in zip(x[order].tolist(), y[order].tolist(), order.tolist(), strict=True):
         while len(hull) > 1:
@@ -309,7 +316,20 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
 def _scaled_to_one(x: Array) -> Array:
     """A multiple of x (m,) by a power of two, which rounds nothing, of size 1/2 to 1."""
     _, exponent = math.frexp(float(np.max(np.abs(x))))
-    return np.ldexp(x, -exponent)
+    scaled: Array = np.ldexp(x, -exponent)
+    return scaled
+
+
+def _above_chords(x: Array, y: Array) -> NDArray[np.bool_]:
+    """Whether each point (m,) lies above the chord of its neighbors; both ends count as above.
+
+    A point that does not is no corner, wherever the others are.
+    """
+    is_above = np.ones(len(x), dtype=bool)
+    rise = y[1:-1] - y[:-2]
+    run = x[:-2] - x[1:-1]
+    is_above[1:-1] = (y[2:] - y[:-2]) * run < rise * (x[:-2] - x[2:])
+    return is_above
 
 
 def support(x: Array, y: Array, a: Array, b: Array) -> Array:
@@ -644,7 +664,7 @@ class Saturation:
         if box:
             reach = min(self.margin_reach, far)
 
-        def bounds(s: Array, half_width: float) -> tuple[Array, Array]:
+        def bounds(s: Array, _: NDArray[np.int64], half_width: float) -> tuple[Array, Array]:
             """Values at margins, and bounds on the cells around."""
             return value(*self._at(s, s)), value(*self._at(s - half_width, s + half_width))
 
@@ -667,23 +687,30 @@ class Saturation:
         flat = self.factor / self.curvature
         steep = math.hypot(1.0, rho * self.curvature / self.slope)
 
-        def bounds(angles: Array, half_width: float) -> tuple[Array, Array]:
+        def bounds(
+            angles: Array, cells: NDArray[np.int64], half_width: float
+        ) -> tuple[Array, Array]:
             """Values at angles of both rows, and bounds on the cells around."""
+            first = cells[0]
+            second = cells[1]
+            # What one row decides is worked out once for every angle.
             sines = np.sin(angles)
             cosines = np.cos(angles)
             y = self.loss.slope(rho * sines) * unit
             along = y * sines
             across = np.abs(y) * cosines
-            distance = np.sqrt((along[0] - along[1]) ** 2 + (across[0] + across[1]) ** 2)
-            h = self.loss.curvature(rho * sines[0]) * flat
+            h = self.loss.curvature(rho * sines) * flat
             # The angles of a cell are in [-pi/2, pi/2], where the sine grows.
-            middle = sines[0] * math.cos(half_width)
-            half_cell = cosines[0] * math.sin(half_width)
+            middle = sines * math.cos(half_width)
+            half_cell = cosines * math.sin(half_width)
             least_margin = rho * (middle - half_cell)
             largest_margin = rho * (middle + half_cell)
             largest_h = self.loss.curvatures(least_margin, largest_margin)[1] * flat
+            difference_along = along[first] - along[second]
+            sum_across = across[first] + across[second]
+            distance = np.sqrt(difference_along**2 + sum_across**2)
             largest_distance = np.minimum(distance + 2.0 * half_width * steep, 2.0)
-            return value(distance, h), value(largest_distance, largest_h)
+            return value(distance, h[first]), value(largest_distance, largest_h[first])
 
         return largest_of(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
 
@@ -707,7 +734,7 @@ def _noise_factor_of_bounded_margins(curve: Saturation, share: float, box: bool)
 
 
 def largest_of(
-    bounds: Callable[[Array, float], tuple[Array, Array]],
+    bounds: Callable[[Array, NDArray[np.int64], float], tuple[Array, Array]],
     ends: Interval,
     variables: int,
     close: float,
@@ -719,8 +746,9 @@ def largest_of(
     Parameters
     ----------
     bounds
-        Makes, of the centers (variables, m) of cells, or (m,) for one variable, and of half their
-        width, the values at the centers (m,) and upper bounds on the cells (m,).
+        Makes, of ticks (t,), the numbers (variables, m) of those at the centers of cells, and half
+        the width of a cell, the values at the centers (m,) and upper bounds on the cells (m,). The
+        cells of one variable are the ticks themselves.
     ends
         Ends of every variable.
     variables
@@ -734,26 +762,38 @@ def largest_of(
         The bound.
     """
     half_width = (ends[1] - ends[0]) / (2 * _CELLS)
-    ticks = ends[0] + half_width * (2 * np.arange(_CELLS) + 1)
-    centers = _grid(ticks, variables)
-    halves = _grid(np.array([-0.5, 0.5]), variables)
+    ticks = ends[0] + half_width * (2.0 * np.arange(_CELLS, dtype=np.float64) + 1.0)
+    cells = _grid(np.arange(_CELLS), variables)
     best = -math.inf
     most = math.inf
     for _ in range(_ROUNDS):
-        values, cells = bounds(centers if variables > 1 else centers[0], half_width)
+        values, largest = bounds(ticks, cells, half_width)
         # a bound that is no number says nothing of its cell
-        cells = np.where(np.isnan(cells), math.inf, cells)
+        largest = np.where(np.isnan(largest), math.inf, largest)
         best = max(best, float(np.max(values)))
-        most = float(np.max(cells))
-        if most <= best * (1.0 + close) or cells.size > _MOST_CELLS:
+        most = float(np.max(largest))
+        if most <= best * (1.0 + close) or largest.size > _MOST_CELLS:
             break
-        promising = centers[:, cells >= best]
-        parts = promising[:, :, None] + half_width * halves[:, None, :]
-        centers = parts.reshape(variables, -1)
+        promising = np.compress(largest >= best, cells, axis=1)
+        ticks, cells = _halved(ticks, promising, half_width)
         half_width /= 2.0
     return most * ROUND_UP_SUMS
 
 
-def _grid(ticks: NDArray[Any], variables: int) -> Array:
+def _halved(
+    ticks: Array, cells: NDArray[np.int64], half_width: float
+) -> tuple[Array, NDArray[np.int64]]:
+    """Ticks and numbers of the halves of cells, in every variable; unused ticks are left out."""
+    is_used = np.zeros(len(ticks), dtype=bool)
+    is_used[cells] = True
+    # The place of every tick among those that are used.
+    places = np.cumsum(is_used) - 1
+    halves = ticks[is_used][:, None] + half_width * np.array([-0.5, 0.5])
+    sides = _grid(np.array([0, 1]), len(cells))
+    parts = 2 * places[cells][:, :, None] + sides[:, None, :]
+    return halves.ravel(), parts.reshape(len(cells), -1)
+
+
+def _grid(ticks: NDArray[Any], variables: int) -> NDArray[Any]:
     """All points (variables, m) of a cube with these ticks."""
     return np.stack([grid.ravel() for grid in np.meshgrid(*[ticks] * variables)])

@@ -206,7 +206,7 @@ def _largest_variance(g: Array, inverse: Array) -> float:
     if largest_g == 0.0:
         return 0.0
 
-    def bounds(mass: Array, half_width: float) -> tuple[Array, Array]:
+    def bounds(mass: Array, _: NDArray[np.int64], half_width: float) -> tuple[Array, Array]:
         """Bounds at masses of A, and over cells around them."""
         at_mass = _variance_bounds(g, inverse, mass, mass)
         on_cells = _variance_bounds(g, inverse, mass - half_width, mass + half_width)

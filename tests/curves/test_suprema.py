@@ -300,7 +300,7 @@ def test_a_cell_whose_bound_is_no_number_is_not_passed_over():
     assert largest_bound(1.0, math.nan) == math.inf
     assert largest_bound(1.0, 2.0) == 2.0
 
-    def bounds(centers, half_width):
+    def bounds(centers, _, half_width):
         cells = np.where(centers < 0.0, math.nan, centers + half_width)
         return centers, cells
 
