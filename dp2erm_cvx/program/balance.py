@@ -1,4 +1,4 @@
-"""Balance functions g(x)."""
+"""Balance functions g(x): functions of covariates whose means weights make alike in both arms."""
 
 from __future__ import annotations
 
@@ -37,18 +37,29 @@ class Moments:
 
     @classmethod
     def from_text(cls, text: str) -> Moments:
-        """``2`` or ``moments:2``: the degree. Raises DeclarationError."""
-        return cls(number_or_text(text.strip().lower().removeprefix("moments:")))  # type: ignore[arg-type]
+        """``2`` or ``moments:2``: the degree.
+
+        Raises
+        ------
+        DeclarationError
+            For any other text.
+        """
+        degree: Any = number_or_text(text.strip().lower().removeprefix("moments:"))
+        return cls(degree)
 
     def bound(self, features_bound: float) -> float:
-        """Norm bound over the ball: ``sqrt(sum_k M^(2k))``.
+        """Norm bound over the ball of radius M: ``sqrt(sum_k M^(2k))``.
 
         It holds because sum_j x_j^(2k) <= ||x||^(2k).
+
+        Raises
+        ------
+        DeclarationError
+            Where that overflows.
         """
         try:
-            return math.sqrt(
-                math.fsum(features_bound ** (2 * k) for k in range(1, self.degree + 1))
-            )
+            squares = [features_bound ** (2 * k) for k in self._powers]
+            return math.sqrt(math.fsum(squares))
         except OverflowError:
             raise DeclarationError(
                 f"degree = {self.degree}: moments of covariates up to {features_bound:g} are out "
@@ -61,29 +72,37 @@ class Moments:
 
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, p * degree)."""
-        return X if self.degree == 1 else np.hstack([X**k for k in range(1, self.degree + 1)])
+        if self.degree == 1:
+            return X
+        return np.hstack([X**k for k in self._powers])
 
     def names(self, records: Records) -> tuple[str, ...]:
         """A name for every function: those of the covariates where the space has them."""
-        columns = records.space.columns or tuple(
-            f"x{k + 1}" for k in range(records.covariates.shape[1])
-        )
-        powers = ("", *(f"^{k}" for k in range(2, self.degree + 1)))
-        return tuple(name + power for power in powers for name in columns)
+        columns = records.space.columns
+        if not columns:
+            columns = tuple(f"x{j + 1}" for j in range(records.covariates.shape[1]))
+        names: list[str] = []
+        for k in self._powers:
+            power = "" if k == 1 else f"^{k}"
+            names += [column + power for column in columns]
+        return tuple(names)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"moments": self.degree}
 
+    @property
+    def _powers(self) -> range:
+        """Powers k of a covariate that are balanced."""
+        return range(1, self.degree + 1)
+
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Gaussian kernels at public points: ``(k(x, l_j) - 1/2) / sqrt(count)``.
+    """Gaussian kernels at public points l_j: ``(k(x, l_j) - 1/2) / sqrt(count)``.
 
-    The points are drawn by a public seed.
-
-    Less a half their norm is at most 1/2, while differences of records are those of the kernels
-    themselves.
+    The points are drawn by a public seed. Kernels lie between 0 and 1; with a half subtracted, the
+    norm of all functions together is at most 1/2, and differences of records stay as they are.
 
     Parameters
     ----------
@@ -108,9 +127,12 @@ class Landmarks:
 
     @classmethod
     def from_text(cls, text: str) -> Landmarks:
-        """``landmarks:COUNT:BANDWIDTH:REACH:SEED``, of which the last may be left out.
+        """``landmarks:COUNT:BANDWIDTH:REACH:SEED``, of which the last ones may be left out.
 
-        Raises DeclarationError.
+        Raises
+        ------
+        DeclarationError
+            For any other text.
         """
         numbers = text.strip().lower().split(":")[1:]
         names = ("count", "bandwidth", "reach", "seed")
@@ -148,48 +170,87 @@ class Landmarks:
 def one_by_one(
     name: str, make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int
 ) -> Array:
-    """Values (n, k) of ``make`` at every record of a table: 0 where it fails or has another size.
+    """Values of a function at every record of a table, each of which is asked for alone and twice.
 
-    Each is asked for alone and twice. Raises DataError (for the data holder) where a record has
-    other values when it is asked for in another order: the function then remembers other records.
+    Parameters
+    ----------
+    name
+        What messages call the function.
+    make
+        The author's function of one record.
+    table
+        The n records: the arguments of the function, the covariates (p,) first.
+    k
+        Number of its values.
+
+    Returns
+    -------
+    Array
+        (n, k); 0 for a record where the function fails or has another number of values.
+
+    Raises
+    ------
+    DataError
+        For the data holder, where a record has other values when the records are asked for in
+        another order: the function then remembers other records.
     """
-
-    def of(record: tuple[Any, ...]) -> Array:
-        with suppress(Exception):
-            if len(values := _alone(make, record)) == k:
-                return values
-        return np.zeros(k)
-
-    # once for all rows: number by number it takes longer than most functions do
-    rows: Array = np.nan_to_num(np.array([of(record) for record in table]).reshape(len(table), k))
-    again = np.nan_to_num(
-        np.array([of(record) for record in table[::-1]]).reshape(len(table), k)[::-1]
-    )
-    if not np.array_equal(rows, again):
+    rows = _rows_of(make, table, k)
+    backward = _rows_of(make, table[::-1], k)
+    if not np.array_equal(rows, backward[::-1]):
         raise DataError(
             f"{name} gives one record two different values: it must depend on that record alone"
         )
     return rows
 
 
-def _alone(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
+def _rows_of(make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int) -> Array:
+    """Values (n, k) of a function at the records of a table, asked for in this order."""
+    values = np.array([_values_or_zeros(make, record, k) for record in table])
+    # once for all rows: number by number it takes longer than most functions do
+    rows: Array = np.nan_to_num(values.reshape(len(table), k))
+    return rows
+
+
+def _values_or_zeros(make: Callable[..., Any], record: tuple[Any, ...], k: int) -> Array:
+    """Values (k,) of a function at a record; 0 where it fails or has another number of values."""
+    with suppress(Exception):
+        values = _values_of(make, record)
+        if len(values) == k:
+            return values
+    return np.zeros(k)
+
+
+def _values_of(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
+    """Values of a function at a record, as many as it has."""
     # a copy, because a function that writes into its argument would move the record out of the
     # universe
-    x, *rest = record
-    values: Array = np.asarray(make(x.copy(), *rest), dtype=np.float64).ravel()
+    x, *others = record
+    values: Array = np.asarray(make(x.copy(), *others), dtype=np.float64).ravel()
     return values
 
 
 @dataclass(frozen=True)
 class BalanceFunctions:
-    """The user's own ``function`` of one covariate vector (p,) -> (k,).
+    """Balance functions of the user's own: one function of the covariates of one record.
 
-    Values are shrunk radially to ``norm_bound``.
+    It sees a copy of one record at a time and must depend on nothing else. The bound is enforced,
+    and a record for which it fails gets zeros: a fixed rule, not a refusal.
 
-    It sees a copy of one record at a time and must depend on nothing else; the bound is enforced,
-    and a record for which it fails gets zeros: a fixed rule, not a refusal. Beside its argument it
-    reaches numbers, texts and functions alone; ``called`` holds which. Raises DeclarationError for
-    anything else.
+    Parameters
+    ----------
+    function
+        Takes the scaled covariates (p,) of a record and returns k numbers.
+    norm_bound
+        Values (k,) are shrunk radially to this norm.
+    name
+        What messages and releases call it.
+    called
+        What the function reaches beside its argument: numbers, texts and functions alone.
+
+    Raises
+    ------
+    DeclarationError
+        Where it reaches anything else.
     """
 
     function: Callable[[Array], Array]
@@ -206,12 +267,15 @@ class BalanceFunctions:
         return self.norm_bound
 
     def size(self, n_features: int) -> int:
-        """k, read off at the origin and so public.
+        """The number k of values, read off at the origin and so public.
 
-        Raises DeclarationError where the function fails.
+        Raises
+        ------
+        DeclarationError
+            Where the function fails there.
         """
         try:
-            return len(_alone(self.function, (np.zeros(n_features),)))
+            return len(_values_of(self.function, (np.zeros(n_features),)))
         except Exception as error:
             raise DeclarationError(
                 f"balance function {self.name!r} fails at the origin: {type(error).__name__}"
@@ -220,8 +284,12 @@ class BalanceFunctions:
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, k), k read off at the origin.
 
-        Raises DeclarationError where the function fails at the origin, and DataError as
-        :func:`one_by_one`.
+        Raises
+        ------
+        DeclarationError
+            Where the function fails at the origin.
+        DataError
+            Where it remembers other records, as of :func:`one_by_one`.
         """
         function = self.called.unchanged()
         table = [(row,) for row in X]
@@ -229,8 +297,9 @@ class BalanceFunctions:
         return clip_norm(rows, self.norm_bound)
 
     def names(self, records: Records) -> tuple[str, ...]:
-        """A name for every function."""
-        return tuple(f"{self.name}[{j}]" for j in range(self(records.covariates[:1]).shape[1]))
+        """A name for every value of the function."""
+        n_values = self(records.covariates[:1]).shape[1]
+        return tuple(f"{self.name}[{j}]" for j in range(n_values))
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
@@ -247,7 +316,10 @@ BALANCES = (Moments, Landmarks, BalanceFunctions)
 def balance_from_text(text: str) -> Balance:
     """Moments or landmarks as a study writes them: ``2``, ``moments:2``, ``landmarks:20:1.0``.
 
-    Raises DeclarationError.
+    Raises
+    ------
+    DeclarationError
+        For any other text.
     """
     if text.strip().lower().startswith("landmarks"):
         return Landmarks.from_text(text)

@@ -41,7 +41,10 @@ class FirstStage(Program):
     def mu(self) -> float:
         """The ridge of a program with one.
 
-        Raises ProgramError where it is still left to the domain.
+        Raises
+        ------
+        ProgramError
+            Where it is still left to the domain.
         """
         return self.number("ridge")
 
@@ -56,11 +59,9 @@ class FirstStage(Program):
     def problem(self, records: Records) -> cp.Problem:
         """The declared problem with the data of records in it.
 
-        It is meant for another solver, its options or its duals.
-
-        It is private: it holds the records. Data are parameters with values, or constants where
-        they would be too large to compile; variables are named as in the declaration, ``weights``
-        where those are one.
+        It is meant for solvers of one's own, their options and duals. It is private: it holds the
+        records. Data are parameters with values, or constants where they would be too large to
+        compile; variables are named as in the declaration, ``weights`` where those are one.
 
         Parameters
         ----------
@@ -82,7 +83,10 @@ class FirstStage(Program):
     def bound(self, universe: MappedUniverse) -> StabilityBound:
         """The bound of a resolved program: by default what any weights of sum n obey.
 
-        Raises CalibrationError where a kind with a theorem states no bound.
+        Raises
+        ------
+        CalibrationError
+            Where a kind with a theorem states no bound.
         """
         if self.kind is Kind.DIRECT:
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
@@ -91,7 +95,15 @@ class FirstStage(Program):
     def stability(self, universe: MappedUniverse) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
-        Raises CalibrationError where no theorem covers the declared program or domain.
+        Parameters
+        ----------
+        universe
+            The public sizes that the program is used at.
+
+        Raises
+        ------
+        CalibrationError
+            Where no theorem covers the declared program or domain.
         """
         return self.at(universe).bound(universe)
 
@@ -103,8 +115,11 @@ class FirstStage(Program):
     def certified_error(self, universe: MappedUniverse) -> float | None:
         """Public bound on ``||w_hat - w||_1 / n`` that every solve is certified to.
 
-        ``inf`` where floating point is not sure of anything, None where nothing is known, as by
-        default.
+        Returns
+        -------
+        float or None
+            ``inf`` where floating point is not sure of anything; None where nothing is known, as by
+            default.
         """
         return None
 
@@ -138,44 +153,61 @@ class BalancedStage(FirstStage):
     """
 
     balance: Balance = setting(Moments(), declared_choice, kinds=BALANCES)
+    constant: float | None = setting(None, public_size)
 
     def own_data(self) -> tuple[str, ...]:
-        return (self.balance.name,) if isinstance(self.balance, BalanceFunctions) else ()
-
-    constant: float | None = setting(None, public_size)
+        if isinstance(self.balance, BalanceFunctions):
+            return (self.balance.name,)
+        return ()
 
     def bounds(self, space: Space) -> tuple[float, float]:
         """(G_x, c_0): norm bound of the balance functions and value of the constant."""
         balance_bound = self.balance.bound(space.features_bound)
-        return balance_bound, balance_bound if self.constant is None else self.constant
+        constant = balance_bound
+        if self.constant is not None:
+            constant = self.constant
+        return balance_bound, constant
 
     def public_numbers(self, space: Space) -> dict[str, float]:
-        return super().public_numbers(space) | dict(
-            zip(("G_x", "c"), self.bounds(space), strict=True)
-        )
+        balance_bound, constant = self.bounds(space)
+        return super().public_numbers(space) | {"G_x": balance_bound, "c": constant}
 
     def functions(self, records: Records) -> Array:
-        """G (n, k) of records."""
-        g = self.balance(records.covariates)
-        return np.column_stack([np.full(len(g), self.bounds(records.space)[1]), g])
+        """The functions g (n, k) at records, the constant first."""
+        balanced = self.balance(records.covariates)
+        _, constant = self.bounds(records.space)
+        return np.column_stack([np.full(len(balanced), constant), balanced])
 
     def in_arm(self, records: Records, arm: NDArray[np.int64], scale: Array) -> Array:
-        """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in its own columns.
+        """Rows that hold g of a record, scaled, in the columns of an arm; other columns are 0.
 
-        The other columns are 0.
+        Parameters
+        ----------
+        records
+            The n records.
+        arm
+            The arm (n,), 0 or 1, whose columns g of each record stands in.
+        scale
+            What g is multiplied by in either arm, (2,).
+
+        Returns
+        -------
+        Array
+            (n, 2k), the columns of arm 0 first.
         """
         g = self.functions(records)
-        return np.hstack(
-            [np.where(arm == which, scale[which], 0.0)[:, None] * g for which in (0, 1)]
-        )
+        in_columns_of_0 = np.where(arm == 0, scale[0], 0.0)[:, None] * g
+        in_columns_of_1 = np.where(arm == 1, scale[1], 0.0)[:, None] * g
+        return np.hstack([in_columns_of_0, in_columns_of_1])
 
 
 class ClosedFormWeights(FirstStage):
     """Weights proportional to a function f > 0 of each record alone: ``w = n f / sum(f)``.
 
-    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``, with
-    ``2 w_i / f_i = nu``. It states log f and a public interval, which is enforced: V = 2 w_max,
-    attained, w_max the largest weight where all others are as small as can be.
+    They solve ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n`` and ``w >= 0``, where
+    ``2 w_i / f_i`` is the multiplier nu of the sum. A class states log f and a public interval of
+    it, which is enforced. The bound V = 2 w_max is attained, where w_max is the largest weight when
+    all others are as small as they can be.
     """
 
     #: What the bound assumes of f.
@@ -194,7 +226,7 @@ class ClosedFormWeights(FirstStage):
 
     @abc.abstractmethod
     def log_weights(self, records: Records) -> Array:
-        """Log f (n,) of each record."""
+        """The logarithm of f (n,) at each record."""
 
     @abc.abstractmethod
     def log_range(self, space: Space) -> tuple[float, float]:
@@ -202,7 +234,8 @@ class ClosedFormWeights(FirstStage):
 
     def unnormalized(self, records: Records) -> Array:
         """The function f (n,) of each record."""
-        factors: Array = np.exp(np.clip(self.log_weights(records), *self.log_range(records.space)))
+        low, high = self.log_range(records.space)
+        factors: Array = np.exp(np.clip(self.log_weights(records), low, high))
         return factors
 
     def bound(self, universe: MappedUniverse) -> StabilityBound:
@@ -227,26 +260,36 @@ class ClosedFormWeights(FirstStage):
         self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]
     ) -> Array:
         model: Any = instance.composite
+        # nu = 2 sum(w) / sum(f)
         return np.array([2 * float(np.sum(values["weights"])) / model.total])
 
 
 class _ScaleModel(Composite):
-    """Dual of the closed-form program in its multiplier nu.
+    """Dual of the closed-form program, a function of the multiplier nu alone.
 
-    It is f(nu) = nu^2 sum(f)/4 - n nu, with w = nu f/2.
+    With w = nu f/2 it is D(nu) = nu^2 sum(f)/4 - n nu, which is minimized.
+
+    Parameters
+    ----------
+    unnormalized
+        f (n,) at every record.
     """
 
     dimension = 1
     self_concordance = 0.0
 
     def __init__(self, unnormalized: Array) -> None:
+        self.n = len(unnormalized)
         # a common factor of f cancels in the weights; without it nothing over- or underflows
-        self.n, self.unnormalized = len(unnormalized), unnormalized / np.max(unnormalized)
+        self.unnormalized = unnormalized / np.max(unnormalized)
         self.total = exact_sum(self.unnormalized)
-        self.ridge = self.smoothness = self.total / 2
+        # D'' = sum(f) / 2 everywhere
+        self.ridge = self.total / 2
+        self.smoothness = self.total / 2
 
     def value(self, v: Array) -> float:
-        return 0.25 * self.total * float(v[0]) ** 2 - self.n * float(v[0])
+        nu = float(v[0])
+        return 0.25 * self.total * nu**2 - self.n * nu
 
     def gradient(self, v: Array) -> Array:
         return 0.5 * self.total * v - self.n

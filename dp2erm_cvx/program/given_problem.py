@@ -1,17 +1,14 @@
-"""Problems of CVXPY that stand already, as schemes of weights.
+"""Schemes of weights made of problems of CVXPY that somebody has written already.
 
-Their variable, data and settings are named.
-
-A function of the number of records makes the problem, with named parameters in the place of data.
-Its leaves are exchanged for the weights, the data of records and the numbers of the settings; what
-comes out is read as a declaration that was written for them.
+A function of the number of records makes the problem, with named parameters in the place of data
+and settings. Its leaves are exchanged for the weights, the data of records and the numbers of the
+settings; what comes out is read as a declaration that was written for them.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,22 +94,25 @@ def scheme_of_problem(
     if not callable(make) or not hasattr(make, "__code__"):
         raise DeclarationError(f"{brief(make)}: must be a function of the number of records")
     given = _GivenProblem(make, weights, dict(data))
-    problems = [given.made(n) for n in _SIZES]
-    defaults = _defaults(settings, problems[0], make.__name__)
-    given.refuse_other_parameters(problems[0], defaults)
-    found = columns if columns is not None else given.columns(problems[0])
-    if found is not None:
-        whole_number("columns", found, at_least=1)
-    known = {} if smoothing is None else {"smoothing": smoothing}
+    problems = [given.problem(n) for n in _SIZES]
+    problem = problems[0]
+    defaults = _defaults(settings, problem, make.__name__)
+    given.refuse_other_parameters(problem, defaults)
+    n_columns = columns
+    if n_columns is None:
+        n_columns = given.n_columns(problem)
+    if n_columns is not None:
+        whole_number("columns", n_columns, at_least=1)
+    options = {} if smoothing is None else {"smoothing": smoothing}
     function = given.declaration(tuple(defaults))
-    scheme = Scheme.declared(function, WeightsProgram, known, defaults, columns=found)
-    given.refuse_what_is_added(problems[0], scheme)
+    scheme = Scheme.declared(function, WeightsProgram, options, defaults, columns=n_columns)
+    given.refuse_sum_or_sign_that_is_not_stated(problem, scheme)
     return scheme
 
 
 @dataclass(frozen=True)
 class _GivenProblem:
-    """A problem that stands already, with the names of its parts.
+    """A problem that somebody has written, with the names of its parts.
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ class _GivenProblem:
         """What messages call it."""
         return self.make.__name__
 
-    def made(self, n: int) -> cp.Problem:
+    def problem(self, n: int) -> cp.Problem:
         """The problem of n records, with the weights as its only variable.
 
         Raises
         ------
         DeclarationError
-            For anything else.
+            For anything else that the function returns.
         """
         problem = self.make(n)
         if not isinstance(problem, cp.Problem):
@@ -152,7 +152,10 @@ class _GivenProblem:
     def _variable(self, problem: cp.Problem, n: int) -> cp.Variable:
         """The variable of the weights.
 
-        Raises DeclarationError for others, and for another shape.
+        Raises
+        ------
+        DeclarationError
+            Where there are other variables, and for another shape than (n,).
         """
         variables = problem.variables()
         others = [one.name() for one in variables if one.name() != self.weights]
@@ -184,34 +187,7 @@ class _GivenProblem:
                     f"{self.name}: no parameter is called {name}; {known_names(name, parameters)}"
                 )
 
-    def refuse_what_is_added(self, problem: cp.Problem, scheme: Scheme) -> None:
-        """Raise DeclarationError where a problem lacks the sum or the sign of its weights.
-
-        Parameters
-        ----------
-        problem
-            The problem as it stands.
-        scheme
-            The scheme that was made of it, whose weights have the sum n and are at least 0.
-        """
-        w = self._variable(problem, int(np.prod(problem.variables()[0].shape)))
-        form = scheme().resolve(STANDARD).reading.form
-        sums = [states_sum(one, w, float(w.size)) for one in problem.constraints]
-        of_all = isinstance(form, str) or form.sums.kind is SumKind.ALL
-        if of_all and not any(sums):
-            raise DeclarationError(
-                f"{self.name}: states no sum of its weights: those of a scheme have the sum n, so "
-                f"add cp.sum({self.weights}) == n, or sums of the arms"
-            )
-        starts = -math.inf if isinstance(form, str) else form.dispersion.ends[0]
-        least = [end for end, above in bounds_of_all(problem.constraints, w) if not above]
-        if not (w.is_nonneg() or starts >= 0.0 or max(least, default=-1.0) >= 0.0):
-            raise DeclarationError(
-                f"{self.name}: its weights may be negative: those of a scheme are not, so add "
-                f"{self.weights} >= 0"
-            )
-
-    def columns(self, problem: cp.Problem) -> int | None:
+    def n_columns(self, problem: cp.Problem) -> int | None:
         """Number of columns of parameters with one for every covariate, or None."""
         for parameter in problem.parameters():
             if self.data.get(parameter.name()) in _COVARIATES and len(parameter.shape) == 2:
@@ -223,20 +199,64 @@ class _GivenProblem:
 
         @functools.wraps(self.make)
         def declared(w: cp.Variable, records: DeclaredRecords, **values: float) -> cp.Problem:
-            problem = self.made(records.n)
+            problem = self.problem(records.n)
+            # leaves of the problem by identity, each with what takes its place
             exchanged: dict[int, Any] = {id(self._variable(problem, records.n)): w}
             for parameter in problem.parameters():
-                exchanged[id(parameter)] = self._stands_for(parameter, records, values)
+                exchanged[id(parameter)] = self._in_place_of(parameter, records, values)
             objective = type(problem.objective)(problem.objective.args[0].tree_copy(exchanged))
-            found = cp.Problem(objective, [one.tree_copy(exchanged) for one in problem.constraints])
-            self._refuse_old_data(found)
-            return found
+            constraints = [one.tree_copy(exchanged) for one in problem.constraints]
+            of_records = cp.Problem(objective, constraints)
+            self._refuse_old_data(of_records)
+            return of_records
 
+        # a scheme reads the names of its settings off the signature
         kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
         names = ("w", "records", *settings)
         signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
         declared.__signature__ = signature  # type: ignore[attr-defined]
         return declared
+
+    def _in_place_of(
+        self, parameter: cp.Parameter, records: DeclaredRecords, values: Mapping[str, float]
+    ) -> Any:
+        """What a parameter is exchanged for: the number of a setting, or data of records.
+
+        Raises
+        ------
+        DeclarationError
+            Where the data have another shape than the parameter.
+        """
+        name = parameter.name()
+        if name in values:
+            return cp.Constant(np.full(parameter.shape, values[name]))
+        data = self._of_records(name, records)
+        if tuple(data.shape) != tuple(parameter.shape):
+            raise DeclarationError(
+                f"{self.name}: {name} has shape {parameter.shape}, and the data that it stands for "
+                f"{tuple(data.shape)}"
+            )
+        return data
+
+    def _of_records(self, name: str, records: DeclaredRecords) -> Any:
+        """The data of records that a parameter of this name stands for, or an expression in them.
+
+        Raises
+        ------
+        DeclarationError
+            Where the parameter is said to stand for anything else.
+        """
+        source = self.data[name]
+        if callable(source):
+            return cp.Expression.cast_to_const(source(records))
+        if source in _TARGETS:
+            return _TARGETS[source](records)
+        sources = (*_COVARIATES, *_OTHERS, *_TARGETS)
+        if source not in sources:
+            raise DeclarationError(
+                f"{self.name}: {name} is no {source!r}; {known_names(str(source), sources)}"
+            )
+        return getattr(records, source)
 
     def _refuse_old_data(self, problem: cp.Problem) -> None:
         """Raise DeclarationError for a problem that is not DPP in its data.
@@ -252,50 +272,71 @@ class _GivenProblem:
             "parameters of data, and none by a function of another one"
         )
 
-    def _stands_for(
-        self, parameter: cp.Parameter, records: DeclaredRecords, values: Mapping[str, float]
-    ) -> Any:
-        """What a parameter is exchanged for. Raises DeclarationError for another shape."""
-        name = parameter.name()
-        if name in values:
-            return cp.Constant(np.full(parameter.shape, values[name]))
-        data = self._of_records(name, records)
-        if tuple(data.shape) != tuple(parameter.shape):
-            raise DeclarationError(
-                f"{self.name}: {name} has shape {parameter.shape}, and the data that it stands for "
-                f"{tuple(data.shape)}"
-            )
-        return data
+    def refuse_sum_or_sign_that_is_not_stated(self, problem: cp.Problem, scheme: Scheme) -> None:
+        """Raise DeclarationError where a problem states no sum or no sign of its weights.
 
-    def _of_records(self, name: str, records: DeclaredRecords) -> Any:
-        """Data of records, or an expression in them."""
-        source = self.data[name]
-        if callable(source):
-            return cp.Expression.cast_to_const(source(records))
-        if source in _TARGETS:
-            return _TARGETS[source](records)
-        known = (*_COVARIATES, *_OTHERS, *_TARGETS)
-        if source not in known:
+        A scheme has both anyway, so that it would be another problem.
+
+        Parameters
+        ----------
+        problem
+            The problem as it was written.
+        scheme
+            The scheme that was made of it, whose weights have the sum n and are at least 0.
+        """
+        w = self._variable(problem, int(np.prod(problem.variables()[0].shape)))
+        form = scheme().resolve(STANDARD).reading.form
+        was_read = not isinstance(form, str)
+        sums_of_all = [states_sum(one, w, float(w.size)) for one in problem.constraints]
+        needs_sum_of_all = not was_read or form.sums.kind is SumKind.ALL
+        if needs_sum_of_all and not any(sums_of_all):
             raise DeclarationError(
-                f"{self.name}: {name} is no {source!r}; {known_names(str(source), known)}"
+                f"{self.name}: states no sum of its weights: those of a scheme have the sum n, so "
+                f"add cp.sum({self.weights}) == n, or sums of the arms"
             )
-        return getattr(records, source)
+        # a dispersion is infinite below its first end
+        starts_at_0 = was_read and form.dispersion.ends[0] >= 0.0
+        lower_bounds = [end for end, above in bounds_of_all(problem.constraints, w) if not above]
+        are_bounded = max(lower_bounds, default=-1.0) >= 0.0
+        if not (w.is_nonneg() or starts_at_0 or are_bounded):
+            raise DeclarationError(
+                f"{self.name}: its weights may be negative: those of a scheme are not, so add "
+                f"{self.weights} >= 0"
+            )
 
 
 def _defaults(
     settings: Mapping[str, float] | Iterable[str], problem: cp.Problem, name: str
 ) -> dict[str, float]:
-    """Defaults of settings by name. Raises DeclarationError for a parameter without a value."""
+    """Defaults of settings by name: as they are stated, or the values of the parameters.
+
+    Parameters
+    ----------
+    settings
+        Names with their defaults, or names alone.
+    problem
+        Has a parameter for every setting; one that it does not have is refused later.
+    name
+        What messages call the problem.
+
+    Raises
+    ------
+    DeclarationError
+        For a parameter without one number as its value, and a setting without a default.
+    """
     if isinstance(settings, Mapping):
         return dict(settings)
     values = {parameter.name(): parameter.value for parameter in problem.parameters()}
-    found = {}
-    for one in settings:
-        value = values.get(one)
-        if one in values and (value is None or np.size(value) != 1):
+    defaults = {}
+    for setting in settings:
+        if setting not in values:
+            defaults[setting] = 0.0
+            continue
+        value = values[setting]
+        if value is None or np.size(value) != 1:
             raise DeclarationError(
-                f"{name}: {one} has no value: give the parameter one number, or state its default, "
-                f"settings={{{one!r}: 0.1}}"
+                f"{name}: {setting} has no value: give the parameter one number, or state its "
+                f"default, settings={{{setting!r}: 0.1}}"
             )
-        found[one] = 0.0 if value is None else float(np.ravel(value)[0])
-    return found
+        defaults[setting] = float(np.ravel(value)[0])
+    return defaults

@@ -1,6 +1,7 @@
-"""Kernels with public parameters, and quadratics of their Gram matrices over products of simplices.
+"""Kernels with public parameters, and samples of covariates that are public.
 
-A median bandwidth would be read off the data.
+A bandwidth is a public setting: a median of distances, as is often taken, would be read off the
+data.
 """
 
 from __future__ import annotations
@@ -49,16 +50,19 @@ class Kernel(Written, abc.ABC):
     def features(self, X: Array) -> Array:
         """F (n, k) with ``K = F F'`` for the rows of X (n, p).
 
-        The default is a factor of the Gram matrix.
+        The default is a factor of the Gram matrix, whose k is n.
 
-        Raises DeclarationError where that does not fit into memory.
+        Raises
+        ------
+        DeclarationError
+            Where that does not fit into memory.
         """
         refuse_matrix(len(X))
         eigenvalues, vectors = np.linalg.eigh(self.cross(X, X))
         return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)))
 
     def n_features(self, p: int) -> int | None:
-        """K for p covariates, or None where features are as many as records."""
+        """Number k of features for p covariates, or None where they are as many as records."""
         return None
 
     def diagonal(self, X: Array) -> Array:
@@ -77,16 +81,29 @@ class Kernel(Written, abc.ABC):
         return self.signed
 
     def entry_error(self, features_bound: float, p: int) -> float:
-        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry may be off.
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry of K may be off.
 
-        An entry may be one of a product F F'.
+        It holds for entries of :meth:`cross` and for those of the product F F' of features.
+
+        Parameters
+        ----------
+        features_bound
+            Norm bound of the covariates.
+        p
+            Their number.
         """
         return ENTRY_ERROR
 
 
 @dataclass(frozen=True)
 class _BandwidthKernel(Kernel):
-    """A kernel of a bandwidth with K(x, x) = 1, hence C = 1."""
+    """A kernel of a bandwidth with K(x, x) = 1, hence C = 1.
+
+    Parameters
+    ----------
+    bandwidth
+        Public, in units of the scaled covariates.
+    """
 
     bandwidth: float = setting(1.0, public_size)
 
@@ -110,9 +127,8 @@ class Gaussian(_BandwidthKernel):
     word = "gaussian"
 
     def cross(self, X: Array, Y: Array) -> Array:
-        return np.asarray(
-            np.exp(-0.5 * np.square(scipy.spatial.distance.cdist(X, Y) / self.bandwidth))
-        )
+        distances = scipy.spatial.distance.cdist(X, Y) / self.bandwidth
+        return np.asarray(np.exp(-0.5 * np.square(distances)))
 
 
 @dataclass(frozen=True)
@@ -122,12 +138,19 @@ class Laplace(_BandwidthKernel):
     word = "laplace"
 
     def cross(self, X: Array, Y: Array) -> Array:
-        return np.asarray(np.exp(-scipy.spatial.distance.cdist(X, Y) / self.bandwidth))
+        distances = scipy.spatial.distance.cdist(X, Y)
+        return np.asarray(np.exp(-distances / self.bandwidth))
 
 
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """``offset + <x, x'>``, taken for one that may be negative; C = offset + M^2."""
+    """``offset + <x, x'>``, taken for one that may be negative; C = offset + M^2.
+
+    Parameters
+    ----------
+    offset
+        A public number of at least 0.
+    """
 
     offset: float = setting(0.0, at_least=0)
     signed = True
@@ -147,11 +170,16 @@ class Linear(Kernel):
 class RandomFourier(_BandwidthKernel):
     """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies.
 
-    They are drawn from N(0, I / bandwidth^2).
+    They are drawn from N(0, I / bandwidth^2). Its mean over seeds is the Gaussian kernel (Rahimi &
+    Recht 2007), but bounds hold for it, not for that. The 2 D features are pairs of a cosine and a
+    sine, so K(x, x) = 1; other entries may be negative.
 
-    Its mean over seeds is the Gaussian kernel (Rahimi & Recht 2007), but bounds hold for it, not
-    for that. The 2 D features are pairs of a cosine and a sine, so K(x, x) = 1; other entries may
-    be negative. ``frequencies`` is D, drawn from ``seed``.
+    Parameters
+    ----------
+    frequencies
+        Their number D.
+    seed
+        Public seed that they are drawn from.
     """
 
     frequencies: int = setting(100, whole_number, at_least=1, at_most=10_000)
@@ -164,41 +192,46 @@ class RandomFourier(_BandwidthKernel):
         return 2 * self.frequencies
 
     def features(self, X: Array) -> Array:
-        angles = X @ self._drawn(X.shape[1]).T
-        return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(self.frequencies))
+        angles = X @ self._omega(X.shape[1]).T
+        pairs = np.hstack([np.cos(angles), np.sin(angles)])
+        return np.asarray(pairs / np.sqrt(self.frequencies))
 
     def entry_error(self, features_bound: float, p: int) -> float:
         # an angle is off by the rounding of its inner product, which moves a pair along the circle
         # by as much
-        longest = float(np.max(np.linalg.norm(self._drawn(p), axis=1)))
-        pair = (p + 2) * longest * features_bound + 8.0
-        return 2.0 * pair + 2.0 * self.frequencies + 8.0
+        longest = float(np.max(np.linalg.norm(self._omega(p), axis=1)))
+        pair_error = (p + 2) * longest * features_bound + 8.0
+        return 2.0 * pair_error + 2.0 * self.frequencies + 8.0
 
-    def _drawn(self, p: int) -> Array:
+    def _omega(self, p: int) -> Array:
+        """The frequencies omega (D, p)."""
         rng = np.random.default_rng([self.seed, self.frequencies, p])
         return np.asarray(rng.standard_normal((self.frequencies, p)) / self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Energy(Kernel):
-    """``||x|| + ||x'|| - ||x - x'||``, the centered kernel of the energy distance.
+    """``||x|| + ||x'|| - ||x - x'||``, the kernel of the energy distance; C = 2 M.
 
-    It is centered at the origin, and C = 2 M.
-
-    Positive semidefinite (Schoenberg 1938), and not negative by the triangle inequality. Over laws
-    of equal mass its discrepancy is the energy distance
+    It is centered at the origin. It is positive semidefinite (Schoenberg 1938), and not negative by
+    the triangle inequality. Over laws of equal mass its discrepancy is the energy distance
     ``2 E||X - Y|| - E||X - X'|| - E||Y - Y'||`` (Szekely & Rizzo 2013): the terms in ``||x||``
     cancel.
     """
 
     def cross(self, X: Array, Y: Array) -> Array:
-        apart = scipy.spatial.distance.cdist(X, Y)
-        left, right = np.linalg.norm(X, axis=1)[:, None], np.linalg.norm(Y, axis=1)[None, :]
-        long, short = np.maximum(left, right), np.minimum(left, right)
-        # ||long|| - ||long - short|| without the cancellation that would swamp a short one
-        total = long + apart
-        gap = (2 * (X @ Y.T) - short**2) / np.where(total > 0, total, 1.0)
-        return np.asarray(np.maximum(short + gap, 0.0))
+        distances = scipy.spatial.distance.cdist(X, Y)
+        X_norms = np.linalg.norm(X, axis=1)[:, None]
+        Y_norms = np.linalg.norm(Y, axis=1)[None, :]
+        longer = np.maximum(X_norms, Y_norms)
+        shorter = np.minimum(X_norms, Y_norms)
+        # With l the longer and s the shorter vector,
+        #     ||l|| - ||l - s|| = (||l||^2 - ||l - s||^2) / (||l|| + ||l - s||)
+        #                       = (2 <l, s> - ||s||^2) / (||l|| + ||l - s||),
+        # without the cancellation that would swamp a short s.
+        total = longer + distances
+        difference = (2 * (X @ Y.T) - shorter**2) / np.where(total > 0, total, 1.0)
+        return np.asarray(np.maximum(shorter + difference, 0.0))
 
     def diagonal(self, X: Array) -> Array:
         return np.asarray(2 * np.linalg.norm(X, axis=1))
@@ -223,11 +256,19 @@ def refuse_matrix(n_samples: int) -> None:
 
 
 class PublicSample:
-    """Raw covariates (m, k) that are public.
+    """Raw covariates that are public: published microdata, or a simulated population.
 
-    They are published microdata, or a simulated population.
+    No guarantee covers them.
 
-    No guarantee covers them. Raises DeclarationError unless they are a finite matrix with a row.
+    Parameters
+    ----------
+    X
+        The raw covariates (m, k), in the units of those of the records.
+
+    Raises
+    ------
+    DeclarationError
+        For anything but a matrix of finite numbers with a row.
     """
 
     def __init__(self, X: ArrayLike) -> None:
@@ -279,7 +320,13 @@ class PublicSample:
 
 
 def declared_sample(name: str, value: object) -> PublicSample:
-    """The value. Raises DeclarationError for anything but a public sample."""
+    """The value of a setting that is a public sample.
+
+    Raises
+    ------
+    DeclarationError
+        For anything else.
+    """
     if not isinstance(value, PublicSample):
         raise DeclarationError(f"{name}: must be a PublicSample, or None for the treated records")
     return value

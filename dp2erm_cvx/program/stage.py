@@ -53,7 +53,8 @@ class Kind(enum.StrEnum):
     def __new__(cls, value: str, proved: str) -> Self:
         """A member that is equal to its ``value``."""
         member = str.__new__(cls, value)
-        member._value_, member.proved = value, proved
+        member._value_ = value
+        member.proved = proved
         return member
 
     CLOSED_FORM = "closed form", "weights fixed up to normalization: V = 2 w_max"
@@ -70,8 +71,9 @@ class Kind(enum.StrEnum):
     )
 
 
-#: From m records that leave and m new ones to the models of m neighbors: the rows (m, d) in place
-#: of the old ones, not centered, and the targets (m, d), None for the same.
+#: Takes m records that leave and the m records that replace them, and returns the models of the m
+#: neighbors: their rows (m, d) in the place of the old ones, not centered, and their targets
+#: (m, d), or None where targets stay.
 RowNeighbors = Callable[[Records, Records], tuple[Array, Array | None]]
 
 
@@ -81,14 +83,23 @@ class Program(abc.ABC):
     Concrete programs are frozen dataclasses of hyper-parameters.
 
     Classes are the library's; a program of one's own is a function under one of the decorators, so
-    that what sets noise is derived from what was read of it. Raises DeclarationError for an object
-    of another subclass.
+    that what sets noise is derived from what was read of it.
+
+    Raises
+    ------
+    DeclarationError
+        For an object of another subclass.
     """
 
+    #: Its registered name.
     name: ClassVar[str]
+    #: What it minimizes, in words and symbols.
     formula: ClassVar[str]
+    #: Where it was published.
     citation: ClassVar[str]
+    #: What proves its bound, in words.
     theorem: ClassVar[str]
+    #: The neighboring relations that its bound covers.
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
     #: Defaults that depend on the domain: formulas of public numbers, see ``resolve``.
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
@@ -108,10 +119,13 @@ class Program(abc.ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "formulas" in vars(cls):
-            texts = {k: v for k, v in cls.formulas.items() if isinstance(v, str)}
-            words = {k: v.replace("**", "^").replace("*", "") for k, v in texts.items()}
-            cls.defaults = {**cls.defaults, **words, **vars(cls).get("defaults", {})}
+        if "formulas" not in vars(cls):
+            return
+        in_words = {}
+        for name, formula in cls.formulas.items():
+            if isinstance(formula, str):
+                in_words[name] = formula.replace("**", "^").replace("*", "")
+        cls.defaults = {**cls.defaults, **in_words, **vars(cls).get("defaults", {})}
 
     @abc.abstractmethod
     def declare(self, data: Params) -> Declaration:
@@ -132,14 +146,14 @@ class Program(abc.ABC):
 
         A formula may ask for settings whose formulas stand before it.
         """
-        left = [name for name in self.formulas if self.value(name) is None]
-        if not left:
+        open_settings = [name for name in self.formulas if self.value(name) is None]
+        if not open_settings:
             return self
-        known = self.public_numbers(space)
-        numbers: dict[str, float] = {}
-        for name in left:
-            numbers[name] = evaluated(name, self.formulas[name], {**known, **numbers})
-        return self.with_settings(**numbers)
+        public_numbers = self.public_numbers(space)
+        settings: dict[str, float] = {}
+        for name in open_settings:
+            settings[name] = evaluated(name, self.formulas[name], {**public_numbers, **settings})
+        return self.with_settings(**settings)
 
     def read_at(self, space: Space, n: int, p: int) -> Self:
         """The resolved program, read again at the public sizes that it is used at.
@@ -155,8 +169,11 @@ class Program(abc.ABC):
         p
             Number of columns of the records, the intercept included.
 
-        Raises DeclarationError where what is read there is not what was declared, and where
-        something was put on the program after it was made.
+        Raises
+        ------
+        DeclarationError
+            Where what is read there is not what was declared, and where something was put on the
+            program after it was made.
         """
         refuse_patched(self)
         return self.resolve(space)
@@ -188,13 +205,16 @@ class Program(abc.ABC):
     def number(self, name: str) -> float:
         """A setting whose default may depend on the domain.
 
-        Raises ProgramError where it is still open.
+        Raises
+        ------
+        ProgramError
+            Where it is still left to the domain.
         """
         value = self.value(name)
         if value is None and name in self.formulas:
             raise ProgramError(f"{name} is left to the domain: call resolve(space) first")
-        found: float = value
-        return found
+        number: float = value
+        return number
 
     def public_numbers(self, space: Space) -> dict[str, float]:
         """Numbers that formulas of settings may ask for."""
@@ -237,26 +257,31 @@ class Program(abc.ABC):
 
 
 class OfScheme:
-    """What a program takes from its scheme.
+    """An attribute that a program takes from its scheme, under the name of the attribute.
 
-    Of the class itself nothing is known, or ``otherwise``.
+    Parameters
+    ----------
+    of_class
+        Its value where the class itself is asked, which has no scheme.
     """
 
-    def __init__(self, otherwise: Any = "") -> None:
-        self.otherwise = otherwise
+    def __init__(self, of_class: Any = "") -> None:
+        self.of_class = of_class
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.name = name
 
     def __get__(self, program: DeclaredProgram | None, owner: type[Any]) -> Any:
-        return self.otherwise if program is None else getattr(program.scheme, self.name)
+        if program is None:
+            return self.of_class
+        return getattr(program.scheme, self.name)
 
 
 @dataclass(frozen=True, repr=False)
 class DeclaredProgram(Program):
     """A program of a scheme: its settings, and what was read of its function.
 
-    It is a mixin of the programs below.
+    Every class of programs that schemes make is one of these.
 
     Parameters
     ----------
@@ -288,13 +313,14 @@ class DeclaredProgram(Program):
 
     def __post_init__(self) -> None:
         refuse_other_scheme(self)
-        declared = self.scheme.settings
-        values = {
-            name: checked_setting(name, one, self.value(name)) for name, one in declared.items()
-        }
-        object.__setattr__(self, "own", Named({name: values.pop(name) for name in self.own}))
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        own = {}
+        for name, one in self.scheme.settings.items():
+            checked = checked_setting(name, one, self.value(name))
+            if name in self.own:
+                own[name] = checked
+            else:
+                object.__setattr__(self, name, checked)
+        object.__setattr__(self, "own", Named({name: own[name] for name in self.own}))
         object.__setattr__(self, "reading", self.first_reading())
 
     def __getattr__(self, name: str) -> Any:
@@ -316,7 +342,10 @@ class DeclaredProgram(Program):
     def leading(cls, function: Function) -> int:
         """Number of arguments of a function before its settings.
 
-        Raises DeclarationError for other names.
+        Raises
+        ------
+        DeclarationError
+            For other names.
         """
         return cls.first
 
@@ -341,8 +370,10 @@ class DeclaredProgram(Program):
         return program.changed(reading=program.reading_at(space, n, p), place=(space, n, p))
 
     def at(self, universe: MappedUniverse) -> Self:
-        place = universe.space, universe.n_samples, universe.n_columns
-        return self if self.place == place else self.read_at(*place)
+        place = (universe.space, universe.n_samples, universe.n_columns)
+        if self.place == place:
+            return self
+        return self.read_at(*place)
 
     @property
     def made_by(self) -> Registered:
@@ -364,7 +395,10 @@ class DeclaredProgram(Program):
     def reading_at(self, space: Space, n: int, p: int) -> Any:
         """What is read of the function of a resolved program at these sizes.
 
-        Raises DeclarationError where that is not what was read when the program was made.
+        Raises
+        ------
+        DeclarationError
+            Where that is not what was read when the program was made.
         """
 
     @abc.abstractmethod
@@ -375,7 +409,10 @@ class DeclaredProgram(Program):
     def refuse_misread(self) -> None:
         """Read the declaration and compare it with CVXPY.
 
-        Raises DeclarationError for what is not read.
+        Raises
+        ------
+        DeclarationError
+            For what is not read.
         """
 
     def setting_fields(self) -> Mapping[str, dataclasses.Field[Any]]:
@@ -394,25 +431,31 @@ class DeclaredProgram(Program):
         return asked(self.scheme.function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, Any], ...]:
-        """Settings that the function itself asks for.
+        """Settings that the function itself asks for, with their names.
 
-        Raises ProgramError where a number is still open.
+        Raises
+        ------
+        ProgramError
+            Where a number is still left to the domain.
         """
-        wanted = inspect.signature(self.scheme.function).parameters
-        return tuple((name, self.number(name)) for name in self.setting_fields() if name in wanted)
+        arguments = inspect.signature(self.scheme.function).parameters
+        asked_for = [name for name in self.setting_fields() if name in arguments]
+        return tuple((name, self.number(name)) for name in asked_for)
 
 
 def family_of(made: Registered) -> type[Program]:
     """The class of the programs that a scheme makes; a class is its own."""
-    return made.family if isinstance(made, Scheme) else made
+    if isinstance(made, Scheme):
+        return made.family
+    return made
 
 
 def fields_of(made: Registered) -> Mapping[str, dataclasses.Field[Any]]:
     """The fields of the settings of a class of programs or of a scheme, by name and in order."""
     if isinstance(made, Scheme):
         return made.settings
-    known: Any = made
-    return {one.name: one for one in dataclasses.fields(known)}
+    family: Any = made
+    return {one.name: one for one in dataclasses.fields(family)}
 
 
 def _made_again(
@@ -420,7 +463,9 @@ def _made_again(
 ) -> Any:
     """The program of a scheme at these settings, read at the same place."""
     program = scheme(**settings)
-    return program if place is None else program.read_at(*place)
+    if place is None:
+        return program
+    return program.read_at(*place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -462,18 +507,24 @@ class Instance:
 
     @cached_property
     def scaled_data(self) -> Mapping[str, Value]:
-        """Data of the parameters in public units."""
-        return self.data if self.scaled is None else self.scaled()
+        """Data of the parameters in public units, or those of ``load``."""
+        if self.scaled is None:
+            return self.data
+        return self.scaled()
 
     @property
     def model(self) -> Composite | None:
         """The exact form; None where only a duality gap can judge."""
-        return self.composite if self.gap_convexity is None else None
+        if self.gap_convexity is not None:
+            return None
+        return self.composite
 
     @property
     def strong_convexity(self) -> float:
         """Strong convexity of the declared objective, in its units."""
-        return self.composite.ridge if self.gap_convexity is None else self.gap_convexity
+        if self.gap_convexity is not None:
+            return self.gap_convexity
+        return self.composite.ridge
 
     @property
     def half_digits(self) -> bool:
@@ -486,13 +537,14 @@ class Instance:
 
 
 def _plain(value: Any) -> Any:
+    """A setting in plain JSON types."""
     if hasattr(value, "describe"):
         return value.describe()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-        return {type(value).__name__: inner} if inner else type(value).__name__
+        names = [one.name for one in dataclasses.fields(value)]
+        if not names:
+            return type(value).__name__
+        return {type(value).__name__: {name: _plain(getattr(value, name)) for name in names}}
     if isinstance(value, float) and math.isinf(value):
         return "inf"
     if isinstance(value, tuple):
@@ -504,8 +556,23 @@ def _plain(value: Any) -> Any:
 _FORMULA = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Load)
 
 
-def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
-    """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
+def evaluated(name: str, formula: Setting, numbers: Mapping[str, float]) -> float:
+    """Number of a setting: itself, or the value of its formula.
+
+    Parameters
+    ----------
+    name
+        Name of the setting, for messages.
+    formula
+        A number, or a formula as text.
+    numbers
+        Public numbers that a formula may ask for, by name.
+
+    Raises
+    ------
+    DeclarationError
+        For a text that is no such formula, and where its value overflows.
+    """
     if not isinstance(formula, str):
         return formula
     what = f"{name} = {formula!r}"
@@ -515,11 +582,11 @@ def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
             if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
                 # a power of whole numbers may take any time and memory
                 node.value = float(node.value)
-            elif not isinstance(node, _FORMULA) and getattr(node, "id", None) not in known:
+            elif not isinstance(node, _FORMULA) and getattr(node, "id", None) not in numbers:
                 raise DeclarationError(
-                    f"{what}: a formula has numbers, {', '.join(known)}, + - * / **"
+                    f"{what}: a formula has numbers, {', '.join(numbers)}, + - * / **"
                 )
-        number: float = eval(compile(tree, formula, "eval"), {"__builtins__": {}}, dict(known))
+        number: float = eval(compile(tree, formula, "eval"), {"__builtins__": {}}, dict(numbers))
     except SyntaxError:
         raise DeclarationError(f"{what}: is no formula") from None
     except ArithmeticError:

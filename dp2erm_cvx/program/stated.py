@@ -23,11 +23,11 @@ from dp2erm_cvx.program.declaration import numbers_in, stated
 from dp2erm_cvx.program.reach import Called, Reach, loads, reached_by_declaration
 
 #: Most numbers of a program that are named one by one.
-_NAMED = 12
+_MOST_NAMED = 12
 #: Numbers that are named nowhere: signs, what is absent, and what has no end.
-_PLAIN = frozenset({0.0, 1.0, math.inf})
+_NEVER_NAMED = frozenset({0.0, 1.0, math.inf})
 #: Numbers that are not named where they stand in the code of a function.
-_COMMON = _PLAIN | {0.5, 2.0}
+_NOT_NAMED_IN_CODE = _NEVER_NAMED | {0.5, 2.0}
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,20 @@ class DeclaredExpressions:
     def text(self) -> dict[str, Any]:
         """All of it with every number in full precision, in plain JSON types."""
         read = dict(zip(self.expressions, stated(*self.expressions.values()), strict=True))
-        data = {f"data {name}": repr(within) for name, within in sorted(self.sets.items())}
-        reaches = {
-            name: called.stated()["reaches"]
-            for name, called in self.called.items()
-            if called.stated()
-        }
-        return {"read": read | data} | ({"reaches": reaches} if reaches else {})
+        for name, within in sorted(self.sets.items()):
+            read[f"data {name}"] = repr(within)
+        reaches = {}
+        for name, called in self.called.items():
+            if called.stated():
+                reaches[name] = called.stated()["reaches"]
+        if not reaches:
+            return {"read": read}
+        return {"read": read, "reaches": reaches}
 
     def numbers(self) -> Iterator[float | str]:
         """Numbers of what is read, and of the sets of the author's own data."""
-        for e in self.expressions.values():
-            yield from numbers_in(e)
+        for expression in self.expressions.values():
+            yield from numbers_in(expression)
         for name in self.called:
             if name in self.sets:
                 yield from map(float, vars(self.sets[name]).values())
@@ -80,7 +82,7 @@ class DeclaredExpressions:
 def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
     """What a release states of a program beside its name and settings.
 
-    It is nothing of one of the library's.
+    Of a program of the library it states nothing more.
 
     Parameters
     ----------
@@ -106,10 +108,12 @@ def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
 def program_source(program: Any) -> dict[str, str]:
     """SHA-256 of the files of an author's own program, by name.
 
-    There are none of one of the library's.
+    Of a program of the library there are none.
     """
     functions = _functions(program)
-    return source_of(*functions) if functions else {}
+    if not functions:
+        return {}
+    return source_of(*functions)
 
 
 def assumed_public(program: Any, universe: MappedUniverse) -> tuple[str, ...]:
@@ -117,39 +121,62 @@ def assumed_public(program: Any, universe: MappedUniverse) -> tuple[str, ...]:
 
     Where a function is known to reach numbers, texts and pure functions alone, these are the
     numbers that it reaches and those that stand in its code; elsewhere every number that was read.
+
+    Parameters
+    ----------
+    program
+        The resolved program.
+    universe
+        The public sizes that it is used at.
     """
     functions = _functions(program)
     if not functions:
         return ()
     declared = _declared(program, universe)
-    known = _known(program, universe)
+    stated_numbers = _stated_numbers(program, universe)
     reaches = [reached_by_declaration(function) for function in functions]
-    facts = dict.fromkeys((*_reached(declared, reaches, known), *_read(declared, reaches, known)))
-    sentences = [f"{program.name}: {fact} is public" for fact in facts]
-    more = len(sentences) - _NAMED
-    if more > 0:
-        sentences[_NAMED:] = [f"{program.name}: {more} more numbers, which it declares, are public"]
+    facts = [
+        *_reached_facts(declared, reaches, stated_numbers),
+        *_read_facts(declared, reaches, stated_numbers),
+    ]
+    sentences = [f"{program.name}: {fact} is public" for fact in dict.fromkeys(facts)]
+    n_more = len(sentences) - _MOST_NAMED
+    if n_more > 0:
+        del sentences[_MOST_NAMED:]
+        sentences.append(f"{program.name}: {n_more} more numbers, which it declares, are public")
     return tuple(sentences)
 
 
 def assumed_in_words(program: Any, universe: MappedUniverse) -> str:
     """All that is assumed of a resolved program in one line; empty where all is derived."""
-    own = program.own_data()
+    own_data = program.own_data()
     facts = [fact.removeprefix(f"{program.name}: ") for fact in assumed_public(program, universe)]
     if program.uses_stated_bound(universe):
         facts.insert(0, "the bound as its author states it, and functions of one record alone")
-    elif own:
-        facts.insert(0, f"{', '.join(own)} is made record by record")
+    elif own_data:
+        facts.insert(0, f"{', '.join(own_data)} is made record by record")
     return "; ".join(facts)
 
 
-def _reached(
-    declared: DeclaredExpressions, reaches: Sequence[Reach | None], known: Mapping[str, str]
+def _reached_facts(
+    declared: DeclaredExpressions,
+    reaches: Sequence[Reach | None],
+    stated_numbers: Mapping[str, str],
 ) -> Iterator[str]:
-    """Numbers and texts that functions reach under a name, but settings under their own."""
+    """Numbers and texts that functions reach under a name, but settings under their own.
+
+    Parameters
+    ----------
+    declared
+        What the functions return and are called for.
+    reaches
+        What the functions that are read reach; None of one that may reach more than numbers.
+    stated_numbers
+        Numbers that a release states anyway, by name.
+    """
     for called in declared.called.values():
         for label, value in called.reach.values:
-            if known.get(label) != value:
+            if stated_numbers.get(label) != value:
                 yield f"{label} = {value}"
     for reach in reaches:
         if reach is not None:
@@ -157,36 +184,42 @@ def _reached(
                 yield f"{label} = {value}"
 
 
-def _read(
-    declared: DeclaredExpressions, reaches: Sequence[Reach | None], known: Mapping[str, str]
+def _read_facts(
+    declared: DeclaredExpressions,
+    reaches: Sequence[Reach | None],
+    stated_numbers: Mapping[str, str],
 ) -> Iterator[str]:
-    """Numbers of what was read that are no settings.
+    """Numbers of what was read that are no settings; parameters as of :func:`_reached_facts`.
 
     Where it is known what the functions reach, what is computed of settings needs no word; numbers
     that stand in their code do.
     """
-    sure = None not in reaches
-    literals = {number for reach in reaches if reach is not None for number in reach.literals}
+    all_reaches_are_known = None not in reaches
+    literals: set[float] = set()
+    for reach in reaches:
+        if reach is not None:
+            literals |= reach.literals
     for number in declared.numbers():
         if isinstance(number, str):
             yield number
             continue
         size = abs(number)
-        if repr(size) in known.values() or size in _PLAIN:
+        if size in _NEVER_NAMED or repr(size) in stated_numbers.values():
             continue
-        if not sure or (size in literals and size not in _COMMON):
+        stands_in_code = size in literals and size not in _NOT_NAMED_IN_CODE
+        if stands_in_code or not all_reaches_are_known:
             yield repr(number)
 
 
 #: Numbers that a setting is tried at, beside some near its default.
-_OTHERS = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0, 2.0, 3.0, 10.0, 100.0, 1e4, 1e8, 1e-4, -1.0, -10.0)
+_TRIED = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0, 2.0, 3.0, 10.0, 100.0, 1e4, 1e8, 1e-4, -1.0, -10.0)
 
 
 def refuse_unused(program: Any, names: tuple[str, ...], universe: MappedUniverse) -> None:
     """Raise DeclarationError for a setting of an author's function that changes nothing.
 
-    Its code has to load each, and of what is read something has to change, or fail, at some other
-    number.
+    The code has to load every setting. At some other number of the setting something of what is
+    read has to change, or the function has to fail.
 
     Parameters
     ----------
@@ -206,29 +239,31 @@ def refuse_unused(program: Any, names: tuple[str, ...], universe: MappedUniverse
     declared = program.declared_at(universe)
     if not declared.expressions:  # of a function that is called, not read
         return
-    before = declared.text()
+    text = declared.text()
     for name in names:
-        # of kernels and functions none is tried
+        # kernels and functions are not tried: there are no others to try in their place
         is_number = isinstance(program.number(name), int | float)
-        if is_number and not _acts(program, name, before, universe):
+        if is_number and not _changes_text(program, name, text, universe):
             raise DeclarationError(
                 f"{program.name}: {name!r} changes nothing that its function returns: use it, or "
                 "leave it out"
             )
 
 
-def _acts(program: Any, name: str, before: Mapping[str, Any], universe: MappedUniverse) -> bool:
-    """True if another number of a setting changes what is read, or makes it fail."""
+def _changes_text(
+    program: Any, name: str, text: Mapping[str, Any], universe: MappedUniverse
+) -> bool:
+    """True if another number of a setting changes the text of what is read, or makes it fail."""
     value = program.number(name)
-    for other in (2.0 * value, 0.5 * value, 1.01 * value, *_OTHERS):
+    for other in (2.0 * value, 0.5 * value, 1.01 * value, *_TRIED):
         if other == value:
             continue
         changed = program.changed(own={**program.own, name: other})
         try:
-            text = changed.declared_at(universe).text()
+            changed_text = changed.declared_at(universe).text()
         except Exception:  # of the author's function, of which any kind may come
             return True
-        if text != before:
+        if changed_text != text:
             return True
     return False
 
@@ -245,13 +280,12 @@ def source_of(*functions: Callable[..., Any]) -> dict[str, str]:
         while name in digests:
             name = f"{name}, another"
         digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for function in functions:
         code = getattr(inspect.unwrap(function), "__code__", None)
         if code is not None and not Path(code.co_filename).is_file():
-            version = f"{sys.version_info.major}.{sys.version_info.minor}"
-            name = (
-                f"{getattr(function, '__name__', 'function')}{_NO_FILE}: code of Python {version}"
-            )
+            function_name = getattr(function, "__name__", "function")
+            name = f"{function_name}{_NO_FILE}: code of Python {version}"
             digests[name] = hashlib.sha256(_code_text(code).encode()).hexdigest()
     return dict(sorted(digests.items()))
 
@@ -283,24 +317,27 @@ def _declared(program: Any, universe: MappedUniverse) -> DeclaredExpressions:
 
     Functions that are settings are included.
     """
-    read = (
-        DeclaredExpressions() if program.own_function() is None else program.declared_at(universe)
-    )
-    expressions, called = dict(read.expressions), dict(read.called) | program.own_calls()
+    declared = DeclaredExpressions()
+    if program.own_function() is not None:
+        declared = program.declared_at(universe)
+    called = dict(declared.called) | program.own_calls()
     for name in program.setting_fields():
         value = program.value(name)
         if isinstance(value, BalanceFunctions):
             called[value.name] = value.called
-    return DeclaredExpressions(expressions, read.sets, called)
+    return DeclaredExpressions(dict(declared.expressions), declared.sets, called)
 
 
-def _known(program: Any, universe: MappedUniverse) -> dict[str, str]:
+def _stated_numbers(program: Any, universe: MappedUniverse) -> dict[str, str]:
     """Settings and other public numbers that a release states, by name and as they are written."""
     settings = {name: program.value(name) for name in program.setting_fields()}
     numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
     numbers |= program.public_numbers(universe.space) | {"n": universe.n_samples}
-    known = {name: repr(value) for name, value in numbers.items()}
-    return known | {f"{name} as a number": repr(float(value)) for name, value in numbers.items()}
+    written = {name: repr(value) for name, value in numbers.items()}
+    # a whole number is read as a float in an expression
+    for name, value in numbers.items():
+        written[f"{name} as a number"] = repr(float(value))
+    return written
 
 
 def _files(functions: tuple[Callable[..., Any], ...]) -> list[Path]:
@@ -308,23 +345,24 @@ def _files(functions: tuple[Callable[..., Any], ...]) -> list[Path]:
 
     Each stands once, in a fixed order.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     seen: set[int] = set()
     waiting: list[Any] = list(functions)
-    home = {str(getattr(function, "__module__", "")).partition(".")[0] for function in functions}
+    modules = [str(getattr(function, "__module__", "")) for function in functions]
+    packages_of_author = {module.partition(".")[0] for module in modules}
     while waiting:
         value = waiting.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
         path = _file_of(value)
-        if path is None or _of_others(value, path, home):
+        if path is None or _is_of_others(value, path, packages_of_author):
             continue
         if path.is_file():
-            found[str(path.resolve())] = path
+            files[str(path.resolve())] = path
         if isinstance(value, types.FunctionType):
-            waiting += _held(value)
-    return [found[name] for name in sorted(found)]
+            waiting += _values_reached(value)
+    return [files[name] for name in sorted(files)]
 
 
 def _file_of(value: Any) -> Path | None:
@@ -338,25 +376,35 @@ def _file_of(value: Any) -> Path | None:
 
 
 def _path(name: str | None) -> Path | None:
-    return None if name is None else Path(name)
+    """The path of a file by its name, None for no name."""
+    if name is None:
+        return None
+    return Path(name)
 
 
-def _of_others(value: Any, path: Path, home: set[str]) -> bool:
-    """True for a file of Python, of this package or of another distribution.
+def _is_of_others(value: Any, path: Path, packages_of_author: set[str]) -> bool:
+    """True for a file of Python, of this package or of a distribution that is not the author's.
 
-    The distribution is another one than that of the functions.
+    Parameters
+    ----------
+    value
+        A function, a class, an object or a module.
+    path
+        The file that it is written in.
+    packages_of_author
+        Top-level packages of the author's functions.
     """
-    module = (
-        value.__name__
-        if isinstance(value, types.ModuleType)
-        else getattr(value, "__module__", None)
-    )
+    module: str | None
+    if isinstance(value, types.ModuleType):
+        module = value.__name__
+    else:
+        module = getattr(value, "__module__", None)
     if module is None:
         module = type(value).__module__
     package = str(module).partition(".")[0]
     if package == "dp2erm_cvx":
         return True
-    if package in home:
+    if package in packages_of_author:
         return False
     resolved = path.resolve()
     return any(resolved.is_relative_to(folder) for folder in _INSTALLED)
@@ -369,7 +417,7 @@ _INSTALLED = tuple(
 )
 
 
-def _held(function: types.FunctionType) -> list[Any]:
+def _values_reached(function: types.FunctionType) -> list[Any]:
     """What a function reaches by its names, its closure, its defaults and its wrapper."""
     names: set[str] = set()
     codes = [function.__code__]
@@ -377,24 +425,28 @@ def _held(function: types.FunctionType) -> list[Any]:
         code = codes.pop()
         names |= set(code.co_names)
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    held = [function.__globals__[name] for name in sorted(names) if name in function.__globals__]
+    global_names = [name for name in sorted(names) if name in function.__globals__]
+    values = [function.__globals__[name] for name in global_names]
     for cell in function.__closure__ or ():
         try:
-            held.append(cell.cell_contents)
+            values.append(cell.cell_contents)
         except ValueError:  # not yet defined
             continue
-    held += function.__defaults__ or ()
-    held += (function.__kwdefaults__ or {}).values()
-    held += vars(function).values()
-    return held
+    values += function.__defaults__ or ()
+    values += (function.__kwdefaults__ or {}).values()
+    values += vars(function).values()
+    return values
 
 
 def _code_text(code: types.CodeType) -> str:
     """Text of code that two functions have in common only where they do the same."""
-    inner = []
-    for part in code.co_consts:
-        if isinstance(part, types.CodeType):
-            inner.append(_code_text(part))
-        else:  # a set of texts has another order in every process
-            inner.append(repr(sorted(map(repr, part)) if isinstance(part, frozenset) else part))
-    return repr((code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, inner))
+    constants = []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            constants.append(_code_text(constant))
+        elif isinstance(constant, frozenset):
+            # a set of texts has another order in every process
+            constants.append(repr(sorted(map(repr, constant))))
+        else:
+            constants.append(repr(constant))
+    return repr((code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants))

@@ -36,11 +36,11 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 def of_library(kind: type[Any]) -> bool:
     """True if a class is one of :data:`LIBRARY`, by the identity of the object."""
-    return any(
-        getattr(sys.modules.get(module), name, None) is kind
-        for module, names in LIBRARY.items()
-        for name in names
-    )
+    for module, names in LIBRARY.items():
+        loaded = sys.modules.get(module)
+        if any(getattr(loaded, name, None) is kind for name in names):
+            return True
+    return False
 
 
 def is_of_library(program: Any) -> bool:
@@ -62,13 +62,13 @@ def refuse_patched(program: Any) -> None:
     A method or a number of an instance would take the place of what is derived.
     """
     refuse_own_class(type(program))
-    known = [field.name for field in dataclasses.fields(program)]
+    field_names = [field.name for field in dataclasses.fields(program)]
     for name in vars(program):
-        if name not in known:
+        if name not in field_names:
             raise DeclarationError(
                 f"{type(program).__name__}: {name!r} was put on it after it was made: {REMEDY}"
             )
-    if "scheme" in known:
+    if "scheme" in field_names:
         refuse_other_scheme(program)
     for name, field in program.setting_fields().items():
         value = program.value(name)
@@ -81,9 +81,9 @@ def refuse_patched(program: Any) -> None:
 
 
 def refuse_other_scheme(program: Any) -> None:
-    """Raise DeclarationError where a declared program lacks the scheme of its class.
+    """Raise DeclarationError where a declared program is not of its scheme.
 
-    So it does where settings are other ones.
+    The scheme must be one of the class of the program, and its settings those of the program.
     """
     scheme = program.scheme
     if type(scheme) is not Scheme or scheme.family is not type(program):
@@ -100,9 +100,23 @@ def refuse_other_scheme(program: Any) -> None:
 def checked_setting(name: str, field: Any, value: Any) -> Any:
     """What the check of a setting makes of its value.
 
-    Raises DeclarationError for what it refuses.
+    Parameters
+    ----------
+    name
+        Name of the setting.
+    field
+        Its field of a dataclass, whose metadata hold the check.
+    value
+        Its value.
+
+    Raises
+    ------
+    DeclarationError
+        For a value that the check refuses.
     """
-    if "check" not in field.metadata or (value is None and field.metadata["optional"]):
+    if "check" not in field.metadata:
+        return value
+    if value is None and field.metadata["optional"]:
         return value
     check, bounds = field.metadata["check"]
     return check(field.metadata["title"] + name, value, **bounds)
@@ -110,20 +124,21 @@ def checked_setting(name: str, field: Any, value: Any) -> Any:
 
 def _refuse_patched_part(what: str, part: Any) -> None:
     """Raise DeclarationError where a set, a kernel or the like was changed after it was made."""
-    known = {field.name: field for field in dataclasses.fields(part)}
-    values = {name: getattr(part, name) for name, field in known.items() if field.init}
+    fields = {field.name: field for field in dataclasses.fields(part)}
+    arguments = {name: getattr(part, name) for name, field in fields.items() if field.init}
     for name in vars(part):
-        if name not in known:
+        if name not in fields:
             raise DeclarationError(
                 f"{what}: {name!r} was put on it after it was made: make another one"
             )
-    again = type(part)(**values)
-    for name in known:
-        if not _alike(getattr(again, name), getattr(part, name)):
+    made_again = type(part)(**arguments)
+    for name in fields:
+        if not _alike(getattr(made_again, name), getattr(part, name)):
             raise DeclarationError(
                 f"{what}: {name} was changed after it was made: make another one"
             )
 
 
 def _alike(one: Any, other: Any) -> bool:
+    """True if two values are the same object or equal, of arrays in every entry."""
     return one is other or bool(np.all(one == other))

@@ -95,7 +95,7 @@ def test_a_kernel_of_few_features_has_its_own(kernel: Any) -> None:
     if isinstance(kernel, Linear):
         exact = 2.0 + long @ long.T
     else:
-        angles = long @ kernel._drawn(3).astype(np.longdouble).T
+        angles = long @ kernel._omega(3).astype(np.longdouble).T
         differences = angles[:, None, :] - angles[None, :, :]
         exact = np.mean(np.cos(differences), axis=2)
     assert np.all(errors_of_records(found.values, exact) <= found.entry_errors)
