@@ -247,6 +247,7 @@ def test_steps_along_slopes_end_where_nothing_near_is_higher():
         (reference_program("entropy_balancing", bases="by_arm", treated=0.3), FLOOR),
         (reference_program("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
         (reference_program("att_balancing"), PLAIN),
+        (reference_program("att_calibration"), PLAIN),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -257,16 +258,31 @@ def test_gradients_agree_with_differences(program, domain):
     starts = base.propose("random", 0, 12, rng)
     moves = base.moved(Changes(starts.index, 0.9 * starts.covariates, starts.arms))
     changes = moves.changes
-    gradients = base.gradients(changes, changes.covariates, Deadline())
-
-    def along(axis):
-        far = base.heights(changes, changes.covariates + axis, Deadline())
-        return (far - base.heights(changes, changes.covariates - axis, Deadline())) / 2e-4
-
-    differences = np.stack([along(1e-4 * axis) for axis in np.eye(3)], axis=1)
-    error = np.max(np.abs(gradients - differences), axis=1)
+    off = off_differences(base, changes, 1e-4)
     # a kink of V may lie between the neighbors of a difference
-    assert np.sum(error <= 1e-5) >= len(changes) - 2
+    assert np.sum(off <= 1e-5) >= len(changes) - 2
+    assert np.all(np.minimum(off, off_differences(base, changes, 1e-5)) <= 1e-5)
+
+
+def off_differences(base, changes, step):
+    """How far gradients of V (m,) are off its differences."""
+    gradients = base.gradients(changes, changes.covariates, Deadline())
+    differences = []
+    for axis in step * np.eye(3):
+        ahead = base.heights(changes, changes.covariates + axis, Deadline())
+        behind = base.heights(changes, changes.covariates - axis, Deadline())
+        differences.append((ahead - behind) / (2.0 * step))
+    return np.max(np.abs(gradients - np.stack(differences, axis=1)), axis=1)
+
+
+def test_a_gradient_that_is_off_its_difference_is_beside_a_kink():
+    """One weight moves by 1.1e-5 alone, and turns around between both ends of the long step."""
+    base = base_of(reference_program("att_calibration"), random_records(PLAIN.space, 40, 3))
+    starts = base.propose("random", 0, 60, np.random.default_rng(2))
+    changes = base.moved(Changes(starts.index, 0.9 * starts.covariates, starts.arms)).changes
+    changes = changes.take(np.array([17]))
+    assert off_differences(base, changes, 1e-4) > 0.1
+    assert off_differences(base, changes, 1e-5) < 1e-6
 
 
 def test_a_function_and_kernels_have_no_gradients():
