@@ -199,7 +199,8 @@ def refuse_misread(
     points: Iterable[Any],
     *,
     shifted: bool = False,
-) -> bool:
+    valued: bool = True,
+) -> None:
     """Compare what was read of an expression with CVXPY's own values and derivatives.
 
     Parameters
@@ -214,16 +215,14 @@ def refuse_misread(
         Values of the variable.
     shifted
         Whether values may differ by a constant, which moves no minimizer.
-
-    Returns
-    -------
-    bool
-        False where CVXPY has no value at any point, so that nothing was compared.
+    valued
+        Whether an expression without a finite value at any point is refused: nothing of it can be
+        compared. A log weight may be -inf.
 
     Raises
     ------
     DeclarationError
-        Where values or derivatives differ by more than rounding.
+        Where values or derivatives differ by more than rounding, or nothing can be compared.
     """
     values = []
     slope_errors = [0.0]
@@ -242,8 +241,13 @@ def refuse_misread(
         errors = np.abs(np.ravel(read_slope) - slope)[finite]
         slope_errors.append(float(np.max(errors, initial=0.0)))
         slope_sizes.append(float(np.max(np.abs(slope[finite]), initial=0.0)))
+    if not values and not valued:
+        return
     if not values:
-        return False
+        raise DeclarationError(
+            f"{printed(e)}: has no finite value at any point that was tried: its public numbers "
+            "must be finite"
+        )
     first_values = np.array(values[0]) if shifted else np.zeros(2)
     table = np.array(values) - first_values
     value_error = float(np.max(np.abs(table[:, 0] - table[:, 1])))
@@ -253,7 +257,6 @@ def refuse_misread(
         raise DeclarationError(
             f"{printed(e)} was read as something with other values: please report it"
         )
-    return True
 
 
 def differing(

@@ -452,7 +452,7 @@ def read_log_weight(e: Any, s: cp.Variable, *, compared: bool = True) -> LogWeig
     """
     weight = _log_weight(e, s)
     if compared:
-        refuse_misread(e, s, lambda x: (weight.log(x), None), _MARGINS)
+        refuse_misread(e, s, lambda x: (weight.log(x), None), _MARGINS, valued=False)
     return weight
 
 
@@ -770,7 +770,7 @@ def _atom(node: Any) -> tuple[Atom, Any]:
         if name == "huber" and _scalar(node.M):
             return atom("huber", _number(node.M)), inner
         if name in _POWERS and float(getattr(node.p, "value", node.p)) == 2:
-            return _square_or_hinge(inner)
+            return _square_or_hinge(node, inner)
         if name in ("BoundedInfluence", "Probit"):
             return node.atom, inner
         if name in ("logistic", "exp"):
@@ -786,13 +786,23 @@ def _atom(node: Any) -> tuple[Atom, Any]:
     raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}{remedy}")
 
 
-def _square_or_hinge(inner: Any) -> tuple[Atom, Any]:
-    """``square(x)`` is a hinge of y where x is ``pos(y)``, that is ``maximum(y, 0)``."""
-    if _name(inner) == "maximum":
-        y, zero = inner.args[:2]
-        if _scalar(zero) and not _number(zero):
-            return atom("hinge"), y
-    return atom("square"), inner
+def _square_or_hinge(node: Any, inner: Any) -> tuple[Atom, Any]:
+    """``square(x)`` is a hinge of y where x is ``pos(y)``, that is ``maximum(y, 0)``.
+
+    Of several public numbers in a maximum the largest counts. Above 0 the square of it has a kink
+    of slope twice that number, where no theorem holds. Raises DeclarationError there, and for a
+    maximum of several margins.
+    """
+    if _name(inner) != "maximum":
+        return atom("square"), inner
+    margins = [part for part in inner.args if not _scalar(part)]
+    numbers = [_number(part) for part in inner.args if _scalar(part)]
+    if len(margins) == 1 and numbers and np.max(numbers) == 0.0:
+        return atom("hinge"), margins[0]
+    raise DeclarationError(
+        f"{printed(node)}: has a kink, where no theorem holds: write square(pos(.)) of one margin, "
+        "which is square(maximum(., 0))"
+    )
 
 
 #: Classes of CVXPY that are powers.

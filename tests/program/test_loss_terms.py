@@ -26,6 +26,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import weights_on_grid
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 from dp2erm_cvx.program.declaration import refuse_misread
+from dp2erm_cvx.program.form import read_curve
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,25 @@ def test_a_reading_has_the_values_of_cvxpy(read, shifted, refused):
     )
     with refusal:
         refuse_misread(cp.logistic(s), s, lambda x: (read(x), None), (-1.0, 0.5), shifted=shifted)
+
+
+def test_the_largest_number_of_a_maximum_tells_whether_its_square_is_a_hinge():
+    """That of ``maximum(s, 0, -1)`` is ``square(pos(s))``; one above 0 leaves a kink."""
+    s = cp.Variable()
+    hinge = read_curve(cp.square(cp.pos(s)), s)
+    for parts in ((0.0, s), (s, -1.0, 0.0), (-2.0, 0.0, s)):
+        assert read_curve(cp.square(cp.maximum(*parts)), s) == hinge
+    for parts in ((s, 0.0, 1.0), (s, 1.0), (s, 0.0, 2.0 * s)):
+        with pytest.raises(DeclarationError, match="has a kink, where no theorem holds"):
+            read_curve(cp.square(cp.maximum(*parts)), s)
+
+
+def test_a_curve_that_has_no_value_anywhere_is_refused():
+    """Nothing of it could be compared."""
+    s = cp.Variable(name="s")
+    for e in (cp.square(s - math.nan), cp.logistic(s + math.inf), cp.exp(s) + math.nan):
+        with pytest.raises(DeclarationError, match="its public numbers must be finite"):
+            read_curve(e, s)
 
 
 @pytest.mark.parametrize("wrong", ["value", "slope"])

@@ -74,6 +74,16 @@ REFUSED = {
         ),
         r"maximizes -sum\(logistic\(x @ theta\)\): write cp.Minimize of its negative",
     ),
+    "the square of a maximum above 0": (
+        of_theta(
+            minimized(
+                lambda theta, records: cp.sum(
+                    cp.square(cp.maximum(records.signed @ theta, 0.0, 0.5))
+                )
+            )
+        ),
+        r"square\(maximum\(.*, 0, 0.5\)\): has a kink, .* write square\(pos\(.\)\) of one margin",
+    ),
     "two margins": (
         of_theta(
             minimized(
