@@ -114,7 +114,7 @@ def read_weighting(
     """
     problem = _with_public_numbers(problem, w, records)
     with _as_before(problem, w):
-        reading = _read(problem, w, records)
+        reading = _read(problem, w, records, compared=compared)
         if compared:
             _refuse_misread(reading, problem, w, records)
     form = reading.form
@@ -310,10 +310,12 @@ def _as_before(problem: cp.Problem, w: cp.Variable) -> Iterator[None]:
             leaf.save_value(value)
 
 
-def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Reading:
+def _read(
+    problem: cp.Problem, w: cp.Variable, records: DeclaredRecords, *, compared: bool
+) -> _Reading:
     """Everything that is read of a problem: its constraints first, then its objective."""
     table = FeatureTable(records)
-    affine = AffineReader(w, table)
+    affine = AffineReader(w, table, compared=compared)
 
     constraints = ConstraintReader(affine)
     for constraint in problem.constraints:

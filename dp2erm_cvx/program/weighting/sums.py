@@ -28,6 +28,7 @@ from dp2erm_cvx.program.weighting.data import (
     is_mean,
     n_entries,
 )
+from dp2erm_cvx.program.weighting.few_records import at_few_records
 from dp2erm_cvx.weighting.forms.features import SimilaritySet
 from dp2erm_cvx.weighting.forms.form import FeatureRows, Group
 
@@ -36,6 +37,8 @@ from dp2erm_cvx.weighting.forms.form import FeatureRows, Group
 _ROUNDING = 1e-11
 #: Coefficients below this part of the largest one are rounding errors of 0.
 _NOTHING = 1e-12
+#: Above so many records coefficients are read at few of them, where all are alike.
+_MANY = 4096
 #: Directions and factors are the same where they differ by less than this part.
 _SAME = 1e-9
 
@@ -127,11 +130,14 @@ class AffineReader:
         The weights (n,).
     table
         The features that data are made of.
+    compared
+        Whether what is read at few of many records is compared with the expression at all of them.
     """
 
-    def __init__(self, w: cp.Variable, table: FeatureTable) -> None:
+    def __init__(self, w: cp.Variable, table: FeatureTable, *, compared: bool = True) -> None:
         self.w = w
         self.table = table
+        self.compared = compared
         self.n = int(w.size)
 
     def sums(self, e: Any) -> SumsOverRecords:
@@ -139,6 +145,7 @@ class AffineReader:
 
         Its coefficients are differences of its values at unit data and at the unit weight of the
         first record; drawn weights and data then show whether those of every record are the same.
+        Of many records a copy at few of them is read, if it is known to have the same coefficients.
 
         Raises DeclarationError where it has a product of data, where the coefficient of a weight is
         not the same function of its own record for all, or has the mean of an arm in it.
@@ -146,10 +153,11 @@ class AffineReader:
         self._refuse_products(e)
         data = [datum for datum in e.parameters() if not is_mean(datum)]
         averages = [datum for datum in e.parameters() if is_mean(datum)]
-        evaluation = _Evaluation(e, self.w, [*data, *averages])
+        of_all = _Evaluation(e, self.w, [*data, *averages])
+        evaluation = self._of_few_records(of_all)
         self._refuse_places(e, evaluation)
-        constant = evaluation(self._unit_weight(None))
-        of_one = evaluation(self._unit_weight(0)) - constant
+        constant = evaluation(evaluation.unit_weight(None))
+        of_one = evaluation(evaluation.unit_weight(0)) - constant
         targets = []
         rows = []
         for datum in data:
@@ -168,6 +176,8 @@ class AffineReader:
             means.append(mean)
         coefficients = _Coefficients(constant, of_one, targets, rows, means)
         self._refuse_other_records(e, evaluation, coefficients)
+        if self.compared and evaluation is not of_all:
+            self._refuse_other_records(e, of_all, coefficients)
         return self._by_features(data, averages, coefficients.without_rounding(self.n))
 
     def _at_unit_data(
@@ -184,7 +194,7 @@ class AffineReader:
         constant, of_one
             The value (K,) without weights and data, and the coefficient (K,) of a weight.
         """
-        unit = self._unit_weight(0)
+        unit = evaluation.unit_weight(0)
         alone = []
         with_weight = []
         for k in range(n_entries(datum)):
@@ -205,10 +215,10 @@ class AffineReader:
         self._refuse_products(e)
         data = e.parameters()
         evaluation = _Evaluation(e, self.w, data)
-        offset = evaluation(self._unit_weight(None))
+        offset = evaluation(evaluation.unit_weight(None))
 
         # entry 1 holds the weight of record 0 in the sum of all weights alone
-        of_first_weight = evaluation(self._unit_weight(0)) - offset
+        of_first_weight = evaluation(evaluation.unit_weight(0)) - offset
         total = float(of_first_weight[1])
         slope = float(of_first_weight[0]) - total
         rng = np.random.default_rng(self.n)
@@ -233,12 +243,14 @@ class AffineReader:
             )
         return line
 
-    def _unit_weight(self, place: int | None) -> Array:
-        """Weights 0, but 1 at a place."""
-        w = np.zeros(self.n)
-        if place is not None:
-            w[place] = 1.0
-        return w
+    def _of_few_records(self, evaluation: _Evaluation) -> _Evaluation:
+        """An evaluation with the same coefficients: at few records where there are many."""
+        if self.n <= _MANY:
+            return evaluation
+        few = at_few_records(evaluation.e, self.w, evaluation.data)
+        if few is None:
+            return evaluation
+        return _Evaluation(few.e, few.w, evaluation.data, few.data)
 
     def _refuse_products(self, e: Any) -> None:
         """Raise DeclarationError unless an expression is affine in the weights and in the data."""
@@ -271,9 +283,9 @@ class AffineReader:
         for datum in evaluation.data:
             row = rng.uniform(0.2, 1.8, (1, n_entries(datum)))
             data.append(np.tile(row, (evaluation.n_rows(datum), 1)))
-        alone = evaluation.with_data(data, self._unit_weight(None))
-        first = evaluation.with_data(data, self._unit_weight(0))
-        last = evaluation.with_data(data, self._unit_weight(self.n - 1))
+        alone = evaluation.with_data(data, evaluation.unit_weight(None))
+        first = evaluation.with_data(data, evaluation.unit_weight(0))
+        last = evaluation.with_data(data, evaluation.unit_weight(evaluation.n - 1))
         if _differ(first, last, np.abs(first) + np.abs(last) + np.abs(alone)):
             raise DeclarationError(_no_sum(e))
 
@@ -281,7 +293,7 @@ class AffineReader:
         """Raise DeclarationError where drawn weights and data refute what was read."""
         rng = np.random.default_rng(self.n + 1)
         for _ in range(2):
-            w = rng.uniform(0.5, 1.5, self.n)
+            w = rng.uniform(0.5, 1.5, evaluation.n)
             drawn = evaluation.drawn(rng)
             value = evaluation.with_data(drawn, w)
             expected, size = read.at(w, drawn)
@@ -452,23 +464,46 @@ class _Evaluation:
     """Evaluates an expression at weights and data.
 
     What was set before is put back by whoever reads.
+
+    Parameters
+    ----------
+    e
+        The expression.
+    w
+        Its weights (n,).
+    data
+        Its data as the records have made them.
+    leaves
+        The parameters that stand for these data in a copy of few records; the data themselves where
+        it is none.
     """
 
-    def __init__(self, e: Any, w: cp.Variable, data: Sequence[Datum]) -> None:
+    def __init__(
+        self, e: Any, w: cp.Variable, data: Sequence[Datum], leaves: Sequence[Any] | None = None
+    ) -> None:
         self.e = e
         self.w = w
+        self.n = int(w.size)
         self.data = data
-        self.zeros = [np.zeros(datum.shape) for datum in data]
+        self.leaves = data if leaves is None else leaves
+        self.zeros = [np.zeros(leaf.shape) for leaf in self.leaves]
 
     def __call__(self, weights: Array) -> Array:
         """Numbers of the expression without data."""
         return self.with_data(self.zeros, weights)
 
+    def unit_weight(self, place: int | None) -> Array:
+        """Weights 0 (n,), but 1 at a place."""
+        w = np.zeros(self.n)
+        if place is not None:
+            w[place] = 1.0
+        return w
+
     def with_data(self, values: Sequence[Array] | Mapping[str, Array], weights: Array) -> Array:
         """Numbers of the expression at data (n, k) or (n,), in the order of the data or by name."""
-        for place, datum in enumerate(self.data):
-            value = values[datum.name()] if isinstance(values, Mapping) else values[place]
-            datum.save_value(np.reshape(value, datum.shape))
+        for place, leaf in enumerate(self.leaves):
+            value = values[leaf.name()] if isinstance(values, Mapping) else values[place]
+            leaf.save_value(np.reshape(value, leaf.shape))
         self.w.save_value(weights)
         return flat(self.e.value).copy()  # the value of a parameter is the array that it was given
 
@@ -495,7 +530,7 @@ class _Evaluation:
 
     def n_rows(self, datum: Datum) -> int:
         """Number of records of a datum; 1 for a mean."""
-        return 1 if is_mean(datum) else int(self.w.size)
+        return 1 if is_mean(datum) else self.n
 
     def _changed(
         self, datum: Datum, column: int, places: slice, weights: Sequence[Array | None]
@@ -506,7 +541,7 @@ class _Evaluation:
         values[places, column] = 1.0
         numbers = []
         for w in weights:
-            numbers.append(self(np.zeros(self.w.size) if w is None else w))
+            numbers.append(self(np.zeros(self.n) if w is None else w))
         values[places, column] = 0.0
         return numbers
 

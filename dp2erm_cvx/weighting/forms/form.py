@@ -17,6 +17,7 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -98,7 +99,17 @@ class FeatureRows:
 
     def row(self, phi: Array, a: Arms) -> Array:
         """Rows (n, r) of records with features phi (n, width) and arms a (n,)."""
-        return self.weighted[a][:, None] * (phi @ self.matrix.T)
+        combined = phi @ self.matrix.T if self._scales is None else phi * self._scales
+        return self.weighted[a][:, None] * combined
+
+    @cached_property
+    def _scales(self) -> Array | None:
+        """The diagonal of a matrix with no other entries, by which features are only scaled."""
+        height, width = self.matrix.shape
+        if height != width:
+            return None
+        scales = np.diag(self.matrix)
+        return scales if np.array_equal(self.matrix, np.diag(scales)) else None
 
     def summed_target(self, phi: Mapping[str, Array], a: Arms) -> Array:
         """Sum (r,) of the targets of all n records.

@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import ROUND_UP, UNIT, Array, largest_bound
 from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.weighting.bounds.response import largest_response, mean_response
-from dp2erm_cvx.weighting.solving.dataset import WeightingData, blocked_sum, sum_units
+from dp2erm_cvx.weighting.solving.dataset import (
+    WeightingData,
+    blocked_sum,
+    members_of_block,
+    sum_units,
+)
 from dp2erm_cvx.weighting.solving.metric import Metric
 from dp2erm_cvx.weighting.solving.moments import moment_units
 from dp2erm_cvx.weighting.solving.multipliers import weights_at
@@ -163,7 +168,7 @@ def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
     weights = deviations.weights
     n = len(weights)
     # |e_k| <= |hat e_k| + delta_k + sum_i r_i |z_ik|.
-    by_radii = blocked_sum(deviations.radii, data.row_sizes) * _outward(n)
+    by_radii = data.sum_of_sizes(deviations.radii) * _outward(n)
     missed = np.abs(deviations.missed.computed) + deviations.missed.rounding + by_radii
     sums_off = float(sum(_sums_off(data, deviations)))
     return weights, Residual(
@@ -238,7 +243,7 @@ def _claimed_by_features(data: WeightingData, at_point: _AtPoint) -> float:
     assert missed is not None
     vectors = slice(0, data.vector_columns)
     price_change = data.smoothness[vectors] * (np.abs(missed.computed) + missed.rounding)
-    error = at_point.error + (data.row_sizes[:, vectors] @ price_change) * ROUND_UP
+    error = at_point.error + data.sizes_times(price_change, vectors) * ROUND_UP
     arguments_off = data.curve.arguments_off(deviations.weights, at_point.argument, error)
     return claimed_at_own_prices(data, deviations.weights, arguments_off, deviations.row)
 
@@ -248,21 +253,21 @@ def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Ar
 
     They are xi_i of Theorem 33 (a).
     """
-    rows = data.row_sizes
     # 2 (K + 8) u (sum_k |z_ik lambda_k| + |nu_b| + |line|).
-    units = 2.0 * (rows.shape[1] + 8.0)
-    size = rows @ np.abs(point.prices) + np.abs(data.linear)
+    units = 2.0 * (data.rows.shape[1] + 8.0)
+    size = data.sizes_times(np.abs(point.prices)) + np.abs(data.linear)
     for number, block in enumerate(data.blocks):
         size[block.members] += abs(float(point.multipliers[number]))
     error = units * UNIT * size + UNDERFLOW
     for priced in data.priced:
         slack = float(priced.price_slack(point.imbalance[priced.columns]))
         if slack > 0.0:
-            norms = np.sqrt(np.sum(rows[:, priced.columns] ** 2, axis=1))
+            norms = np.sqrt(np.sum(data.rows[:, priced.columns] ** 2, axis=1))
             error += slack * UNIT * norms
-    if rows.shape[1] == data.vector_columns:
+    if data.rows.shape[1] == data.vector_columns:
         return np.asarray(error)
-    by_kernels = rows[:, data.vector_columns :] @ _kernel_missed(data, point, weights, reached)
+    kernels = slice(data.vector_columns, None)
+    by_kernels = data.sizes_times(_kernel_missed(data, point, weights, reached), kernels)
     mass = float(np.sum(weights)) + len(weights)
     return np.asarray(error + (by_kernels + data.price_error * mass) * ROUND_UP)
 
@@ -276,7 +281,7 @@ def _kernel_missed(data: WeightingData, point: Point, weights: Array, reached: A
     prices = point.prices[kernels]
     rounding = sum_units(len(weights)) * UNIT
     missed = np.abs(prices - reached[kernels])
-    missed = missed + rounding * blocked_sum(weights, data.row_sizes[:, kernels])
+    missed = missed + rounding * data.sum_of_sizes(weights, kernels)
     missed = missed + data.target_errors[kernels]
     return np.asarray(missed + 4.0 * UNIT * (np.abs(data.targets[kernels]) + np.abs(prices)))
 
@@ -284,7 +289,7 @@ def _kernel_missed(data: WeightingData, point: Point, weights: Array, reached: A
 def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -> Missed:
     """What is missed of the imbalances of vectors: hat e of Theorem 33, and its rounding."""
     vectors = slice(0, data.vector_columns)
-    sizes = blocked_sum(weights, data.row_sizes[:, vectors])
+    sizes = data.sum_of_sizes(weights, vectors)
     rounding = (sum_units(len(weights)) + 2.0) * UNIT * sizes + data.target_errors[vectors]
     stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
     rounding = rounding + 4.0 * UNIT * stated + UNDERFLOW
@@ -599,20 +604,21 @@ def _summed_response(
     free = data.free
     if not np.any(free):
         return 0.0
-    base = np.ones(len(weights))
+    base = np.ones(1)
+    mass = float(np.count_nonzero(free))
     if curve.base is not None:
-        base = curve.base
+        base = curve.base[free]
+        mass = math.fsum(base)
     # Ends of all ratios w_i / d_i.
-    low = float(np.min(curve.low[free] / base[free])) * (1.0 - 4.0 * UNIT)
+    low = float(np.min(curve.low[free] / base)) * (1.0 - 4.0 * UNIT)
     # Neither an exact weight nor one at the point exceeds the sum of its block.
     largest_sum = max(block.total for block in data.blocks) + total_off
     caps = np.minimum(curve.cap[free], min(largest_sum, largest_weight))
-    high = float(np.max(caps / base[free])) * (1.0 + 4.0 * UNIT)
+    high = float(np.max(caps / base)) * (1.0 + 4.0 * UNIT)
     # Ends of the mean mu = total / N, which is off by up to half of what the sums are off.
     fixed = math.fsum(weights[~free & _summed(data)])
     total = sum(block.total for block in data.blocks) - fixed
     slack = total_off / 2.0 + 4.0 * UNIT * (abs(total) + fixed)
-    mass = math.fsum(base[free])
     means = ((total - slack) / mass, (total + slack) / mass)
     # R = N qhat(mu).
     return mass * response_of_means(data.form.dispersion, (low, high), means) * ROUND_UP
@@ -622,7 +628,7 @@ def _summed(data: WeightingData) -> NDArray[np.bool_]:
     """Whether a record (n,) is in a block."""
     inside = np.zeros(len(data.arms), dtype=bool)
     for block in data.blocks:
-        inside[block.members] = True
+        inside |= members_of_block(data, block)
     return inside
 
 

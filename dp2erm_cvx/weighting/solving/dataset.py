@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -31,6 +31,8 @@ from dp2erm_cvx.weighting.solving.pivoted import FewFeatures, few_features
 #: Records that are summed at a time, so that a sum of n terms is off by some thousand units at
 #: most.
 CHUNK = 1024
+#: Records whose rows are copied at a time: a copy of all of them would take twice their memory.
+PIECE = 16 * CHUNK
 #: Features of a kernel are one per so many records at most, and no more than so many.
 RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
 #: Factor of a bound in units of roundoff, for the products of several roundings.
@@ -174,10 +176,24 @@ class WeightingData:
         """Whether the weight of a record (n,) is free."""
         return self.curve.cap > self.curve.low
 
-    @cached_property
-    def row_sizes(self) -> Array:
-        """Sizes of the entries of all rows (n, K)."""
-        return np.abs(self.rows)
+    def sizes_times(self, numbers: Array, columns: slice = slice(None)) -> Array:
+        """Sums (n,) of the sizes of the entries of every row, each times a number.
+
+        Parameters
+        ----------
+        numbers
+            Numbers (k,) of at least 0.
+        columns
+            The k columns.
+        """
+        products = np.empty(len(self.rows))
+        for piece in pieces(len(self.rows)):
+            products[piece] = np.abs(self.rows[piece, columns]) @ numbers
+        return products
+
+    def sum_of_sizes(self, weights: Array, columns: slice = slice(None)) -> Array:
+        """``weights' |rows|`` (k,) of weights (n,), in some columns, as :func:`blocked_sum`."""
+        return blocked_sum_of_sizes(weights, self.rows[:, columns])
 
     @cached_property
     def row_bounds(self) -> RowSizes:
@@ -203,11 +219,12 @@ class WeightingData:
 
 def _row_bounds(data: WeightingData) -> RowSizes:
     """Bounds of the norms of rows, and of twice the distance to the middle of a block."""
-    vectors = slice(0, data.vector_columns)
-    smoothness = data.smoothness[vectors]
+    smoothness = data.smoothness[: data.vector_columns]
     scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
-    scaled = data.rows[:, vectors] * scale
-    squares = np.einsum("ij,ij->i", scaled, scaled)
+    squares = np.empty(len(data.rows))
+    for piece in pieces(len(data.rows)):
+        scaled = _scaled_vectors(data, scale, piece)
+        squares[piece] = np.einsum("ij,ij->i", scaled, scaled)
     kernel_squares = _kernel_squares(data)
     row = math.sqrt(float(np.max((squares + kernel_squares)[data.free], initial=0.0)))
     row_at_kinks = 0.0
@@ -217,34 +234,61 @@ def _row_bounds(data: WeightingData) -> RowSizes:
             row_at_kinks += float(np.max(widths, initial=0.0))
     diameter = 0.0
     for block in data.blocks:
-        members = np.flatnonzero(data.free[block.members])
-        if len(members):
-            distances = _distances_to_middle(
-                scaled[block.members][members],
-                squares[block.members][members],
-                kernel_squares[block.members][members],
-            )
-            diameter = max(diameter, 2.0 * float(np.max(distances)))
+        members = members_of_block(data, block) & data.free
+        if np.any(members):
+            distance = _largest_distance_to_middle(data, scale, members, squares, kernel_squares)
+            diameter = max(diameter, 2.0 * distance)
     return RowSizes(row * ROUND_UP, diameter * ROUND_UP, row_at_kinks * ROUND_UP)
 
 
-def _distances_to_middle(rows: Array, squares: Array, kernel_squares: Array) -> Array:
-    """Bounds (m,) of the distances of rows to their mean, in vectors and features of kernels.
+def _scaled_vectors(data: WeightingData, scale: Array, piece: slice) -> Array:
+    """Rows of vectors of a piece of the records, times the scale of every column."""
+    return np.asarray(data.rows[piece, : data.vector_columns] * scale)
+
+
+def _largest_distance_to_middle(
+    data: WeightingData,
+    scale: Array,
+    members: NDArray[np.bool_],
+    squares: Array,
+    kernel_squares: Array,
+) -> float:
+    """Bound of the distances of rows to their mean, in vectors and features of kernels.
 
     Parameters
     ----------
-    rows
-        Scaled rows (m, K) of the vectors.
+    data
+        The dataset.
+    scale
+        Scale of every column of vectors.
+    members
+        Whose rows (n,), of at least one record.
     squares
-        Squares (m,) of their norms.
+        Squares (n,) of the norms of the scaled rows of vectors.
     kernel_squares
-        Squares (m,) of the norms of the rows of kernel features, whose mean is not known.
+        Squares (n,) of the norms of the rows of kernel features, whose mean is not known.
     """
-    differences = rows - np.mean(rows, axis=0)
-    # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
-    rounding = 8.0 * UNIT * np.sqrt(squares)
-    distances = np.sqrt(np.einsum("ij,ij->i", differences, differences)) + rounding
-    return np.asarray(np.hypot(distances, np.sqrt(kernel_squares)))
+    total = np.zeros(data.vector_columns)
+    for piece in pieces(len(members)):
+        total += np.sum(_scaled_vectors(data, scale, piece)[members[piece]], axis=0)
+    mean = total / np.count_nonzero(members)
+    largest = 0.0
+    for piece in pieces(len(members)):
+        differences = _scaled_vectors(data, scale, piece)[members[piece]] - mean
+        # A common vector is subtracted, so that its rounding does not matter; that of the rows
+        # does.
+        rounding = 8.0 * UNIT * np.sqrt(squares[piece][members[piece]])
+        distances = np.sqrt(np.einsum("ij,ij->i", differences, differences)) + rounding
+        of_kernels = np.sqrt(kernel_squares[piece][members[piece]])
+        largest = max(largest, float(np.max(np.hypot(distances, of_kernels), initial=0.0)))
+    return largest
+
+
+def members_of_block(data: WeightingData, block: SumOfBlock) -> NDArray[np.bool_]:
+    """Whether a record (n,) is in a block."""
+    inside = np.zeros(len(data.arms), dtype=bool)
+    inside[block.members] = True
+    return inside
 
 
 def _kernel_squares(data: WeightingData) -> Array:
@@ -254,6 +298,12 @@ def _kernel_squares(data: WeightingData) -> Array:
     for squares in data.similarities:
         total += np.diag(squares.pull)[data.arms] * np.maximum(squares.diagonal, 0.0) * units
     return total
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """Records in pieces of :data:`PIECE`."""
+    for begin in range(0, n, PIECE):
+        yield slice(begin, min(begin + PIECE, n))
 
 
 def blocked_sum(weights: Array, rows: Array) -> Array:
@@ -273,6 +323,14 @@ def blocked_sum(weights: Array, rows: Array) -> Array:
     for part in parts[:, 0, :]:
         total += part
     return total + weights[full:] @ rows[full:]
+
+
+def blocked_sum_of_sizes(weights: Array, rows: Array) -> Array:
+    """``weights' |rows|`` (K,) of weights (n,) and rows (n, K), no further off."""
+    total = np.zeros(rows.shape[1])
+    for piece in pieces(len(weights)):
+        total += blocked_sum(weights[piece], np.abs(rows[piece]))
+    return total
 
 
 def blocked_total(numbers: Array) -> float:
@@ -344,7 +402,7 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
         begin = end
     return WeightingData(
         form=form,
-        rows=np.ascontiguousarray(np.hstack([one.rows for one in columns])),
+        rows=_beside_one_another([one.rows for one in columns]),
         targets=np.concatenate([one.targets for one in columns]),
         target_errors=np.concatenate([one.target_errors for one in columns]),
         priced=tuple(priced),
@@ -397,11 +455,22 @@ def vectors_of_records(form: WeightingForm, records: Records) -> dict[str, Array
     vectors = {}
     for features in form.features:
         if features.of is not None:
-            values = np.concatenate(records.rows(features.of).each())
+            values = _joined(records.rows(features.of).each())
             vectors[features.name] = np.asarray(values, dtype=np.float64).reshape(
                 -1, features.width
             )
     return vectors
+
+
+def _joined(blocks: Iterable[Array]) -> Array:
+    """Blocks of records after one another; one alone is not copied."""
+    arrays = list(blocks)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _beside_one_another(columns: list[Array]) -> Array:
+    """Columns of the same records beside one another; those of one kind alone are not copied."""
+    return columns[0] if len(columns) == 1 else np.ascontiguousarray(np.hstack(columns))
 
 
 def linear_terms(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> Array:
@@ -413,12 +482,12 @@ def linear_terms(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) 
 
 def covariates_of_records(records: Records) -> Array:
     """Covariates (n, p) without the intercept, of records that may come in blocks."""
-    return np.asarray(np.concatenate(records.rows(attrgetter("covariates")).each()))
+    return np.asarray(_joined(records.rows(attrgetter("covariates")).each()))
 
 
 def arms_of_records(records: Records) -> Arms:
     """Treatment (n,) of records, which may come in blocks."""
-    return np.asarray(np.concatenate(records.rows(attrgetter("a")).each()))
+    return np.asarray(_joined(records.rows(attrgetter("a")).each()))
 
 
 def _kernel_of_group(group: Group) -> Features | None:
@@ -485,10 +554,16 @@ def rows_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arm
     arms
         Their treatment (m,).
     """
-    rows = [np.zeros((len(arms), 0))]
-    for group in vector_groups(form):
-        rows.append(_sum_of([part.row(vectors[part.features.name], arms) for part in group]))
-    return np.hstack(rows)
+    groups = vector_groups(form)
+    rows = np.empty((len(arms), sum(len(group[0].matrix) for group in groups)))
+    for piece in pieces(len(arms)):
+        end = 0
+        for group in groups:
+            begin = end
+            end += len(group[0].matrix)
+            parts = [part.row(vectors[part.features.name][piece], arms[piece]) for part in group]
+            rows[piece, begin:end] = _sum_of(parts)
+    return rows
 
 
 def targets_of_records(
@@ -557,7 +632,7 @@ def sums_by_arm(phi: Array, arms: Arms) -> tuple[Array, Array]:
     """Sums (2, width) of features over the records of an arm, and the sums of their sizes."""
     treated = arms.astype(np.float64)
     sums = np.stack([blocked_sum(1.0 - treated, phi), blocked_sum(treated, phi)])
-    sizes = np.stack([blocked_sum(1.0 - treated, np.abs(phi)), blocked_sum(treated, np.abs(phi))])
+    sizes = np.stack([blocked_sum_of_sizes(1.0 - treated, phi), blocked_sum_of_sizes(treated, phi)])
     return sums, sizes
 
 

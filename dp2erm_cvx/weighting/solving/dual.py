@@ -28,6 +28,8 @@ from dp2erm_cvx.weighting.solving.dataset import (
     WeightingData,
     blocked_sum,
     covariates_of_records,
+    members_of_block,
+    pieces,
     weighting_data,
 )
 from dp2erm_cvx.weighting.solving.multipliers import met_sums
@@ -390,7 +392,8 @@ class _Newton:
     def __init__(self, data: WeightingData, goal: float) -> None:
         self.data = data
         self.goal = goal
-        mean_square = np.sum(np.square(data.rows)) / max(data.rows.shape[1], 1)
+        squares = sum(np.sum(np.square(data.rows[piece])) for piece in pieces(data.form.n))
+        mean_square = squares / max(data.rows.shape[1], 1)
         with np.errstate(divide="ignore"):
             step = 1.0 / data.smoothness
         # Kinks and constraints have no scale of their own: that of what weights do.
@@ -398,7 +401,8 @@ class _Newton:
         of_kinks = max(float(np.mean(rates)), 1e-12) * max(float(mean_square), 1e-300)
         # Where a price is steep they are too near a constraint for steps of their own.
         self.step = np.maximum(step, of_kinks)
-        self.scale = float(np.max(np.abs(data.rows), initial=0.0)) * data.form.n
+        largest = max(np.max(data.rows, initial=0.0), -np.min(data.rows, initial=0.0))
+        self.scale = float(largest) * data.form.n
 
     def state(
         self, y: Array, multipliers: Array, step: Array | None = None
@@ -466,15 +470,21 @@ class _Newton:
 
         It is the sum of rates times squares of rows, centered by block.
         """
-        rows = self.data.rows
-        weighted = rates[:, None] * rows
-        covariance = weighted.T @ rows
-        for block in self.data.blocks:
+        data = self.data
+        width = data.rows.shape[1]
+        covariance = np.zeros((width, width))
+        members = [members_of_block(data, block) for block in data.blocks]
+        sums_of_blocks = np.zeros((len(members), width))
+        for piece in pieces(data.form.n):
+            weighted = rates[piece, None] * data.rows[piece]
+            covariance += weighted.T @ data.rows[piece]
+            for number, inside in enumerate(members):
+                sums_of_blocks[number] += np.sum(weighted[inside[piece]], axis=0)
+        for block, sums in zip(data.blocks, sums_of_blocks, strict=True):
             total = float(np.sum(rates[block.members]))
             if total > 0:
-                sums = np.sum(weighted[block.members], axis=0)
                 covariance -= np.outer(sums, sums) / total
-        return np.asarray(covariance)
+        return covariance
 
     def _next(
         self, y: Array, state: _State, value: float, lowest: float

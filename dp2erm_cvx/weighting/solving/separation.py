@@ -76,7 +76,7 @@ def separates(data: WeightingData, direction: Array, *, tolerated: bool = True) 
         return -math.inf
     # c_i = <z_i, lambda> + nu_b, each with its rounding.
     cost = data.rows @ lam
-    error = 2.0 * (data.rows.shape[1] + 4.0) * UNIT * (data.row_sizes @ np.abs(lam))
+    error = 2.0 * (data.rows.shape[1] + 4.0) * UNIT * data.sizes_times(np.abs(lam))
     terms: list[float] = []
     for block in data.blocks:
         multiplier = _best_multiplier(data, block, cost[block.members])
