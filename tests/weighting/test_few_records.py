@@ -53,14 +53,31 @@ NOT_COPIED = {
     "running sum": cp.sum(cp.cumsum(W)),
     "differences": cp.sum(cp.diff(W)),
     "twice as many": cp.sum(cp.hstack([W, W])),
+    "line": W - 1,
     "reordered": P.T @ cp.vec(cp.reshape(W, (2, N // 2), order="C"), order="F"),
 }
 
+LINES = {
+    "w": W,
+    "shifted": 2 * W - 6,
+    "by a datum": W - (2 + 2 * A),
+    "times a datum": cp.multiply(A, W - 1),
+    "combination": W - P @ COLUMN + 1,
+    "over a number": (W - 1) / 3,
+}
+NO_LINES = {
+    "numbers of records": W - np.linspace(0, 1, N),
+    "sum added": W - cp.sum(W) / N,
+    "share added": W - cp.sum(A),
+    "some places": cp.hstack([W[:3], W[3:]]),
+    "running sum": cp.cumsum(W),
+}
 
-def values_at_few(e: Any) -> tuple[Any, Any]:
+
+def values_at_few(e: Any, *, is_line: bool = False) -> tuple[Any, Any]:
     """Values of an expression and its copy at weights and data that are 0 beyond the first."""
     rng = np.random.default_rng(0)
-    copy = at_few_records(e, W, [P, A, MEAN])
+    copy = at_few_records(e, W, [P, A, MEAN], is_line=is_line)
     assert copy is not None
     MEAN.value = rng.standard_normal(3)
     copy.w.value = rng.standard_normal(FEW)
@@ -80,6 +97,18 @@ def test_a_copy_has_the_values_of_the_expression_where_all_other_records_are_zer
 @pytest.mark.parametrize("name", NOT_COPIED)
 def test_what_may_be_another_function_of_few_records_has_no_copy(name):
     assert at_few_records(NOT_COPIED[name], W, [P, A, MEAN]) is None
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_copy_of_a_line_has_its_values_at_the_first_records(name):
+    value, few = values_at_few(LINES[name], is_line=True)
+    np.testing.assert_allclose(few, value[:FEW], rtol=1e-12, atol=1e-12)
+    assert np.ptp(value[FEW:]) == 0.0
+
+
+@pytest.mark.parametrize("name", NO_LINES)
+def test_a_line_that_depends_on_all_records_has_no_copy(name):
+    assert at_few_records(NO_LINES[name], W, [P, A, MEAN], is_line=True) is None
 
 
 @pytest.mark.parametrize("shape", [(N, N), (N,)])
@@ -126,8 +155,8 @@ def test_most_spellings_are_read_at_few_records(monkeypatch):
     monkeypatch.setattr(sums, "_MANY", N - 1)
     found = []
 
-    def counted(*arguments):
-        copy = at_few_records(*arguments)
+    def counted(*arguments, **options):
+        copy = at_few_records(*arguments, **options)
         found.append(copy is not None)
         return copy
 
@@ -149,7 +178,7 @@ def test_a_wrong_copy_of_an_authors_problem_is_refused_by_all_records(monkeypatc
     monkeypatch.setattr(sums, "_MANY", N - 1)
     assert_same(numbers_of(read_weighting(problem, w, records)), numbers_of(right))
     # a copier that counts few records in the place of all
-    monkeypatch.setattr(few_records._Copier, "_refuse_public_numbers", lambda *arguments: None)
+    monkeypatch.setattr(few_records._Copier, "_refuse_unlike", lambda *arguments: None)
     with pytest.raises(DeclarationError, match="is no sum over records"):
         read_weighting(problem, w, records)
     wrong = read_weighting(problem, w, records, compared=False)

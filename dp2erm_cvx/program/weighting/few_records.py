@@ -50,7 +50,9 @@ class CopyAtFewRecords:
     data: list[Datum]
 
 
-def at_few_records(e: Any, w: cp.Variable, data: Sequence[Datum]) -> CopyAtFewRecords | None:
+def at_few_records(
+    e: Any, w: cp.Variable, data: Sequence[Datum], *, is_line: bool = False
+) -> CopyAtFewRecords | None:
     """The copy of an affine expression at few records.
 
     At weights and data that are 0 beyond the first records both have the same value. For each node
@@ -60,6 +62,9 @@ def at_few_records(e: Any, w: cp.Variable, data: Sequence[Datum]) -> CopyAtFewRe
     - It holds records, and is the same in both at the first ones and 0 at all others.
     - It is a public number of all records, and scales a node of the second kind.
 
+    An expression with an entry for every record may be a node of the second kind plus one public
+    number for all: no atom adds up its entries.
+
     Parameters
     ----------
     e
@@ -68,6 +73,8 @@ def at_few_records(e: Any, w: cp.Variable, data: Sequence[Datum]) -> CopyAtFewRe
         Its weights (n,).
     data
         Its data, of n records or means.
+    is_line
+        Whether the expression has an entry for every record.
 
     Returns
     -------
@@ -84,7 +91,7 @@ def at_few_records(e: Any, w: cp.Variable, data: Sequence[Datum]) -> CopyAtFewRe
         few = datum if is_mean(datum) else cp.Parameter((FEW, *columns), name=datum.name())
         leaves[id(datum)] = few
     try:
-        copy = _Copier(n, leaves).copy(e)
+        copy = _Copier(n, leaves, is_line=is_line).copy(e)
     except _NotAlikeError:
         return None
     return CopyAtFewRecords(copy, leaves[id(w)], [leaves[id(datum)] for datum in data])
@@ -103,11 +110,15 @@ class _Copier:
         Number of records; no axis of public numbers or of columns is as long.
     leaves
         Weights and data at few records, by the identity of those at n.
+    is_line
+        Whether the expression has an entry for every record: then a public number may be added to
+        all of them, and no atom may add up records.
     """
 
-    def __init__(self, n: int, leaves: Mapping[int, Any]) -> None:
+    def __init__(self, n: int, leaves: Mapping[int, Any], *, is_line: bool) -> None:
         self.n = n
         self.leaves = leaves
+        self.is_line = is_line
 
     def copy(self, node: Any) -> Any:
         """A node at few records. Raises _NotAlikeError."""
@@ -117,7 +128,7 @@ class _Copier:
             return node
         if not node.args or node.shape.count(self.n) > 1:
             raise _NotAlikeError
-        self._refuse_public_numbers(node)
+        self._refuse_unlike(node)
         copy = self._with_arguments(node, [self.copy(argument) for argument in node.args])
         if copy.shape != self._few(node.shape):
             raise _NotAlikeError
@@ -127,18 +138,23 @@ class _Copier:
         """Whether a node has an entry for every record."""
         return self.n in node.shape
 
-    def _refuse_public_numbers(self, node: Any) -> None:
-        """Raise _NotAlikeError where public numbers of all records are added, or add up.
+    def _refuse_unlike(self, node: Any) -> None:
+        """Raise _NotAlikeError where a node may depend on the number of records.
 
-        The same is true of a number that depends on weights or data and counts for every record.
+        It does where public numbers of all records add up, and where a number that depends on
+        weights or data counts for every record.
         """
         kind = type(node).__name__
-        scales = kind in _SCALING or kind in _SPREADING or kind == "MulExpression"
+        scales = _SCALING | {"AddExpression"} if self.is_line else _SCALING
+        spreads = scales | _SPREADING | {"MulExpression"}
         for argument in node.args:
             is_public = not argument.variables() and not argument.parameters()
-            is_counted = is_public and self._holds_records(argument) and kind not in _SCALING
-            is_spread = self._holds_records(node) and not self._holds_records(argument)
-            if is_counted or (is_spread and not (is_public and scales)):
+            if self._holds_records(argument):
+                adds_up = not self._holds_records(node)
+                is_unlike = (is_public and kind not in scales) or (self.is_line and adds_up)
+            else:
+                is_unlike = self._holds_records(node) and not (is_public and kind in spreads)
+            if is_unlike:
                 raise _NotAlikeError
 
     def _with_arguments(self, node: Any, arguments: list[Any]) -> Any:

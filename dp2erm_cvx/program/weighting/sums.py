@@ -214,7 +214,8 @@ class AffineReader:
             return None
         self._refuse_products(e)
         data = e.parameters()
-        evaluation = _Evaluation(e, self.w, data)
+        of_all = _Evaluation(e, self.w, data)
+        evaluation = self._of_few_records(of_all, is_line=True)
         offset = evaluation(evaluation.unit_weight(None))
 
         # entry 1 holds the weight of record 0 in the sum of all weights alone
@@ -222,7 +223,7 @@ class AffineReader:
         total = float(of_first_weight[1])
         slope = float(of_first_weight[0]) - total
         rng = np.random.default_rng(self.n)
-        w = rng.uniform(0.5, 1.5, self.n)
+        w = rng.uniform(0.5, 1.5, evaluation.n)
         of_weights = evaluation(w) - offset
         expected = slope * w + total * np.sum(w)
         if _differ(of_weights, expected, np.abs(of_weights) + np.abs(offset)):
@@ -237,17 +238,21 @@ class AffineReader:
         line = WeightLine(slope, total, float(offset[0]), _kept(alone), _kept(crossed))
         if not self._is_line(evaluation, line, offset, data):
             return None
+        if self.compared and evaluation is not of_all:
+            offset = of_all(of_all.unit_weight(None))
+            if not self._is_line(of_all, line, offset, data):
+                return None
         if not np.ptp(offset) <= _SAME * (float(np.max(np.abs(offset))) + abs(slope)):
             raise DeclarationError(
                 f"{printed(e)}: has other numbers for other records: write one for all"
             )
         return line
 
-    def _of_few_records(self, evaluation: _Evaluation) -> _Evaluation:
+    def _of_few_records(self, evaluation: _Evaluation, *, is_line: bool = False) -> _Evaluation:
         """An evaluation with the same coefficients: at few records where there are many."""
         if self.n <= _MANY:
             return evaluation
-        few = at_few_records(evaluation.e, self.w, evaluation.data)
+        few = at_few_records(evaluation.e, self.w, evaluation.data, is_line=is_line)
         if few is None:
             return evaluation
         return _Evaluation(few.e, few.w, evaluation.data, few.data)
@@ -305,15 +310,15 @@ class AffineReader:
     ) -> bool:
         """True if drawn weights and data give what was read, with offsets (n,)."""
         rng = np.random.default_rng(self.n + 2)
-        arms = rng.integers(0, 2, self.n)
-        w = rng.uniform(0.5, 1.5, self.n)
+        arms = rng.integers(0, 2, evaluation.n)
+        w = rng.uniform(0.5, 1.5, evaluation.n)
         phi = {
-            name: rng.uniform(0.1, 1.0, (self.n, width))
+            name: rng.uniform(0.1, 1.0, (evaluation.n, width))
             for name, width in self._widths(data).items()
         }
         values = {datum.name(): at_features(self.table.parts(datum), phi, arms) for datum in data}
         expected = line.slope * w + line.total * np.sum(w) + offset
-        size = np.abs(line.slope) * w + abs(line.total) * self.n + np.abs(offset) + 1e-300
+        size = np.abs(line.slope) * w + abs(line.total) * evaluation.n + np.abs(offset) + 1e-300
         for name, tensor in line.data.items():
             rows = tensor[arms, 0]
             expected = expected + np.einsum("iw,iw->i", phi[name], rows)
