@@ -29,7 +29,7 @@ from dp2erm_cvx.study import QUESTIONS
 #: Unfitted estimators, by name or as a list.
 Models = Mapping[str, Any] | Sequence[Any]
 
-#: What is tried in the place of the public rule of an effect.
+#: What is tried in the place of the public rule of use of an effect.
 _EFFECT: Mapping[str, Mapping[str, Any]] = {
     "one propensity": {"propensity": "constant", "center_share": 0.6},
     "more regression": {"propensity": "constant", "center_share": 0.75},
@@ -45,7 +45,7 @@ _EFFECT: Mapping[str, Mapping[str, Any]] = {
         "propensity_share": 0.2,
     },
 }
-#: What is tried in the place of the public rule of a rule.
+#: What is tried in the place of the public rule of use of a treatment rule.
 _RULE: Mapping[str, Mapping[str, Any]] = {
     "rule alone": {"center_share": None, "propensity": None},
     "center and rule": {"center_share": 0.4, "propensity": None},
@@ -138,49 +138,59 @@ class DesignRow:
     scores: tuple[float, ...] = field(default=(), repr=False)
 
     def of_effect(self, runs: Sequence[SimulatedRun], noise: float = math.nan) -> DesignRow:
-        """The row of an effect by these runs; ``noise`` is that of weights, which state none."""
-        off, low, high, noises, _, _, effective = np.array(runs).T
-        squares = off**2
+        """The row of an effect by these runs.
+
+        Parameters
+        ----------
+        runs
+            One for every dataset.
+        noise
+            Half width of the noise of weights, whose runs state none.
+        """
+        errors, lows, highs, noises, _, _, effective = np.array(runs).T
+        squares = errors**2
         error = math.sqrt(float(np.mean(squares)))
         if not np.isnan(noises).all():
             noise = float(np.nanmedian(noises))
         row = replace(
             self,
-            bias=float(np.mean(off)),
-            bias_half=half_width(off),
-            deviation=float(np.std(off, ddof=1)),
+            bias=float(np.mean(errors)),
+            bias_half=half_width(errors),
+            deviation=float(np.std(errors, ddof=1)),
             error=error,
+            # of a root the half width is that of the square over twice the root, to first order
             error_half=half_width(squares) / max(2.0 * error, 1e-300),
             noise=noise,
             effective=float(np.mean(effective)),
             scores=tuple(squares.tolist()),
         )
-        if np.isnan(low).any():
+        if np.isnan(lows).any():
             return row
-        covered = (low <= 0.0) & (high >= 0.0)
-        # two more on either side, so that the error of a share of 1 is not 0
-        many = len(off) + 4.0
-        share = (float(np.sum(covered)) + 2.0) / many
+        covered = (lows <= 0.0) & (highs >= 0.0)
         return replace(
             row,
-            width=float(np.median(high - low)),
+            width=float(np.median(highs - lows)),
             covers=float(np.mean(covered)),
-            covers_half=_Z * math.sqrt(share * (1.0 - share) / many),
+            covers_half=_half_width_of_share(covered),
         )
 
     def of_rule(self, runs: Sequence[SimulatedRun]) -> DesignRow:
-        """The row of a rule, or of a constant, by these runs."""
-        off, _, _, noises, lost, value, effective = np.array(runs).T
+        """The row of a rule, or of a constant, by these runs: one for every dataset."""
+        scores, _, _, noises, lost, values, effective = np.array(runs).T
         noise = math.nan
         if not np.isnan(noises).any():
             noise = float(np.mean(noises))
-        scores = tuple(off.tolist())
-        row = replace(self, noise=noise, effective=float(np.mean(effective)), scores=scores)
-        half = half_width(off)
+        row = replace(
+            self,
+            noise=noise,
+            effective=float(np.mean(effective)),
+            scores=tuple(scores.tolist()),
+        )
+        score_half = half_width(scores)
         if np.isnan(lost).any():
-            return replace(row, value=float(np.mean(value)), value_half=half)
-        right = 1.0 - float(np.mean(off))
-        return replace(row, right=right, right_half=half, lost=float(np.mean(lost)))
+            return replace(row, value=float(np.mean(values)), value_half=score_half)
+        right = 1.0 - float(np.mean(scores))
+        return replace(row, right=right, right_half=score_half, lost=float(np.mean(lost)))
 
     @property
     def holds(self) -> bool:
@@ -483,24 +493,30 @@ def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow
     are those that paired differences do not tell from the best. Effects whose intervals cover too
     seldom, or that have none, come after all others, by their coverage.
     """
-    first = best_of(request, rows)
-    best = np.array(() if first is None else first.scores)
-    places: list[tuple[tuple[float, ...], DesignRow]] = []
+    best = best_of(request, rows)
+    best_scores = np.array(() if best is None else best.scores)
+    marked = []
     for row in rows:
-        if row.reason:
-            places.append(((3.0,), row))
-        elif request.goal == "effect" and not row.holds:
-            missed = 2.0 if math.isnan(row.covers) else 1.0 - row.covers
-            places.append(((2.0, missed, float(np.mean(row.scores))), row))
+        if _may_be_first(request, row):
+            behind = behind_of(row, best_scores)
+            marked.append(replace(row, tied=float(np.mean(behind)) <= half_width(behind)))
         else:
-            behind = behind_of(row, best)
-            tied = float(np.mean(behind)) <= half_width(behind)
-            place: tuple[float, ...] = (0.0,)
-            if not tied:
-                # of a row with fewer replicates than the best the mean is that of other datasets
-                place = (1.0, float(np.mean(best)) + float(np.mean(behind)))
-            places.append((place, replace(row, tied=tied)))
-    return tuple(row for _, row in sorted(places, key=lambda place: place[0]))
+            marked.append(row)
+
+    def place(row: DesignRow) -> tuple[float, ...]:
+        """What rows are sorted by."""
+        if row.reason:
+            return (3.0,)
+        if not _may_be_first(request, row):
+            missed = 2.0 if math.isnan(row.covers) else 1.0 - row.covers
+            return (2.0, missed, float(np.mean(row.scores)))
+        if row.tied:
+            return (0.0,)
+        # of a row with fewer replicates than the best the mean is that of other datasets
+        behind = behind_of(row, best_scores)
+        return (1.0, float(np.mean(best_scores)) + float(np.mean(behind)))
+
+    return tuple(sorted(marked, key=place))
 
 
 def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | None:
@@ -508,10 +524,17 @@ def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | No
 
     None where none may be first. An effect may be first where its intervals cover often enough.
     """
-    pool = [row for row in rows if not row.reason and (request.goal == "rule" or row.holds)]
-    most = max((len(row.scores) for row in pool), default=0)
-    comparable = [row for row in pool if len(row.scores) == most]
+    candidates = [row for row in rows if _may_be_first(request, row)]
+    most = max((len(row.scores) for row in candidates), default=0)
+    comparable = [row for row in candidates if len(row.scores) == most]
     return min(comparable, key=lambda row: float(np.mean(row.scores)), default=None)
+
+
+def _may_be_first(request: DesignRequest, row: DesignRow) -> bool:
+    """True of a row that did not fail and, of an effect, whose intervals cover often enough."""
+    if row.reason:
+        return False
+    return request.goal == "rule" or row.holds
 
 
 def behind_of(row: DesignRow, best: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -523,6 +546,16 @@ def behind_of(row: DesignRow, best: Sequence[float] | np.ndarray) -> np.ndarray:
 def half_width(values: np.ndarray) -> float:
     """The half width of the simulation error of their mean."""
     return _Z * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def _half_width_of_share(are_true: np.ndarray) -> float:
+    """The half width of the simulation error of a share.
+
+    Two more are counted on either side, so that the error of a share of 1 is not 0.
+    """
+    n = len(are_true) + 4.0
+    share = (float(np.sum(are_true)) + 2.0) / n
+    return _Z * math.sqrt(share * (1.0 - share) / n)
 
 
 def simulated_table(
@@ -550,35 +583,81 @@ def simulated_table(
         The name of what is counted.
     """
     compared = [_planned(request, one) for one in compared]
-    trials_of: list[list[Trial]] = [[] for _ in compared]
-    constants: list[SimulatedRun] = []
-    confounded: list[float] = []
+    trials = _Trials([[] for _ in compared], [], [])
     rows = list(compared)
-    close = set(range(len(compared)))
-    while close:
+    places = set(range(len(compared)))
+    while places:
         # all that have been run on the fewest datasets are run on as many again
-        begin = min(len(trials_of[place]) for place in close)
-        asked = {place for place in close if len(trials_of[place]) == begin}
+        begin = min(trials.n_of(place) for place in places)
+        asked = {place for place in places if trials.n_of(place) == begin}
         numbers = range(begin, min(max(_FIRST, 2 * begin), request.replicates))
         tasks = ((request, compared, number, asked) for number in numbers)
         progress(what, begin, request.replicates)
         runs = run_tasks(replicate, tasks, workers=workers)
-        for number, (trials, constant, off) in zip(numbers, runs, strict=True):
-            for place in asked:
-                trials_of[place].append(trials[place])
-            if number == len(constants):
-                constants.append(constant)
-                confounded.append(off)
+        for number, run in zip(numbers, runs, strict=True):
+            trials.add(number, asked, *run)
             progress(what, number + 1, request.replicates)
+        rows = trials.rows(request, compared)
+        close = close_ones(request, rows)
+        places = {place for place in close if trials.n_of(place) < request.replicates}
+    constant = DesignRow("best constant rule").of_rule(trials.constants)
+    return ranked(request, rows), constant, float(np.mean(trials.confounded))
+
+
+@dataclass
+class _Trials:
+    """What was simulated so far.
+
+    Parameters
+    ----------
+    of_candidates
+        Of every candidate its trials on the first datasets, in the order of the datasets.
+    constants
+        The best constant decision on every dataset.
+    confounded
+        How far the plain difference of means is off on every dataset.
+    """
+
+    of_candidates: list[list[Trial]]
+    constants: list[SimulatedRun]
+    confounded: list[float]
+
+    def n_of(self, place: int) -> int:
+        """Number of datasets that the candidate at this place was run on."""
+        return len(self.of_candidates[place])
+
+    def add(
+        self,
+        number: int,
+        asked: Collection[int],
+        trials: Sequence[Trial],
+        constant: SimulatedRun,
+        confounded_by: float,
+    ) -> None:
+        """Add what :func:`replicate` returned for the dataset of this number.
+
+        Parameters
+        ----------
+        number
+            The number of the dataset.
+        asked
+            Places of the candidates that were run on it.
+        trials, constant, confounded_by
+            What came of it.
+        """
+        for place in asked:
+            self.of_candidates[place].append(trials[place])
+        is_new = number == len(self.constants)
+        if is_new:
+            self.constants.append(constant)
+            self.confounded.append(confounded_by)
+
+    def rows(self, request: DesignRequest, compared: Sequence[DesignRow]) -> list[DesignRow]:
+        """The rows of the candidates by all their trials."""
         rows = []
-        for one, trials in zip(compared, trials_of, strict=True):
-            rows.append(_row(request, one, trials))
-        close = set()
-        for place in close_ones(request, rows):
-            if len(trials_of[place]) < request.replicates:
-                close.add(place)
-    beside = DesignRow("best constant rule").of_rule(constants)
-    return ranked(request, rows), beside, float(np.mean(confounded))
+        for candidate, trials in zip(compared, self.of_candidates, strict=True):
+            rows.append(_row(request, candidate, trials))
+        return rows
 
 
 def close_ones(request: DesignRequest, rows: Sequence[DesignRow]) -> set[int]:
@@ -620,17 +699,18 @@ def _planned(request: DesignRequest, row: DesignRow) -> DesignRow:
 
 def _row(request: DesignRequest, row: DesignRow, trials: Sequence[Trial]) -> DesignRow:
     """The row of a candidate by all its trials."""
-    failed = [trial for trial in trials if isinstance(trial, str)]
-    if failed:
-        return replace(row, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
-    done = [trial for trial in trials if isinstance(trial, SimulatedRun)]
+    failures = [trial for trial in trials if isinstance(trial, str)]
+    if failures:
+        reason = f"{len(failures)} of {len(trials)} runs failed: {failures[0]}"
+        return replace(row, reason=reason)
+    runs = [trial for trial in trials if isinstance(trial, SimulatedRun)]
     if request.goal == "rule":
-        return row.of_rule(done)
+        return row.of_rule(runs)
     # effects state their noise
     if not isinstance(row.model, PrivateTwoStageERM):
-        return row.of_effect(done)
+        return row.of_effect(runs)
     plan = row.plan or row.model.plan(request.n_samples, request.columns)
     noise = planned_range(plan).effect
     if noise is None:
-        return row.of_effect(done)
-    return row.of_effect(done, noise)
+        return row.of_effect(runs)
+    return row.of_effect(runs, noise)
