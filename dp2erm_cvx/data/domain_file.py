@@ -86,7 +86,8 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
     """A declaration of the columns that ``covariates`` names alone, in their order.
 
     Ranges, levels, logarithms, centers and missing values of all others are left out; missing
-    values of what is no covariate, such as the outcome, stay.
+    values of what is no covariate, such as the outcome, stay. What has another form than it should
+    stays as well: it is refused where it is read.
 
     Raises
     ------
@@ -94,34 +95,35 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
         Where a chosen column has neither range nor levels, though others have.
     """
     chosen = covariates_of(declared)
-    picked = {name: value for name, value in declared.items() if name != "covariates"}
+    of_chosen = {name: value for name, value in declared.items() if name != "covariates"}
     ranges = declared.get("ranges") or {}
     levels = declared.get("levels") or {}
-    if chosen is None or not isinstance(ranges, Mapping) or not isinstance(levels, Mapping):
-        return picked
-    if not ranges and not levels:
-        return picked
+    are_tables = isinstance(ranges, Mapping) and isinstance(levels, Mapping)
+    if chosen is None or not are_tables or not (ranges or levels):
+        return of_chosen
+    described = {*ranges, *levels}
     for name in chosen:
-        if name not in ranges and name not in levels:
+        if name not in described:
             raise DeclarationError(
                 f"covariates: {name!r} has no public range: declare it in [ranges]"
             )
     bins = declared.get("bins")
     if isinstance(bins, Mapping):
-        picked["bins"] = _bins_of(bins, chosen)
-    picked["ranges"] = _chosen_entries(ranges, chosen)
+        of_chosen["bins"] = _bins_of(bins, chosen)
+    of_chosen["ranges"] = _chosen_entries(ranges, chosen)
     for title in ("levels", "center"):
         table = declared.get(title)
         if isinstance(table, Mapping):
-            picked[title] = _chosen_entries(table, chosen)
+            of_chosen[title] = _chosen_entries(table, chosen)
     missing = declared.get("missing")
     if isinstance(missing, Mapping):
-        left_out = (set(ranges) | set(levels)) - set(chosen)
-        picked["missing"] = {name: value for name, value in missing.items() if name not in left_out}
+        left_out = described.difference(chosen)
+        kept = [name for name in missing if name not in left_out]
+        of_chosen["missing"] = {name: missing[name] for name in kept}
     logs = declared.get("log")
     if isinstance(logs, list):
-        picked["log"] = [name for name in logs if name in chosen]
-    return picked
+        of_chosen["log"] = [name for name in logs if name in chosen]
+    return of_chosen
 
 
 def _chosen_entries(table: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class DaskBlocks(Blocks[T]):
         Records of every block but the last.
     tasks
         One for each block.
+    here
+        Whether records are in the memory of the caller; those of tasks never are.
     """
 
     n_samples: int
@@ -301,15 +303,21 @@ class Pieces:
 
     Sums over blocks are then those of the same table in memory, however a file was written.
 
-    Attributes
+    Parameters
     ----------
-    source : what messages call it
-    names : of the columns
-    rows : of every piece
-    readers : of every piece what makes a table of the results of its Dask tasks, if it has any
-    tasks : collections that stand beside each other, of every piece one task
-    digests : by column, of the cells of every piece that tasks make, since these may make others
-    each time
+    source
+        What messages call the table.
+    names
+        Names of its columns.
+    rows
+        Number of rows of every piece.
+    readers
+        Of every piece what makes its table, of the results of its Dask tasks if it has any.
+    tasks
+        Dask collections that stand beside each other, each with one task for every piece.
+    digests
+        Digests of the cells of every piece, by column, where tasks make the cells: they may make
+        others each time.
     """
 
     source: str
@@ -340,24 +348,36 @@ class Pieces:
             head.cells(name)
         pieces = self._piece_tasks(names, frozenset(written))
         ends = np.cumsum(self.rows, dtype=np.int64)
-        n_rows = int(ends[-1]) if len(ends) else 0
+        n_rows = sum(self.rows)
         if n_rows == 0:  # two rows of nobody: no rows are a table of persons
             nobody = {name: np.full(2, None, dtype=object) for name in names}
             return DaskBlocks(2, blocks.BLOCK, [self._block(0, [slice(2)], [nobody])])
         tasks = []
         for begin in range(0, n_rows, blocks.BLOCK):
             end = min(begin + blocks.BLOCK, n_rows)
-            parts = []
-            rows = []
-            first, last = np.searchsorted(ends, (begin, end - 1), side="right").tolist()
-            for number in range(first, last + 1):
-                if self.rows[number] == 0:
-                    continue
-                start = int(ends[number]) - self.rows[number]
-                parts.append(pieces[number])
-                rows.append(slice(max(begin - start, 0), end - start))
-            tasks.append(self._block(begin, rows, parts))
+            rows_of_pieces = self._rows_between(begin, end, ends)
+            parts = [pieces[number] for number in rows_of_pieces]
+            tasks.append(self._block(begin, list(rows_of_pieces.values()), parts))
         return DaskBlocks(n_rows, blocks.BLOCK, tasks)
+
+    def _rows_between(self, begin: int, end: int, ends: NDArray[np.int64]) -> dict[int, slice]:
+        """Rows of pieces that rows of the table consist of, by the numbers of the pieces.
+
+        Parameters
+        ----------
+        begin, end
+            The first row of the table, and that behind the last one.
+        ends
+            Of every piece the number of rows up to its end.
+        """
+        first, last = np.searchsorted(ends, (begin, end - 1), side="right").tolist()
+        rows_of_pieces = {}
+        for number in range(first, last + 1):
+            if self.rows[number] == 0:
+                continue
+            start = int(ends[number]) - self.rows[number]
+            rows_of_pieces[number] = slice(max(begin - start, 0), end - start)
+        return rows_of_pieces
 
     def opener(self) -> Callable[[], None] | None:
         """What raises FileError in a process that does not reach the files; None without files."""
@@ -403,13 +423,15 @@ class Pieces:
 
 
 def _open(readers: Sequence[Callable[[], Table]]) -> None:
+    """Make tables of pieces, which raises FileError where their files cannot be reached."""
     for read in readers:
         read()
 
 
 def _digests(read: Callable[..., Table], columns: Sequence[str], *parts: Any) -> dict[str, str]:
-    made = read(*parts)
-    return {name: cells_digest(made.cells(name)) for name in columns}
+    """Digests of the cells of a piece, by column."""
+    table = read(*parts)
+    return {name: cells_digest(table.cells(name)) for name in columns}
 
 
 def _joined(
@@ -432,7 +454,7 @@ def _joined(
     """
     cells: Cells = {}
     for name in pieces[0]:
-        parts = [piece[name][own] for piece, own in zip(pieces, rows, strict=True)]
+        parts = [piece[name][of_piece] for piece, of_piece in zip(pieces, rows, strict=True)]
         if len({part.dtype for part in parts}) > 1:
             parts = [boxed(part) for part in parts]
         cells[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -440,6 +462,7 @@ def _joined(
 
 
 def _place(first_row: int, row: int) -> str:
+    """What messages call a row of a block that begins at a row of the table."""
     return f"row {first_row + row + 1}"
 
 
@@ -517,25 +540,21 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     readers: list[Callable[[], Table]] = []
     folder_cells: list[Mapping[str, str]] = []
     for file in files:
-        if is_text(file.name) if has_one_file else file.is_text():
-            # as some programs write no records
-            if len(files) > 1 and FileMark.of(file.name).size == 0:
-                continue
-            spans = csv_spans(file.name, layout)
-            file_names = spans.names
-            file_readers: Sequence[Callable[[], Table]] = spans.readers()
-            counters += spans.counters()
-        else:
-            file_names, file_rows, file_readers = parquet_parts(file.name)
-            rows += file_rows
-        file_names = _with_folder_columns(file_names, file)
+        is_csv = is_text(file.name) if has_one_file else file.is_text()
+        # some programs write a file without any bytes where there are no records
+        if is_csv and len(files) > 1 and FileMark.of(file.name).size == 0:
+            continue
+        parts = _csv_parts(file.name, layout) if is_csv else _parquet_parts(file.name)
+        file_names = _with_folder_columns(parts.names, file)
         names = names or file_names
         if set(file_names) != set(names):
             raise DataError(
                 f"{file.name}: has other columns than {files[0].name}: {listed(file_names)}"
             )
-        readers += file_readers
-        folder_cells += [file.cells] * len(file_readers)
+        counters += parts.counters
+        rows += parts.rows
+        readers += parts.readers
+        folder_cells += [file.cells] * len(parts.readers)
     if not names:
         raise DataError(f"{source}: all files are empty: a header line is needed")
     if counters:
@@ -544,6 +563,40 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
         if cells:
             readers[place] = partial(_with_cells, readers[place], cells, rows[place])
     return Pieces(source, names, rows, readers)
+
+
+@dataclass(frozen=True)
+class _FileParts:
+    """The parts of one file of a table.
+
+    Parameters
+    ----------
+    names
+        Names of its columns.
+    readers
+        Makes the table of every part.
+    rows
+        Number of rows of every part, where the file states it; empty elsewhere.
+    counters
+        Counts the rows of every part, where the file does not state them; empty elsewhere.
+    """
+
+    names: tuple[str, ...]
+    readers: Sequence[Callable[[], Table]]
+    rows: Sequence[int] = ()
+    counters: Sequence[Callable[[], int]] = ()
+
+
+def _csv_parts(name: str, layout: CsvLayout) -> _FileParts:
+    """The lines of a CSV file in parts, which are not counted yet."""
+    spans = csv_spans(name, layout)
+    return _FileParts(spans.names, spans.readers(), counters=spans.counters())
+
+
+def _parquet_parts(name: str) -> _FileParts:
+    """The row groups of a Parquet file."""
+    names, rows, readers = parquet_parts(name)
+    return _FileParts(names, readers, rows=rows)
 
 
 def _with_folder_columns(names: tuple[str, ...], file: PartFile) -> tuple[str, ...]:
@@ -555,12 +608,23 @@ def _with_folder_columns(names: tuple[str, ...], file: PartFile) -> tuple[str, .
 
 
 def _counted_lines(counters: Sequence[Callable[[], int]]) -> list[int]:
-    """The records of parts of CSV files, counted by a pass."""
-    return results_of(_run("compute", [_delayed("count", Work(count)) for count in counters]))
+    """Numbers of records of parts of CSV files, counted by a pass."""
+    tasks = [_delayed("count", Work(count)) for count in counters]
+    return results_of(_run("compute", tasks))
 
 
 def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) -> Table:
-    """A part of a table with columns of one cell each, read as the cells of a CSV file are."""
+    """A part of a table with columns of one cell each, read as the cells of a CSV file are.
+
+    Parameters
+    ----------
+    read
+        Makes the table of the part.
+    cells
+        The cell of every such column as it is written, by the name of the column.
+    rows
+        Number of rows of the part.
+    """
     table = read()
 
     def repeated(cell: Any) -> NDArray[Any]:
@@ -582,7 +646,10 @@ def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) 
 def frame_pieces(frame: Any) -> Pieces:
     """The partitions of a Dask data frame, which are counted first.
 
-    Raises DeclarationError for what is none.
+    Raises
+    ------
+    DeclarationError
+        For what is none.
     """
     if not (hasattr(frame, "to_delayed") and hasattr(frame, "map_partitions")):
         raise DeclarationError(f"{brief(type(frame).__name__)} is not a Dask data frame")

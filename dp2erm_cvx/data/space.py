@@ -221,19 +221,26 @@ class Space:
         features = raw.view() if is_view else np.empty((n, k + n_constant))
         for begin in range(0, n, VIEW):
             part = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
-            rows = part if self.scale is None else self.scale.scaled(part)
-            is_outside = ~self._surely_inside(rows)
-            if np.any(is_outside):
-                rows = np.array(rows)
-                rows[is_outside] = self.inside(rows[is_outside])
-                if is_view and rows.tobytes() != part.tobytes():
-                    is_view = False
-                    features = np.array(raw)
+            rows = self._scaled_inside(part)
+            if is_view and rows is not part and rows.tobytes() != part.tobytes():
+                # the rule changes this part and none before it
+                is_view = False
+                features = np.array(raw)
             if not is_view:
                 features[begin : begin + VIEW, :n_constant] = self.intercept
                 features[begin : begin + VIEW, n_constant:] = rows
         features.flags.writeable = not is_view
         return features
+
+    def _scaled_inside(self, part: Array) -> Array:
+        """Raw covariates (m, k), scaled and clipped; the array itself where nothing is to do."""
+        rows = part if self.scale is None else self.scale.scaled(part)
+        is_outside = ~self._surely_inside(rows)
+        if not np.any(is_outside):
+            return rows
+        clipped = np.array(rows)
+        clipped[is_outside] = self.inside(clipped[is_outside])
+        return clipped
 
 
 def refuse_intercept(intercept: float, covariate_bound: float) -> None:

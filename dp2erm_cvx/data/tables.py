@@ -588,26 +588,38 @@ def arrow_cells(column: Any) -> NDArray[Any]:
     if isinstance(kind, pa.BaseExtensionType):
         stored = [chunk.storage for chunk in chunks]
         return arrow_cells(pa.chunked_array(stored, kind.storage_type))
-    types = pa.types
-    if types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         decoded = [chunk.dictionary_decode() for chunk in chunks]
         return arrow_cells(pa.chunked_array(decoded, kind.value_type))
     if is_nested(kind):
         return np.full(len(column), None, dtype=object)
-    joined = pa.chunked_array(chunks, kind)
+    return _simple_cells(pa.chunked_array(chunks, kind))
+
+
+def _simple_cells(column: Any) -> NDArray[Any]:
+    """The cells (n,) of a column of Arrow whose type is neither stored as another nor nested."""
+    import pyarrow as pa
+
+    types = pa.types
+    kind = column.type
     if types.is_integer(kind):
-        return _arrow_integers(joined)
+        return _arrow_integers(column)
     is_time = types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind)
     is_float = types.is_float32(kind) or types.is_float64(kind)
     if is_time or is_float or types.is_boolean(kind):
-        return np.asarray(joined.to_numpy())
+        return np.asarray(column.to_numpy())
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        texts = joined.cast(pa.large_binary()).to_numpy()
-        return _one_by_one(texts, lambda cell: cell.decode("utf-8", "replace"))
-    return _one_by_one(joined, _python_value)
+        return _one_by_one(column.cast(pa.large_binary()).to_numpy(), _decoded)
+    return _one_by_one(column, _python_value)
+
+
+def _decoded(cell: bytes) -> str:
+    """A text of Arrow; bytes that are no UTF-8 are replaced, as none may fail."""
+    return cell.decode("utf-8", "replace")
 
 
 def _python_value(cell: Any) -> Any:
+    """A cell of Arrow as Python has it."""
     return cell.as_py()
 
 
