@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,16 @@ def part_files(path: str) -> list[PartFile]:
         return [PartFile(name) for name in names]
     if not names:
         raise DataError(f"{path}: holds no Parquet files and no CSV files")
-    if len({name.lower().endswith(PARQUET) for name in names}) > 1:
+    refuse_both_kinds(path, [name.lower().endswith(PARQUET) for name in names])
+    return [PartFile(name, _cells_of(name, root)) for name in sorted(names)]
+
+
+def refuse_both_kinds(path: str, are_parquet: Collection[bool]) -> None:
+    """Raise DataError where some files that a name stands for are of Parquet and others are not."""
+    if len(set(are_parquet)) > 1:
         raise DataError(
             f"{path}: holds Parquet files and others: name one kind by a pattern such as *.parquet"
         )
-    return [PartFile(name, _cells_of(name, root)) for name in sorted(names)]
 
 
 def _remote_files(path: str) -> tuple[list[str], str | None]:

@@ -23,7 +23,7 @@ from dp2erm_cvx.data import blocks
 from dp2erm_cvx.data.blocks import GROUP, Beside, Blocks, KeptColumn, beside_it, in_groups
 from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
 from dp2erm_cvx.data.files import CsvLayout, csv_spans, is_text, parquet_parts
-from dp2erm_cvx.data.listing import PartFile, part_files, stands_for_many
+from dp2erm_cvx.data.listing import PartFile, part_files, refuse_both_kinds, stands_for_many
 from dp2erm_cvx.data.opening import FileMark
 from dp2erm_cvx.data.tables import Table, as_cells, boxed, cell_of, cells_digest, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
@@ -528,13 +528,15 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     Raises
     ------
     DataError
-        Where a file cannot be read, or has other columns than the first; for CSV as
+        Where a file cannot be read, or has other columns than the first, and where some are of
+        Parquet and others are not; for CSV as
         :func:`~dp2erm_cvx.data.files.csv_spans`.
     """
     source = str(path)
     files = part_files(source)
     has_one_file = not stands_for_many(source)
     names: tuple[str, ...] = ()
+    are_parquet: list[bool] = []
     counters: list[Callable[[], int]] = []
     rows: list[int] = []
     readers: list[Callable[[], Table]] = []
@@ -544,6 +546,9 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
         # some programs write a file without any bytes where there are no records
         if is_csv and len(files) > 1 and FileMark.of(file.name).size == 0:
             continue
+        # files without an ending are told apart by how they begin
+        are_parquet.append(not is_csv)
+        refuse_both_kinds(source, are_parquet)
         parts = _csv_parts(file.name, layout) if is_csv else _parquet_parts(file.name)
         file_names = _with_folder_columns(parts.names, file)
         names = names or file_names

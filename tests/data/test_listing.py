@@ -75,6 +75,15 @@ def test_parts_of_csv_in_a_folder_and_by_a_pattern_follow_each_other(folder):
     assert (data.n_samples, data.columns) == (41, ("x",))
 
 
+def test_files_of_both_kinds_without_an_ending_are_refused(tmp_path):
+    parquet.write_table(pa.table({"x": [1.0], "arm": [0], "y": [2.0]}), tmp_path / "part-1")
+    (tmp_path / "part-2").write_text(HEAD + lines(0, 3))
+    for number in (1, 2):
+        assert columns(f"{tmp_path}/part-[{number}]")
+    with pytest.raises(DataError, match="holds Parquet files and others"):
+        columns(f"{tmp_path}/part-*")
+
+
 def test_files_that_are_no_table_together_are_refused(folder, tmp_path):
     (folder / "e.csv").write_text("x,arm,z\n1,2,3\n")
     with pytest.raises(DataError, match=r"e\.csv: has other columns than .*a\.csv"):
