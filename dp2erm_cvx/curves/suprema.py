@@ -85,8 +85,30 @@ class MarginGradient:
 
     def largest(self, reach: float) -> float:
         """Bound on ``|c phi' + t|`` where ``|<z, v>|`` is at most ``reach``."""
-        low, high = _multiples(self.loss, reach, self.offset, self.factor, self.tilt)
+        low, high = self.multiples(reach)
         return max(abs(low), abs(high))
+
+    def multiples(self, reach: float) -> Interval:
+        """Least and largest ``c phi'(s + o) + t`` over ``|s| <= reach``, which may be infinite."""
+        if math.isfinite(reach):
+            margins = np.array([self.offset[0] - reach, self.offset[1] + reach])
+            slopes = self.loss.slope(margins)
+            least_slope = float(slopes[0])
+            largest_slope = float(slopes[1])
+        else:
+            least_slope, largest_slope = self.loss.ends
+        low = min(_multiple(c, least_slope) for c in self.factor)
+        high = max(_multiple(c, largest_slope) for c in self.factor)
+        return low + self.tilt[0], high + self.tilt[1]
+
+    def multiples_on_cells(self, first: Array, last: Array) -> tuple[Array, Array]:
+        """Least and largest ``c phi'(s + o) + t`` (m,) over s from ``first`` to ``last`` (m,)."""
+        # phi' rises, and c phi' is largest at an end of the interval of c
+        least_slope = self.loss.slope(first + self.offset[0])
+        largest_slope = self.loss.slope(last + self.offset[1])
+        lowest = np.minimum(self.factor[0] * least_slope, self.factor[1] * least_slope)
+        highest = np.maximum(self.factor[0] * largest_slope, self.factor[1] * largest_slope)
+        return lowest + self.tilt[0], highest + self.tilt[1]
 
 
 @dataclass(frozen=True)
@@ -188,20 +210,18 @@ def multiple_diameter(
     tuple
         Upper bounds of the difference of two multiples at one s, and of the size of a multiple.
     """
-    low, high = _multiples(loss, reach, offset, factor, tilt)
+    low, high = MarginGradient(loss, offset, factor, tilt).multiples(reach)
     size = max(abs(low), abs(high))
     curvature = _curvature_of_odd_line(loss)
     if curvature is not None and factor == (1.0, 1.0) and tilt == (0.0, 0.0):
         return curvature * (offset[1] - offset[0]), size
     if not reach <= _FARTHEST:
         return high - low, size
+    untilted = MarginGradient(loss, offset, factor)
 
     def difference(first: Array, last: Array) -> Array:
         """Largest difference of multiples at one s between first and last."""
-        down = loss.slope(first + offset[0])
-        up = loss.slope(last + offset[1])
-        highest = np.maximum(factor[0] * up, factor[1] * up)
-        lowest = np.minimum(factor[0] * down, factor[1] * down)
+        lowest, highest = untilted.multiples_on_cells(first, last)
         width: Array = highest - lowest + (tilt[1] - tilt[0])
         return width
 
@@ -270,8 +290,7 @@ def largest_multiple(
     float
         The bound.
     """
-    low, high = _multiples(loss, reach, offset, factor, tilt)
-    return max(abs(low), abs(high)) * ROUND_UP
+    return MarginGradient(loss, offset, factor, tilt).largest(reach) * ROUND_UP
 
 
 def corners(x: Array, y: Array) -> NDArray[np.int64]:
@@ -301,15 +320,18 @@ def corners(x: Array, y: Array) -> NDArray[np.int64]:
         if is_above.all():
             return order
         order = order[is_above]
+    # x, y and number of the corners so far; the last one goes where it lies below the line from
+    # the one before to the new point
     hull: list[tuple[float, float, int]] = []
-    for right, up, number in zip(x[order].tolist(), y[order].tolist(), order.tolist(), strict=True):
+    points = zip(x[order].tolist(), y[order].tolist(), order.tolist(), strict=True)
+    for new_x, new_y, number in points:
         while len(hull) > 1:
-            far, low, _ = hull[-2]
-            near, high, _ = hull[-1]
-            if (up - low) * (far - near) < (high - low) * (far - right):
+            first_x, first_y, _ = hull[-2]
+            last_x, last_y, _ = hull[-1]
+            if (new_y - first_y) * (first_x - last_x) < (last_y - first_y) * (first_x - new_x):
                 break
             hull.pop()
-        hull.append((right, up, number))
+        hull.append((new_x, new_y, number))
     return np.array([number for _, _, number in hull])
 
 
@@ -335,29 +357,16 @@ def _above_chords(x: Array, y: Array) -> NDArray[np.bool_]:
 def support(x: Array, y: Array, a: Array, b: Array) -> Array:
     """Largest ``a x + b y`` over :func:`corners` (x, y), for each a >= 0 and b > 0."""
     slopes = np.diff(y) / -np.diff(x)
-    at = len(slopes) - np.searchsorted(slopes[::-1], a / b)
-    largest: Array = a * x[at] + b * y[at]
+    number = len(slopes) - np.searchsorted(slopes[::-1], a / b)
+    largest: Array = a * x[number] + b * y[number]
     return largest
-
-
-def _multiples(
-    loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
-) -> Interval:
-    """Least and largest ``c phi'(s + o) + t`` over ``|s| <= reach``."""
-    if math.isfinite(reach):
-        slopes = loss.slope(np.array([offset[0] - reach, offset[1] + reach]))
-        down = float(slopes[0])
-        up = float(slopes[1])
-    else:
-        down, up = loss.ends
-    low = min(_multiple(c, down) for c in factor)
-    high = max(_multiple(c, up) for c in factor)
-    return low + tilt[0], high + tilt[1]
 
 
 def _multiple(factor: float, slope: float) -> float:
     """Their product; a factor of 0 leaves nothing of a slope without end."""
-    return factor * slope if factor else 0.0
+    if factor == 0.0:
+        return 0.0
+    return factor * slope
 
 
 def _curvature_of_odd_line(loss: ScalarLoss) -> float | None:
@@ -395,18 +404,20 @@ def _largest_over_radii(
         Relative excess that is left.
     """
     edges = np.linspace(0.0, reach, 5).tolist()
+    # bound of the width, least and largest radius
     cells = [(largest_bound(width(p, q)), p, q) for p, q in pairwise(edges)]
-    best = width(reach, reach)
+    largest_at_one_radius = width(reach, reach)
     for _ in range(_ROUNDS):
-        top, p, q = max(cells)
-        if top <= best * (1.0 + close):
+        widest = max(cells)
+        bound, p, q = widest
+        if bound <= largest_at_one_radius * (1.0 + close):
             break
         middle = 0.5 * (p + q)
-        best = max(best, width(middle, middle))
-        cells.remove((top, p, q))
+        largest_at_one_radius = max(largest_at_one_radius, width(middle, middle))
+        cells.remove(widest)
         cells.append((largest_bound(width(p, middle)), p, middle))
         cells.append((largest_bound(width(middle, q)), middle, q))
-    return largest_bound(best, *(top for top, _, _ in cells))
+    return largest_bound(largest_at_one_radius, *(bound for bound, _, _ in cells))
 
 
 def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
@@ -439,22 +450,18 @@ class _SupportNodes(NamedTuple):
 def _support_nodes(kind: MarginGradient, p: float, q: float) -> _SupportNodes:
     """Nodes of the support function for ``p <= ||v|| <= q`` (Lemma 1, evaluation)."""
     size = kind.largest(q)
-    turn = _second_derivative(kind, q, size)
-    per_quarter = math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
-    count = 0.5 * math.pi * per_quarter
+    second_derivative = _second_derivative(kind, q, size)
+    # steps of angles whose excess, step^2 / 8 times this, is ``_CLOSE`` of the size
+    relative = max(second_derivative / max(size, 1e-300), 1.0)
+    count = 0.5 * math.pi * math.sqrt(relative / (8.0 * _CLOSE))
     angles = _angles_of_rows(2 * math.ceil(min(count, _MOST_NODES / 2)), kind, (p, q))
     m = np.sin(angles)
-    first = np.minimum(p * m, q * m)
-    last = np.maximum(p * m, q * m)
-    down = kind.loss.slope(first + kind.offset[0])
-    up = kind.loss.slope(last + kind.offset[1])
-    lowest = np.minimum(kind.factor[0] * down, kind.factor[1] * down) + kind.tilt[0]
-    highest = np.maximum(kind.factor[0] * up, kind.factor[1] * up) + kind.tilt[1]
+    lowest, highest = kind.multiples_on_cells(np.minimum(p * m, q * m), np.maximum(p * m, q * m))
     widest_step = float(np.max(np.diff(angles)))
     return _SupportNodes(
         y=np.concatenate([lowest, highest]),
         angles=np.concatenate([angles, angles]),
-        excess=widest_step**2 / 8.0 * float(turn),
+        excess=widest_step**2 / 8.0 * second_derivative,
     )
 
 
@@ -470,36 +477,38 @@ def _second_derivative(kind: MarginGradient, radius: float, size: float) -> floa
     size
         Bound on ``|y|``.
     """
-    loss = kind.loss
     reach = radius + max(abs(kind.offset[0]), abs(kind.offset[1]))
-    largest_curvature = loss.curvatures(np.array([-reach]), np.array([reach]))[1]
-    steep = kind.factor[1] * float(largest_curvature[0])
-    return float(steep * (loss.bend_within(reach) * radius * radius + 3.0 * radius) + size)
+    _, curvatures = kind.loss.curvatures(np.array([-reach]), np.array([reach]))
+    largest_curvature = kind.factor[1] * float(curvatures[0])
+    bend = kind.loss.bend_within(reach)
+    return float(largest_curvature * (bend * radius * radius + 3.0 * radius) + size)
 
 
 def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, *, clipped: bool) -> float:
-    """Diameter for derivatives that need not be monotone, ``p <= ||v|| <= q``.
+    """Diameter of ``h'(<z, v> + o) z`` for slopes h' that need not rise, ``p <= ||v|| <= q``.
 
-    Every cell of angles takes its largest derivative.
+    Every cell of angles takes its least and largest slope.
     """
     angles = np.linspace(-math.pi / 2, math.pi / 2, _CELLS_OF_ANGLES + 1)
     m = np.sin(angles)
-    margins = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
-    first = margins.min(axis=0)
-    last = margins.max(axis=0)
+    corners_of_cells = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
+    first = corners_of_cells.min(axis=0)
+    last = corners_of_cells.max(axis=0)
     slopes = []
     for kind in kinds:
-        _, _, down, up = kind.weight.enclose(first + kind.offset[0], last + kind.offset[1])
-        if not np.all(np.isfinite([down, up])):
+        enclosed = kind.weight.enclose(first + kind.offset[0], last + kind.offset[1])
+        _, _, least_slope, largest_slope = enclosed
+        if not np.all(np.isfinite([least_slope, largest_slope])):
             return math.inf
         if clipped:
-            down = np.minimum(down, 0.0)
-            up = np.maximum(up, 0.0)
+            least_slope = np.minimum(least_slope, 0.0)
+            largest_slope = np.maximum(largest_slope, 0.0)
         # at both ends of the cell of angles
-        slopes += [down, down, up, up]
+        slopes += [least_slope, least_slope, largest_slope, largest_slope]
     ends = np.concatenate([angles[:-1], angles[1:]])
-    y = np.concatenate(slopes)
-    widest = _largest_width(y, np.tile(ends, 2 * len(kinds)), _FEW_ANGLES)
+    row_angles = np.tile(ends, 2 * len(kinds))
+    widest = _largest_width(np.concatenate(slopes), row_angles, _FEW_ANGLES)
+    # rows between the ends of a cell are combinations of those at its ends
     return widest / math.cos(0.5 * (angles[1] - angles[0]))
 
 
@@ -513,19 +522,22 @@ def _largest_width(y: Array, row_angles: Array, quarter: int = _ANGLES) -> float
     quarter
         Angles alpha of a quarter turn.
     """
+    # H(alpha) is the largest |y| sin(alpha) cos(tau) + y cos(alpha) sin(tau)
     alpha = np.linspace(0.0, math.pi, 2 * quarter + 1)
     sines = np.sin(alpha)
     cosines = np.cos(alpha)
     across = np.abs(y) * np.cos(row_angles)
     along = y * np.sin(row_angles)
-    half = quarter + 1
     # the cosine of alpha is at least 0 in the first half, and below 0 in the second
+    half = quarter + 1
     ahead = corners(across, along)
     behind = corners(across, -along)
     first_half = support(across[ahead], along[ahead], sines[:half], cosines[:half])
     second_half = support(across[behind], -along[behind], sines[half:], -cosines[half:])
     H = np.concatenate([first_half, second_half])
-    return float(np.max(H + H[::-1])) / math.cos(0.5 * (alpha[1] - alpha[0]))
+    width = float(np.max(H + H[::-1]))
+    # between angles of a grid no width is larger than the larger neighbor over this
+    return width / math.cos(0.5 * (alpha[1] - alpha[0]))
 
 
 def _angles_of_rows(count: int, kind: MarginGradient, radii: Interval) -> Array:
@@ -618,14 +630,17 @@ class Saturation:
         def weighted(size: Array, h: Array) -> Array:
             return a * size + k * h
 
-        top = self._top if box else 1.0
-        alone = max(a, self.steepness * k)
-        if a < alone or top < 1.0:
-            alone = min(alone, self._along(weighted, box=box))
-        anywhere = a * top + alone
+        # ||g - g'|| <= u + u', and a u + k h <= max(a, q k) as h <= q (1 - u)
+        largest_u = 1.0
+        if box:
+            largest_u = self._largest_u
+        of_one_record = max(a, self.steepness * k)
+        if a < of_one_record or largest_u < 1.0:
+            of_one_record = min(of_one_record, self._over_one_margin(weighted, box=box))
+        anywhere = a * largest_u + of_one_record
         if box or not self.margins_bounded:
             return anywhere
-        return min(anywhere, self._across(weighted))
+        return min(anywhere, self._over_two_records(weighted))
 
     def largest_noise_factor(self, total: float, k: float, *, box: bool = False) -> float:
         """The largest a with ``largest(a, k) <= total``, but for rounding; 0 if there is none.
@@ -643,21 +658,21 @@ class Saturation:
         return factor * total
 
     @property
-    def _top(self) -> float:
+    def _largest_u(self) -> float:
         """Largest u over the set of v."""
         if not self.margins_bounded:
             return 1.0
         ends = self.loss.slope(np.array([-self.margin_reach, self.margin_reach]))
         return min(float(np.max(np.abs(ends))) * self.factor / self.slope * ROUND_UP, 1.0)
 
-    def _at(self, low: Array, high: Array) -> tuple[Array, Array]:
+    def _on_cells(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Largest u and h on cells of margins."""
         slope = np.maximum(np.abs(self.loss.slope(low)), np.abs(self.loss.slope(high)))
         u = np.minimum(slope * (self.factor / self.slope), 1.0)
         h = self.loss.curvatures(low, high)[1] * (self.factor / self.curvature)
         return u, h
 
-    def _along(self, value: Callable[[Array, Array], Array], *, box: bool) -> float:
+    def _over_one_margin(self, value: Callable[[Array, Array], Array], *, box: bool) -> float:
         """Upper bound on ``value(u, h)``, increasing in both, over one margin."""
         far = _FAR / self.loss.bend
         reach = far
@@ -666,26 +681,30 @@ class Saturation:
 
         def bounds(s: Array, _: NDArray[np.int64], half_width: float) -> tuple[Array, Array]:
             """Values at margins, and bounds on the cells around."""
-            return value(*self._at(s, s)), value(*self._at(s - half_width, s + half_width))
+            at_centers = value(*self._on_cells(s, s))
+            return at_centers, value(*self._on_cells(s - half_width, s + half_width))
 
         searched = largest_of(bounds, (-reach, reach), 1, _LINE)
         if reach < far:
             return searched
         # A loss may bend again out there, as a sum of shifted ones does.
-        tails = self.loss.curvatures(np.array([-math.inf, far]), np.array([-far, math.inf]))[1]
-        in_tails = value(np.ones(2), tails * (self.factor / self.curvature))
+        starts = np.array([-math.inf, far])
+        ends = np.array([-far, math.inf])
+        _, curvatures = self.loss.curvatures(starts, ends)
+        in_tails = value(np.ones(2), curvatures * (self.factor / self.curvature))
         return largest_bound(searched, float(np.max(in_tails)))
 
-    def _across(self, value: Callable[[Array, Array], Array]) -> float:
+    def _over_two_records(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
 
         Angles phi of rows to v have margins ``rho sin(phi)``, and the parts of g and g' across v
         are opposite at worst (page of calibrations, Theorem 19).
         """
         rho = self.margin_reach
-        unit = self.factor / self.slope
-        flat = self.factor / self.curvature
-        steep = math.hypot(1.0, rho * self.curvature / self.slope)
+        slope_unit = self.factor / self.slope
+        curvature_unit = self.factor / self.curvature
+        # how fast a gradient moves with the angle of its row
+        speed = math.hypot(1.0, rho * self.curvature / self.slope)
 
         def bounds(
             angles: Array, cells: NDArray[np.int64], half_width: float
@@ -696,41 +715,48 @@ class Saturation:
             # What one row decides is worked out once for every angle.
             sines = np.sin(angles)
             cosines = np.cos(angles)
-            y = self.loss.slope(rho * sines) * unit
+            y = self.loss.slope(rho * sines) * slope_unit
             along = y * sines
             across = np.abs(y) * cosines
-            h = self.loss.curvature(rho * sines) * flat
+            h = self.loss.curvature(rho * sines) * curvature_unit
             # The angles of a cell are in [-pi/2, pi/2], where the sine grows.
             middle = sines * math.cos(half_width)
             half_cell = cosines * math.sin(half_width)
             least_margin = rho * (middle - half_cell)
             largest_margin = rho * (middle + half_cell)
-            largest_h = self.loss.curvatures(least_margin, largest_margin)[1] * flat
+            _, largest_curvature = self.loss.curvatures(least_margin, largest_margin)
+            largest_h = largest_curvature * curvature_unit
             difference_along = along[first] - along[second]
             sum_across = across[first] + across[second]
             distance = np.sqrt(difference_along**2 + sum_across**2)
-            largest_distance = np.minimum(distance + 2.0 * half_width * steep, 2.0)
+            largest_distance = np.minimum(distance + 2.0 * half_width * speed, 2.0)
             return value(distance, h[first]), value(largest_distance, largest_h[first])
 
         return largest_of(bounds, (-math.pi / 2, math.pi / 2), 2, _BALL)
 
 
 @lru_cache(maxsize=256)
-def _noise_factor_of_bounded_margins(curve: Saturation, share: float, box: bool) -> float:
-    """The largest a with ``largest(a, share) <= 1``, but for rounding, as margins are bounded."""
+def _noise_factor_of_bounded_margins(saturation: Saturation, share: float, box: bool) -> float:
+    """The largest a with ``largest(a, share) <= 1``, but for rounding, as margins are bounded.
+
+    ``a d + k h <= 1`` is ``1 / a >= d / (1 - k h)``, d the distance of both gradients and k the
+    share. At least half of the sum is a times the distance, which the searches may find too large
+    by their relative excess.
+    """
     if box:
-        top = curve._top
+        largest_u = saturation._largest_u
 
-        def both(u: Array, h: Array) -> Array:
-            return (top + u) / (1.0 - share * h)
+        def inverse_in_a_box(u: Array, h: Array) -> Array:
+            """Least 1 / a, where ``u + u'`` stands for the distance."""
+            return (largest_u + u) / (1.0 - share * h)
 
-        return (1.0 - 3.0 * _LINE) / curve._along(both, box=True)
+        return (1.0 - 3.0 * _LINE) / saturation._over_one_margin(inverse_in_a_box, box=True)
 
-    def scaled(distance: Array, h: Array) -> Array:
+    def inverse(distance: Array, h: Array) -> Array:
+        """Least 1 / a."""
         return distance / (1.0 - share * h)
 
-    # At least half of the sum is a times the distance, which may be found too large by this.
-    return (1.0 - 3.0 * _BALL) / curve._across(scaled)
+    return (1.0 - 3.0 * _BALL) / saturation._over_two_records(inverse)
 
 
 def largest_of(
@@ -764,20 +790,22 @@ def largest_of(
     half_width = (ends[1] - ends[0]) / (2 * _CELLS)
     ticks = ends[0] + half_width * (2.0 * np.arange(_CELLS, dtype=np.float64) + 1.0)
     cells = _grid(np.arange(_CELLS), variables)
-    best = -math.inf
-    most = math.inf
+    largest_value = -math.inf
+    largest_bound_of_cells = math.inf
     for _ in range(_ROUNDS):
-        values, largest = bounds(ticks, cells, half_width)
+        values, on_cells = bounds(ticks, cells, half_width)
         # a bound that is no number says nothing of its cell
-        largest = np.where(np.isnan(largest), math.inf, largest)
-        best = max(best, float(np.max(values)))
-        most = float(np.max(largest))
-        if most <= best * (1.0 + close) or largest.size > _MOST_CELLS:
+        on_cells = np.where(np.isnan(on_cells), math.inf, on_cells)
+        largest_value = max(largest_value, float(np.max(values)))
+        largest_bound_of_cells = float(np.max(on_cells))
+        if largest_bound_of_cells <= largest_value * (1.0 + close):
             break
-        promising = np.compress(largest >= best, cells, axis=1)
+        if on_cells.size > _MOST_CELLS:
+            break
+        promising = np.compress(on_cells >= largest_value, cells, axis=1)
         ticks, cells = _halved(ticks, promising, half_width)
         half_width /= 2.0
-    return most * ROUND_UP_SUMS
+    return largest_bound_of_cells * ROUND_UP_SUMS
 
 
 def _halved(
