@@ -889,42 +889,87 @@ class _PartSizes:
 
 
 def _sizes_of_part(part: DispersionPart, ends: Array) -> _PartSizes | None:
-    """The sizes of one part at ratios between two ends; None where it ends inside of them."""
+    """The sizes of one part ``s psi(k w + c)`` at ratios w between two ends.
+
+    Parameters
+    ----------
+    part
+        The part.
+    ends
+        Least and largest ratio (2,).
+
+    Returns
+    -------
+    _PartSizes or None
+        None where the part may end between the ends.
+    """
     size = abs(part.scale * part.factor)
     if part.atom in ("square", "huber"):
+        # 2 s |k| (|k| hi + |c|), and w times the curvature 2 s k^2
         slope = 2.0 * size * (abs(part.factor) * ends[1] + abs(part.offset))
         return _PartSizes(bounded=slope, bend=2.0 * size * abs(part.factor) * ends[1])
     if part.atom in ("line", "size"):
         return _PartSizes(bounded=size)
-    inner = part.factor * ends + part.offset
-    is_bounded = part.offset != 0.0 and float(np.min(inner)) > 0.0
-    if not is_bounded and (part.factor < 0.0 or part.offset != 0.0):
-        return None
-    bounded = 0.0
-    if is_bounded:
-        # chi, how much larger the terms of k w + c may be than their sum.
-        chi = 1.0
-        if part.factor < 0.0 or part.offset < 0.0:
-            chi = (abs(part.factor) * ends[1] + abs(part.offset)) / float(np.min(inner))
-        bounded = chi * (float(np.max(np.abs(part.slope(ends)))) + size)
-    bend = 0.0
-    if part.atom == "entropy":
-        bend = size
-    sizes = _PartSizes(
-        bounded=bounded,
-        bend=bend,
-        slope_near_one=size * (1.0 + abs(math.log(abs(part.factor))) + 1.0 / abs(part.factor)),
-    )
+    arguments = part.factor * ends + part.offset
+    if part.offset != 0.0 and float(np.min(arguments)) > 0.0:
+        return _sizes_off_pole(part, ends, arguments)
+    if part.offset == 0.0 and part.factor > 0.0:
+        return _sizes_at_pole(part, arguments)
+    return None
+
+
+def _sizes_off_pole(part: DispersionPart, ends: Array, arguments: Array) -> _PartSizes:
+    """Sizes of an entropy, a logarithm or a power whose arguments t = k w + c stay above 0.
+
+    Its slopes are bounded.
+    """
+    size = abs(part.scale * part.factor)
+    # chi, how much larger the terms of k w + c may be than their sum
+    chi = 1.0
+    if part.factor < 0.0 or part.offset < 0.0:
+        chi = (abs(part.factor) * ends[1] + abs(part.offset)) / float(np.min(arguments))
+    largest_slope = float(np.max(np.abs(part.slope(ends))))
+    log_power = 0.0
+    if part.atom == "power":
+        log_power = _exponent_of_slope(part) * float(np.max(np.abs(np.log(arguments))))
+    bounded = chi * (largest_slope + size)
+    return replace(_sizes_with_any_offset(part), bounded=bounded, log_power=log_power)
+
+
+def _sizes_at_pole(part: DispersionPart, arguments: Array) -> _PartSizes:
+    """Sizes of an entropy, a logarithm or a power of ``k w``, k > 0, whose pole is at the ratio 0.
+
+    Of powers with a rising slope the logarithm is bounded by that at the largest argument; those
+    that fall from infinity count with their leading factor.
+    """
+    sizes = _sizes_with_any_offset(part)
     if part.atom != "power":
         return sizes
-    rate = abs(part.number - 1.0)
-    power_near_one = _leading(part) * max(1.0, abs(part.factor) ** (part.number - 1.0))
-    sizes = replace(sizes, rate=rate, power_near_one=power_near_one)
-    if is_bounded:
-        return replace(sizes, log_power=rate * float(np.max(np.abs(np.log(inner)))))
     if part.number > 1.0:
-        return replace(sizes, log_power=rate * math.log(max(inner[1], 1.0)))
+        largest_logarithm = math.log(max(arguments[1], 1.0))
+        return replace(sizes, log_power=_exponent_of_slope(part) * largest_logarithm)
     return replace(sizes, falling_leading=_leading(part))
+
+
+def _sizes_with_any_offset(part: DispersionPart) -> _PartSizes:
+    """Sizes that an entropy, a logarithm or a power has whatever its offset."""
+    size = abs(part.scale * part.factor)
+    slope_near_one = size * (1.0 + abs(math.log(abs(part.factor))) + 1.0 / abs(part.factor))
+    if part.atom == "entropy":
+        return _PartSizes(bend=size, slope_near_one=slope_near_one)
+    if part.atom == "log":
+        return _PartSizes(slope_near_one=slope_near_one)
+    power_near_one = _leading(part) * max(1.0, abs(part.factor) ** (part.number - 1.0))
+    return _PartSizes(
+        slope_near_one=slope_near_one,
+        power_near_one=power_near_one,
+        rate=_exponent_of_slope(part),
+    )
+
+
+def _exponent_of_slope(part: DispersionPart) -> float:
+    """The size of the exponent of the slope of a power, ``|p - 1|``."""
+    return abs(part.number - 1.0)
 
 
 def _sizes_of_curve(form: WeightingForm) -> tuple[float, float]:
