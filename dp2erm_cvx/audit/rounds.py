@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,9 @@ SCREENED = 20
 CLIMB = 200
 #: Attempts on a dataset that is drawn.
 STAY = 4
+#: Size of the first changes of an ascent from new neighbors, and from the best known pairs.
+FIRST_STEP = 0.3
+LATER_STEP = 0.1
 #: Where V has gradients, one in so many neighbors of an attempt is one among which ascents begin.
 SCREENED_OF = 3
 #: Of these one in so many begins an ascent.
@@ -86,6 +89,42 @@ def _few_covariates(universe: MappedUniverse) -> MappedUniverse:
     if isinstance(universe.space.upper, tuple):
         return universe
     return MappedUniverse(universe.space, universe.n_samples, min(universe.n_features, 3))
+
+
+class _Attempted(NamedTuple):
+    """Neighbors of one attempt.
+
+    Attributes
+    ----------
+    moves
+        Those that are kept, with their movements.
+    tried
+        How many neighbors were tried.
+    solved
+        How many of them were solved.
+    """
+
+    moves: Moves
+    tried: int
+    solved: int
+
+
+class _Screening(NamedTuple):
+    """Neighbors among which ascents begin.
+
+    Attributes
+    ----------
+    candidates
+        The neighbors.
+    climbs
+        How many of them begin an ascent.
+    goes_on
+        Whether neighbors near the best known pairs take their place, where some are known.
+    """
+
+    candidates: Changes
+    climbs: int
+    goes_on: bool
 
 
 @dataclass(eq=False)
@@ -261,39 +300,37 @@ class Rounds:
             index, turn = divmod(number, STAY)
         base = self.base(index)
         if name == "ascent":
-            moves, tried, solved = self._ascended(base, turn, state, room, rng)
+            attempted = self._ascended(base, turn, state, room, rng)
         else:
-            moves, tried, solved = self._proposed(base, name, turn, room, rng)
-        first = number == 0 and name == self.names[0]
-        alone = list[NeighborPair]()
-        disagreements = [0.0]
-        known = {id(base.records): (base.weights, base.radius)}
-        for k in self._sample(base, tried, len(moves), first, rng):
-            neighbors = base.pair(moves.changes.one(k, name, index))
-            for pair in resolve(self.weighing, [neighbors], known=known):
-                alone.append(pair)
-                together = moves.movements[Quantity.V][k]
-                disagreements.append(pair.movements[Quantity.V].apart(together))
+            attempted = self._proposed(base, name, turn, room, rng)
+        moves = attempted.moves
+        is_first = number == 0 and name == self.names[0]
+        sample = self._sample(base, attempted.tried, len(moves), is_first, rng)
+        alone, disagreement = self._solved_alone(base, moves, sample, name)
         # the dataset itself is solved with the pairs that verdicts rest on
-        drawn = [pair.datasets[1] for pair in alone]
-        again = check(
-            self.weighing, drawn, self.solver, until=self.until, seconds=self.solver_seconds
+        neighbors = [pair.datasets[1] for pair in alone]
+        checked = check(
+            self.weighing, neighbors, self.solver, until=self.until, seconds=self.solver_seconds
         )
         return Gain(
-            spent=tried,
+            spent=attempted.tried,
             pairs=moves.kept(name, index, KEPT, APART),
-            counts={"resolved": solved, "datasets": again.datasets, "unsolved": again.unsolved},
+            counts={
+                "resolved": attempted.solved,
+                "datasets": checked.datasets,
+                "unsolved": checked.unsolved,
+            },
             largest={
-                "disagreement": float(np.max([again.disagreement, *disagreements])),
-                "radius": again.radius,
+                "disagreement": float(np.maximum(checked.disagreement, disagreement)),
+                "radius": checked.radius,
             },
             cut=self.until.passed,
         )
 
     def _proposed(
         self, base: Base, name: str, turn: int, room: int, rng: np.random.Generator
-    ) -> tuple[Moves, int, int]:
-        """Neighbors of one strategy, the number tried, and that of those solved."""
+    ) -> _Attempted:
+        """Neighbors of one strategy."""
         size = min(self._size(turn), room)
         function = self.functions.get(name)
         if function is None:
@@ -302,38 +339,37 @@ class Rounds:
         else:
             proposed = base.proposed_by(function, name, size, rng)
         moves = base.moved(proposed, self.until)
-        return moves, size, len(moves)
+        return _Attempted(moves, size, len(moves))
 
     def _ascended(
         self, base: Base, turn: int, state: State, room: int, rng: np.random.Generator
-    ) -> tuple[Moves, int, int]:
-        """Ends of ascents side by side, the number of neighbors tried, and that of those solved."""
+    ) -> _Attempted:
+        """Ends of ascents side by side, from the best of some candidates.
+
+        Now and then the candidates are near the best pairs that are known of the dataset.
+        """
         room = min(self._size(turn), room)
-        step = 0.3
         if base.knows_gradients:
-            screened_before = sum(map(self._size, range(turn))) // SCREENED_OF
-            candidates = base.centered(screened_before, math.ceil(room / SCREENED_OF))
-            climbs = max(len(candidates) // CLIMBS_OF, 1)
-            goes_on = turn % 2 == 1
+            screening = self._screening_by_gradients(base, turn, room)
         else:
-            climbs = max(room // CLIMB, 1)
-            candidates = base.propose("extreme", 0, min(SCREENED * climbs, room), rng)
-            goes_on = turn % STAY > 0
-        elite = []
-        for one in state.pairs(Quantity.V):
-            if isinstance(one, Replacement) and one.base == base.index:
-                elite.append(one)
+            screening = _screening_of_extremes(base, turn, room, rng)
+        candidates = screening.candidates
         tried = len(candidates)
-        if elite and goes_on:
-            step = 0.1
-            best = Changes.of(elite)
+        step = FIRST_STEP
+        best_pairs = []
+        for pair in state.pairs(Quantity.V):
+            if isinstance(pair, Replacement) and pair.base == base.index:
+                best_pairs.append(pair)
+        if best_pairs and screening.goes_on:
+            step = LATER_STEP
+            best = Changes.of(best_pairs)
             candidates = best.and_those(base.carried(best, tried, rng)).take(slice(tried))
         screened = base.moved(candidates, self.until)
-        starts = screened.take(screened.highest(climbs))
+        starts = screened.take(screened.highest(screening.climbs))
         # the ends are solved once more, each as it is kept
         room_left = room - tried - len(starts)
         if not len(starts) or room_left <= 0 or self.until.passed:
-            return screened, tried, len(screened)
+            return _Attempted(screened, tried, len(screened))
         if base.knows_gradients or (base.shares and turn % 2 == 0):
             climbed = slopes_followed(base, starts, room_left, self.until)
         else:
@@ -341,7 +377,30 @@ class Rounds:
             climbed = evolved(base, starts.changes, step, solves, rng, self.until)
         moves = base.moved(climbed.ends, self.until)
         tried += climbed.tried + len(climbed.ends)
-        return moves, tried, len(screened) + climbed.solved + len(moves)
+        return _Attempted(moves, tried, len(screened) + climbed.solved + len(moves))
+
+    def _screening_by_gradients(self, base: Base, turn: int, room: int) -> _Screening:
+        """Candidates where V has gradients: one in so many neighbors of the attempt."""
+        screened_before = sum(map(self._size, range(turn))) // SCREENED_OF
+        candidates = base.centered(screened_before, math.ceil(room / SCREENED_OF))
+        climbs = max(len(candidates) // CLIMBS_OF, 1)
+        return _Screening(candidates, climbs, goes_on=turn % 2 == 1)
+
+    def _solved_alone(
+        self, base: Base, moves: Moves, sample: NDArray[np.int64], name: str
+    ) -> tuple[list[NeighborPair], float]:
+        """Neighbors of a sample solved one by one, and how far V is from that of all together."""
+        pairs: list[NeighborPair] = []
+        disagreement = 0.0
+        known_weights = {id(base.records): (base.weights, base.radius)}
+        for k in sample:
+            neighbors = base.pair(moves.changes.one(k, name, base.index))
+            together = moves.movements[Quantity.V][k]
+            for pair in resolve(self.weighing, [neighbors], known=known_weights):
+                pairs.append(pair)
+                apart = pair.movements[Quantity.V].apart(together)
+                disagreement = float(np.maximum(disagreement, apart))
+        return pairs, disagreement
 
     def _sample(
         self, base: Base, tried: int, solved: int, first: bool, rng: np.random.Generator
@@ -408,15 +467,7 @@ class Rounds:
         DataError
             If the search found no neighbors inside of the universe.
         """
-        chosen = []
-        for claim in self.claims:
-            best = state.best.get(claim.quantity)
-            if best:
-                chosen.append(best[0][1])
-        # two datasets each: of many records only those that verdicts rest on
-        if self.few:
-            chosen += [pair for _, pair in self._ranked(state)]
-        pairs = map(self.pair, state.distinct(chosen)[:KEPT])
+        pairs = map(self.pair, state.distinct(self._candidates(state))[:KEPT])
         resolved = resolve(self.weighing, pairs, until=until.part(0.5))
         if not resolved:
             raise DataError(
@@ -424,7 +475,7 @@ class Rounds:
             )
         verdicts = []
         for claim in self.claims:
-            worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
+            worst = max(resolved, key=lambda pair: pair.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
         last = check(
             self.weighing,
@@ -433,15 +484,34 @@ class Rounds:
             until=until.part(CHECKING),
             seconds=self.solver_seconds,
         )
-        largest = state.largest
-        checked = SolverCheck(
+        return tuple(verdicts), tuple(resolved), self._checked_in_all(state, last)
+
+    def _candidates(self, state: State) -> list[Kept]:
+        """The pairs that verdicts may rest on: the best of every claim, and others if affordable.
+
+        Each is two datasets to be solved; of many records only the best are.
+        """
+        candidates = []
+        for claim in self.claims:
+            best = state.best.get(claim.quantity)
+            if best:
+                _, pair = best[0]
+                candidates.append(pair)
+        if self.few:
+            candidates += [pair for _, pair in self._ranked(state)]
+        return candidates
+
+    def _checked_in_all(self, state: State, last: SolverCheck) -> SolverCheck:
+        """What the other solver found over the whole search, the last check included."""
+        disagreement = state.largest.get("disagreement", 0.0)
+        radius = state.largest.get("radius", 0.0)
+        return SolverCheck(
             solver=self.solver,
             datasets=int(state.counts.get("datasets", 0)) + last.datasets,
-            disagreement=float(np.maximum(largest.get("disagreement", 0.0), last.disagreement)),
-            radius=float(np.maximum(largest.get("radius", 0.0), last.radius)),
+            disagreement=float(np.maximum(disagreement, last.disagreement)),
+            radius=float(np.maximum(radius, last.radius)),
             unsolved=int(state.counts.get("unsolved", 0)) + last.unsolved,
         )
-        return tuple(verdicts), tuple(resolved), checked
 
     def _compared(
         self, resolved: Sequence[NeighborPair], verdicts: Sequence[Verdict]
@@ -459,3 +529,12 @@ class Rounds:
             if id(pair) in resting or pair.origin == _SEARCHED:
                 datasets += pair.datasets
         return datasets
+
+
+def _screening_of_extremes(
+    base: Base, turn: int, room: int, rng: np.random.Generator
+) -> _Screening:
+    """Candidates where V has no gradients: extreme neighbors, some for every ascent."""
+    climbs = max(room // CLIMB, 1)
+    candidates = base.propose("extreme", 0, min(SCREENED * climbs, room), rng)
+    return _Screening(candidates, climbs, goes_on=turn % STAY > 0)
