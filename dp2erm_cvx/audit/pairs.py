@@ -201,10 +201,11 @@ class Pairs:
         """
         n = universe.n_samples
         domain = universe.domain
-        twice = [0, 1, 0, 1]
-        X = self.X[0, twice]
-        a = self.a[0, twice]
-        y = self.y[0, twice]
+        # the changed record before and after, and common kinds like both
+        kinds = [0, 1, 0, 1]
+        X = self.X[0, kinds]
+        a = self.a[0, kinds]
+        y = self.y[0, kinds]
         lists = None
         if self.lists is not None:
             lists = [[kind] * _MOST for kind in range(4)]
@@ -419,11 +420,11 @@ def _start(family: str, rng: np.random.Generator, d: int) -> _Start:
 
 def _cloud_of(family: str, rng: np.random.Generator) -> str:
     """The cloud that the points of a family are drawn from."""
-    if family == "nearly empty":
-        return "anywhere" if rng.random() < 0.5 else "collinear"
-    if family == "jump":
-        return "one-sided" if rng.random() < 0.5 else "anywhere"
-    return family
+    clouds = {"nearly empty": ("anywhere", "collinear"), "jump": ("one-sided", "anywhere")}
+    if family not in clouds:
+        return family
+    first, second = clouds[family]
+    return first if rng.random() < 0.5 else second
 
 
 def _points(cloud: str, rng: np.random.Generator, m: int, d: int) -> Array:
@@ -472,7 +473,10 @@ def _jump(start: _Start, rng: np.random.Generator) -> None:
     d = points.shape[1]
     pull = (start.share * (2 * start.arm[2:] - 1)) @ points[2:]
     size = float(np.linalg.norm(pull))
-    along = pull / size if size > 0 else directions(rng, 1, d)[0]
+    if size > 0:
+        along = pull / size
+    else:
+        (along,) = directions(rng, 1, d)
     points[:2] = rng.choice([-1.0, 1.0]) * _OPPOSITE * along
     points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
     start.arm[1] = 1 - start.arm[0]
@@ -555,8 +559,10 @@ def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
         size = int(rng.integers(_MOST + 1))
     chosen = list[int]()
     for _ in range(size):
-        other = rng.random() >= 0.8
-        chosen.append(int(rng.integers(kinds)) if other else kind)
+        member = kind
+        if rng.random() >= 0.8:
+            member = int(rng.integers(kinds))
+        chosen.append(member)
     return chosen
 
 
@@ -576,8 +582,11 @@ def next_pair(universe: MappedUniverse, pair: Pairs | None, rng: np.random.Gener
 def _drawn(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
     """A pair along one direction of the covariates or none; nothing is said of the arm floor."""
     n = universe.n_samples
-    kinds = int(rng.integers(1, min(4, n - 1) + 1)) if rng.random() >= 0.1 else n - 1
-    m = kinds + 2
+    # now and then every common record is of a kind of its own
+    common_kinds = n - 1
+    if rng.random() >= 0.1:
+        common_kinds = int(rng.integers(1, min(4, n - 1) + 1))
+    m = common_kinds + 2
     (u,) = directions(rng, 1, universe.n_features)
     sign = rng.choice([-1.0, 1.0], size=m)
     place = rng.random(m)
@@ -586,8 +595,9 @@ def _drawn(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
     X = _drawn_covariates(u, sign, a, universe.space.features_bound, rng)
     if rng.random() < 0.15:
         a = (X @ u > 0).astype(np.int64)
-    flipped = universe.flips and rng.random() < 0.7
-    a[1] = 1 - a[0] if flipped else a[0]
+    a[1] = a[0]
+    if universe.flips and rng.random() < 0.7:
+        a[1] = 1 - a[0]
     y = universe.space.outcome_bound * _drawn_outcomes(X @ u, a, rng)
     return Pairs.single(universe.space.inside(X), a, y, rng.integers(2, m, size=n - 1))
 
@@ -644,25 +654,41 @@ def _drawn_outcomes(along: Array, a: NDArray[np.int64], rng: np.random.Generator
     return np.asarray(y)
 
 
+#: What one change of a pair is made to.
+_CHANGES = (
+    "covariates of one kind",
+    "covariates of all kinds",
+    "place of one kind",
+    "arm of one kind",
+    "outcome of one kind",
+    "kinds of some records",
+    "signs of all outcomes",
+)
+
+
 def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) -> Pairs:
     """The pair after one change of a random kind, of a size from 0.001 to 1."""
     X, a, y, order = pair.kinds()
     space = universe.space
     kinds = len(X)
-    row = int(rng.integers(kinds)) if rng.random() < 0.5 else int(rng.integers(2))
+    # half of the changes are to the changed record, before or after, the others to any kind
+    kinds_in_reach = 2
+    if rng.random() < 0.5:
+        kinds_in_reach = kinds
+    row = int(rng.integers(kinds_in_reach))
     size = 10.0 ** rng.uniform(-3, 0)
-    move = int(rng.integers(7))
-    if move == 0:
+    change = _CHANGES[int(rng.integers(len(_CHANGES)))]
+    if change == "covariates of one kind":
         X[row] += space.features_bound * size * rng.normal(size=X.shape[1])
-    elif move == 1:
+    elif change == "covariates of all kinds":
         X += space.features_bound * size * rng.normal(size=X.shape)
-    elif move == 2:
+    elif change == "place of one kind":
         X[row] = _other_covariates(X, row, space.features_bound, rng)
-    elif move == 3:
-        a[row] = 1 - a[row] if space.n_arms == 2 else rng.integers(space.n_arms)
-    elif move == 4:
+    elif change == "arm of one kind":
+        a[row] = _other_arm(int(a[row]), space.n_arms, rng)
+    elif change == "outcome of one kind":
         y[row] = _other_outcome(float(y[row]), space.outcome_bound, size, rng)
-    elif move == 5:
+    elif change == "kinds of some records":
         some = rng.random(len(order)) < rng.choice([0.1, 0.5])
         order[some] = rng.integers(2, kinds)
     else:
@@ -674,6 +700,13 @@ def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) ->
     if lists is not None and rng.random() < 0.3:
         lists = [*lists[:row], _list(row, kinds, rng), *lists[row + 1 :]]
     return Pairs.single(space.inside(X), a, y, order, lists)
+
+
+def _other_arm(arm: int, n_arms: int, rng: np.random.Generator) -> int:
+    """The other one of two arms, or any of several."""
+    if n_arms == 2:
+        return 1 - arm
+    return int(rng.integers(n_arms))
 
 
 def _other_covariates(X: Array, row: int, bound: float, rng: np.random.Generator) -> Array:
@@ -691,4 +724,5 @@ def _other_outcome(y: float, bound: float, size: float, rng: np.random.Generator
 
 
 def _unit(rows: Array) -> Array:
+    """Rows of norm 1 in the directions of the given ones; rows of 0 stay 0."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))

@@ -224,8 +224,10 @@ class State:
     def _keep(self, name: str, height: Height, pair: Any, keep: int, apart: float) -> None:
         """Put a pair among the best by ``name``, unless it is too low or too near to another."""
         best = self.best.setdefault(name, [])
-        if len(best) == keep and not height > best[-1][0]:
-            return
+        if len(best) == keep:
+            lowest, _ = best[-1]
+            if not height > lowest:
+                return
         # nothing can be sorted by a height that is no number
         if np.isnan(height).any():
             return
@@ -291,39 +293,74 @@ def explore(
     DataError
         If the checkpoint is that of another search.
     """
+    state = State()
     checkpoint = None
     if plan.checkpoint is not None and kinds:
         checkpoint = _Checkpoint(Path(plan.checkpoint), _in_json(call), kinds)
-    state = State() if checkpoint is None else checkpoint.read()
+        state = checkpoint.read()
     limit = plan.evaluations or math.inf
     seconds = plan.seconds or math.inf
     began = plan.clock()
     until = until or plan.deadline()
-    workers = plan.workers if wave > 1 else 1
-    complete = True
+    workers = 1
+    if wave > 1:
+        workers = plan.workers
+    is_whole = True
     while state.attempts == 0 or (state.spent < limit and not until.passed):
-        before = state.at_start_of_wave()
-        evaluations_left = max(limit - state.spent, 0)
-        tasks = []
-        for number in range(state.attempts, state.attempts + wave):
-            wanted = most(number)
-            room = int(min(wanted, evaluations_left))
-            evaluations_left = evaluations_left - wanted
-            complete = complete and evaluations_left >= 0
-            if room > 0:
-                # the first attempt is taken whatever the time
-                end = until if number else Deadline()
-                tasks.append((before, number, room, end))
+        numbers = range(state.attempts, state.attempts + wave)
+        tasks, is_affordable = _tasks_of_wave(state, numbers, most, limit, until)
+        is_whole = is_whole and is_affordable
         for gain in run_tasks(partial(_attempt_in_time, attempt), tasks, workers=workers):
-            complete = complete and gain is not None and not gain.cut
+            is_whole = is_whole and gain is not None and not gain.cut
             state.add(gain or Gain(0), keep, apart)
             if plan.progress is not None:
                 share = max(state.spent / limit, (plan.clock() - began) / seconds)
                 plan.progress(min(share, 1.0), state.spent, highest(state))
         # A search does not go on from a wave that was cut short: a stop must not change the result.
-        if checkpoint is not None and complete:
+        if checkpoint is not None and is_whole:
             checkpoint.write(state)
     return state
+
+
+def _tasks_of_wave(
+    state: State, numbers: Sequence[int], most: Callable[[int], int], limit: float, until: Deadline
+) -> tuple[list[tuple[State, int, int, Deadline]], bool]:
+    """The attempts of a wave, as :func:`_attempt_in_time` takes them.
+
+    Parameters
+    ----------
+    state
+        Where the search stands.
+    numbers
+        Numbers of the attempts.
+    most
+        How many evaluations an attempt takes at most, by its number.
+    limit
+        Evaluations of the whole search.
+    until
+        When the search ends.
+
+    Returns
+    -------
+    tasks
+        Those for which any evaluation is left.
+    is_affordable
+        Whether all attempts have as many evaluations as they may take.
+    """
+    before = state.at_start_of_wave()
+    evaluations_left = max(limit - state.spent, 0)
+    tasks = []
+    for number in numbers:
+        wanted = most(number)
+        room = int(min(wanted, evaluations_left))
+        evaluations_left = evaluations_left - wanted
+        end = until
+        if number == 0:
+            # the first attempt is taken whatever the time
+            end = Deadline()
+        if room > 0:
+            tasks.append((before, number, room, end))
+    return tasks, evaluations_left >= 0
 
 
 @dataclass(frozen=True)
@@ -384,10 +421,12 @@ class _Checkpoint:
 
 
 def _in_json(value: object) -> str:
+    """A value in JSON, arrays and pairs as ``_plain`` writes them."""
     return json.dumps(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:
+    """What JSON can hold of an array, a number of NumPy, or a pair."""
     if isinstance(value, np.ndarray):
         return {"$array": value.tolist(), "dtype": value.dtype.name}
     if isinstance(value, np.number):
@@ -592,20 +631,44 @@ class _Climb:
         rates = self.defaults
         shift = rates.weights @ moves
         self.mean = self.mean + self.step * shift
-        # the path of the step
-        turned = self.basis @ (rates.weights @ normal)
-        kept = 1 - rates.step_rate
+        length = self._lengthen_path_of_step(rates.weights @ normal)
+        self._adapt_covariance(shift, moves, length)
+        # sigma exp(c_sigma / d_sigma (|p_sigma| / E|N(0, I)| - 1))
+        growth = rates.step_rate / rates.damping * (length / rates.expected - 1)
+        self.step *= math.exp(min(1.0, growth))
+
+    def _lengthen_path_of_step(self, shift: Array) -> float:
+        """Add a shift (d,) in units of the covariance to the path of the step; the new length.
+
+        ``p_sigma`` becomes ``(1 - c_sigma) p_sigma + sqrt(c_sigma (2 - c_sigma) mu_eff) B z``.
+        """
+        rates = self.defaults
         gain = math.sqrt(rates.step_rate * (2 - rates.step_rate) * rates.mass)
-        self.step_path = kept * self.step_path + gain * turned
-        length = float(np.linalg.norm(self.step_path))
-        # The path of the mean stalls while that of the step is unusually long.
-        settled = length / math.sqrt(1 - kept ** (2 * self.generation))
-        usual = settled < (1.4 + 2 / (len(shift) + 1)) * rates.expected
-        lost = rates.path_rate * (2 - rates.path_rate)
-        gain = math.sqrt(lost * rates.mass)
-        self.path = (1 - rates.path_rate) * self.path + usual * gain * shift
-        # the covariance
-        stalled = (1 - usual) * rates.path_rate * (2 - rates.path_rate)
+        self.step_path = (1 - rates.step_rate) * self.step_path + gain * (self.basis @ shift)
+        return float(np.linalg.norm(self.step_path))
+
+    def _adapt_covariance(self, shift: Array, moves: Array, length: float) -> None:
+        """Add a shift of the mean to its path, and adapt the covariance to the path and all moves.
+
+        The path stalls while that of the step is unusually long. With ``h`` 0 where it does and
+        else 1, ``p_c`` becomes ``(1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) shift``, and C
+        becomes ``(1 - c_1 - c_mu) C + c_1 (p_c p_c' + (1 - h) c_c (2 - c_c) C) + c_mu sum w y y'``.
+
+        Parameters
+        ----------
+        shift
+            The shift (d,) of the mean, over the step.
+        moves
+            As of :meth:`_adapt`.
+        length
+            Of the path of the step.
+        """
+        rates = self.defaults
+        settled_length = length / math.sqrt(1 - (1 - rates.step_rate) ** (2 * self.generation))
+        is_usual = settled_length < (1.4 + 2 / (len(shift) + 1)) * rates.expected
+        gain = math.sqrt(rates.path_rate * (2 - rates.path_rate) * rates.mass)
+        self.path = (1 - rates.path_rate) * self.path + is_usual * gain * shift
+        stalled = (1 - is_usual) * rates.path_rate * (2 - rates.path_rate)
         along_path = np.outer(self.path, self.path) + stalled * self.covariance
         covariance = (
             (1 - rates.one_rate - rates.many_rate) * self.covariance
@@ -613,5 +676,3 @@ class _Climb:
             + rates.many_rate * (moves.T * rates.weights) @ moves
         )
         self.covariance = 0.5 * (covariance + covariance.T)
-        growth = rates.step_rate / rates.damping * (length / rates.expected - 1)
-        self.step *= math.exp(min(1.0, growth))
