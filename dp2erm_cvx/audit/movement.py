@@ -352,37 +352,44 @@ class Movement(Reading):
         radius
             Bounds (m,) of the errors in l1 of the weights of the neighbors.
         """
-        n = self.n
-        error = movement_error(n, self.radius + radius)
+        error = movement_error(self.n, self.radius + radius)
         weight_error = np.maximum(self.radius, radius) * ROUND_UP_SUMS
         l1, squares, n_differing = sums.T
         largest_product, largest_common, largest_weight = largest.T
         before, after = ends.T
-        # of a neighbor that nothing was proved about
+        # radii are infinite of a neighbor that nothing was proved about
         with np.errstate(all="ignore"):
-            l2 = np.sqrt(squares)
-            others = np.maximum(l1 - np.abs(before - after), 0.0)
-            n_differing = np.where(error <= self.least, n_differing, 0.0)
-            # of the largest product, when both weights move
+            l2 = _around(np.sqrt(squares), error)
+            most_differing = np.full(len(n_differing), float(self.n))
+            l0 = Intervals(np.where(error <= self.least, n_differing, 0.0), most_differing)
+            # the largest product, when both weights move
             slack = self.radius * largest_weight + radius * self.heaviest
-            low_product = np.maximum(largest_product - slack, 0.0)
-            high_product = largest_product + slack + self.radius * radius
-            low_l2 = np.maximum(l2 - error, 0.0)
-            # W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))
-            low_w2 = np.sqrt((low_l2**2 + 2 * low_product) * (1 + n_differing))
-            high_w2 = np.sqrt(((l2 + error) ** 2 + 2 * high_product) * (1 + n))
+            product = Intervals(
+                np.maximum(largest_product - slack, 0.0),
+                largest_product + slack + self.radius * radius,
+            )
+            # V holds both weights of the changed record in place of their gap
+            of_others = np.maximum(l1 - np.abs(before - after), 0.0)
             return {
-                Quantity.V: _around(others + before + after, error),
+                Quantity.V: _around(of_others + before + after, error),
                 Quantity.L1: _around(l1, error),
-                Quantity.L2: _around(l2, error),
-                Quantity.L0: Intervals(n_differing, np.full(len(n_differing), float(n))),
+                Quantity.L2: l2,
+                Quantity.L0: l0,
                 Quantity.W1: _around(l1 + 2 * largest_common, error + 2 * weight_error),
-                Quantity.W2: Intervals(low_w2 * ROUND_DOWN, high_w2 * ROUND_UP),
+                Quantity.W2: _intervals_of_w2(l2, product, l0),
                 Quantity.LARGEST: _around(np.maximum(self.heaviest, largest_weight), weight_error),
             }
 
 
+def _intervals_of_w2(l2: Intervals, product: Intervals, l0: Intervals) -> Intervals:
+    """``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``, rounded outward."""
+    low = np.sqrt((l2.low**2 + 2 * product.low) * (1 + l0.low))
+    high = np.sqrt((l2.high**2 + 2 * product.high) * (1 + l0.high))
+    return Intervals(low * ROUND_DOWN, high * ROUND_UP)
+
+
 def _around(value: Array, error: Array) -> Intervals:
+    """The numbers of at least 0 that are within an error of a value."""
     return Intervals(np.maximum(value - error, 0.0), value + error)
 
 

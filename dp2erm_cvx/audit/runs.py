@@ -43,6 +43,10 @@ FAMILIES = {
 }
 
 
+#: Observations of the first and of the second dataset, as many of each.
+RunsOfBoth = tuple[Observations, Observations]
+
+
 @dataclass(frozen=True)
 class Attack:
     """How often a mechanism runs on each of two datasets, and which events are looked for.
@@ -261,23 +265,24 @@ def audit_runs(
     seed = attack.seed
     if seed is None:
         seed = random_source().getrandbits(53)
-    one, other = _run_all(mechanism, (first, second), attack, attack.runs, seed, Deadline())
-    raised = (sum(run.raised for run in one), sum(run.raised for run in other))
+    runs = _run_all(mechanism, (first, second), attack, attack.runs, seed, Deadline())
+    raised = _numbers_raised(runs)
     if raised == (attack.runs, attack.runs):
-        raise DeclarationError(f"mechanism: every run {one[0].key!s}")
-    # a quarter of the runs learns scores, the next picks the events, and the others count them
-    learned = attack.runs // 4
-    picked = attack.runs // 2
+        of_first, _ = runs
+        raise DeclarationError(f"mechanism: every run {of_first[0].key!s}")
+    # four bounds share the risk: in either direction one on P(event) and one on Q(event)
     risk = (1.0 - attack.confidence) / 4
-    learned_scores = scores(one[:learned], other[:learned], attack.events)
-    picking = (one[learned:picked], other[learned:picked])
-    bound = CountBound.of(declared, picked - learned, risk)
-    chosen, looked_at = best_events(
+    learning, picking, counting = _parts_of_runs(runs)
+    learned_scores = scores(*learning, attack.events)
+    n_picking = len(picking[0])
+    bound = CountBound.of(declared, n_picking, risk)
+    (best_forward, best_backward), looked_at = best_events(
         picking, learned_scores, bound, values="values" in attack.events
     )
-    bounds = _Bounds.of_runs(attack.runs - picked, risk, declared.delta)
-    forward = bounds.counted(0, chosen[0].event, one[picked:], other[picked:])
-    backward = bounds.counted(1, chosen[1].event, other[picked:], one[picked:])
+    mine, theirs = counting
+    bounds = _Bounds.of_runs(len(mine), risk, declared.delta)
+    forward = bounds.counted(0, best_forward.event, mine, theirs)
+    backward = bounds.counted(1, best_backward.event, theirs, mine)
     ceilings = {"epsilon": bounds.epsilon.ceiling, "mu": bounds.mu.ceiling}
     return RunsAudit(
         declared=declared,
@@ -291,6 +296,26 @@ def audit_runs(
         searched=f"{looked_at} events: {_families_in_words(attack)}",
         seed=seed,
     )
+
+
+def _numbers_raised(runs: RunsOfBoth) -> tuple[int, int]:
+    """How many runs of each dataset ended in an exception."""
+    of_first, of_second = runs
+    return sum(run.raised for run in of_first), sum(run.raised for run in of_second)
+
+
+def _parts_of_runs(runs: RunsOfBoth) -> tuple[RunsOfBoth, RunsOfBoth, RunsOfBoth]:
+    """Runs of both datasets that learn scores, that pick the events, and that count them.
+
+    The first two are a quarter of all runs each.
+    """
+    of_first, of_second = runs
+    n_learning = len(of_first) // 4
+    n_choosing = len(of_first) // 2
+    learning = (of_first[:n_learning], of_second[:n_learning])
+    picking = (of_first[n_learning:n_choosing], of_second[n_learning:n_choosing])
+    counting = (of_first[n_choosing:], of_second[n_choosing:])
+    return learning, picking, counting
 
 
 @dataclass(frozen=True)
@@ -351,21 +376,22 @@ def _run_all(
     runs: int,
     seed: int,
     until: Deadline,
-) -> tuple[Observations, Observations]:
+) -> RunsOfBoth:
     """So many observations of each dataset; raises OutOfTime.
 
     Each run has a generator of its own.
     """
     chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
     # the workers of an attack are none of those that processes may start
-    once = partial(_run, mechanism, datasets, dataclasses.replace(attack, workers=1), seed, until)
-    first = list[Observation]()
-    second = list[Observation]()
-    for part in run_tasks(once, chunks, workers=attack.workers):
-        for one, other in part:
-            first.append(one)
-            second.append(other)
-    return first, second
+    alone = dataclasses.replace(attack, workers=1)
+    run_chunk = partial(_run, mechanism, datasets, alone, seed, until)
+    of_first: list[Observation] = []
+    of_second: list[Observation] = []
+    for chunk in run_tasks(run_chunk, chunks, workers=attack.workers):
+        for first, second in chunk:
+            of_first.append(first)
+            of_second.append(second)
+    return of_first, of_second
 
 
 def _run(
@@ -457,29 +483,7 @@ def search_runs(
     limit = search.deadline()
     searching = limit.part(_SEARCHING)
     distance = _Distance(mechanism, attack, declared)
-
-    def attempt(state: State, number: int, room: int) -> Gain:
-        """A new pair, a change of one of the best, or where a path is steepest."""
-        rng = np.random.default_rng([search.seed, state.spent])
-        chance = rng.random()
-        best = None
-        if chance < _CHANGED:
-            best = state.elite("distance", rng)
-        pair = next_pair(universe, best, rng)
-        # one pair is looked at in any case
-        until = searching if state.best else Deadline()
-        evaluations = 0
-        try:
-            if chance > 1 - _PATHS:
-                short_distance = partial(distance, runs=_SHORT, rng=rng, until=until)
-                steep, evaluations = pair.steepest(universe, short_distance, rng)
-                if steep is not None:
-                    pair = steep
-            height = distance(*pair.raw(domain), runs=_SHORT, rng=rng, until=until)
-        except OutOfTime:
-            return Gain(evaluations + 1, cut=True)
-        return Gain(evaluations + 1, [({"distance": height}, pair)])
-
+    attempt = partial(_attempt, universe, distance, search.seed, searching)
     state = explore(attempt, search, until=searching)
     worst = _worst(state.pairs("distance"), distance, domain, search.seed, limit)
     audit = audit_runs(mechanism, *worst.raw(domain), declared, attack=attack)
@@ -494,6 +498,52 @@ def search_runs(
 
 #: Fields of an attack that a saved pair needs for a replay.
 _OF_A_REPLAY = ("runs", "confidence", "events", "takes_rng")
+
+
+def _attempt(
+    universe: Universe,
+    distance: _Distance,
+    seed: int,
+    searching: Deadline,
+    state: State,
+    number: int,
+    room: int,
+) -> Gain:
+    """Screen a new pair, a change of one of the best, or the steepest place of a path.
+
+    Parameters
+    ----------
+    universe
+        Where the pairs lie.
+    distance
+        How far apart the datasets of a pair are.
+    seed
+        Of the search: an attempt is seeded by this and the evaluations before it.
+    searching
+        When the search ends.
+    state, number, room
+        As of :func:`~dp2erm_cvx.audit.search.explore`.
+    """
+    rng = np.random.default_rng([seed, state.spent])
+    chance = rng.random()
+    best = None
+    if chance < _CHANGED:
+        best = state.elite("distance", rng)
+    pair = next_pair(universe, best, rng)
+    # one pair is looked at in any case
+    until = searching if state.best else Deadline()
+    short_distance = partial(distance, runs=_SHORT, rng=rng, until=until)
+    evaluations = 1
+    try:
+        if chance > 1 - _PATHS:
+            steepest, taken = pair.steepest(universe, short_distance, rng)
+            evaluations += taken
+            if steepest is not None:
+                pair = steepest
+        height = short_distance(*pair.raw(universe.domain))
+    except OutOfTime:
+        return Gain(evaluations, cut=True)
+    return Gain(evaluations, [({"distance": height}, pair)])
 
 
 def _worst(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,29 @@ from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
 
-#: Starts of a round, how many of the best are refined, and pairs tried in each refinement, where
-#: movements are cheap.
-CHEAP = (280, 2, 1500)
-#: The same where each movement takes two full solves.
-COSTLY = (35, 1, 150)
+
+class Effort(NamedTuple):
+    """How many pairs one round tries.
+
+    Attributes
+    ----------
+    starts
+        Pairs that are drawn.
+    refined
+        How many of the best of them begin an ascent.
+    evaluations
+        Pairs that each ascent tries at most.
+    """
+
+    starts: int
+    refined: int
+    evaluations: int
+
+
+#: Where movements are cheap.
+CHEAP = Effort(280, 2, 1500)
+#: Where each movement takes two full solves.
+COSTLY = Effort(35, 1, 150)
 #: Pairs of earlier rounds that are refined again, and whether a part of them is drawn anew.
 _AGAIN = (False, True)
 
@@ -151,8 +169,13 @@ class Surrogate:
     @property
     def most(self) -> int:
         """Pairs that a climb tries at most."""
-        starts, refined, evaluations = COSTLY if self.exact else CHEAP
-        return starts + (refined + len(_AGAIN)) * evaluations
+        effort = self._effort
+        return effort.starts + (effort.refined + len(_AGAIN)) * effort.evaluations
+
+    @property
+    def _effort(self) -> Effort:
+        """How many pairs a climb tries."""
+        return COSTLY if self.exact else CHEAP
 
     def climb(
         self,
@@ -184,12 +207,26 @@ class Surrogate:
         spent
             How many pairs were tried.
         """
-        number, refined, evaluations = COSTLY if self.exact else CHEAP
-        starts = Pairs.starts(self.universe, min(number, budget), rng)
-        spent = len(starts)
-        reached = self.movements(starts, until.part(0.5))[quantity]
-        values = np.nan_to_num(reached, nan=-np.inf, posinf=-np.inf)
-        highest = np.argsort(-values, kind="stable")[:refined]
+        starts = Pairs.starts(self.universe, min(self._effort.starts, budget), rng)
+        movements = self.movements(starts, until.part(0.5))[quantity]
+        heights = np.nan_to_num(movements, nan=-np.inf, posinf=-np.inf)
+        chosen, steps = self._chosen(starts, heights, known, rng)
+        highest_start = starts.take(np.array([int(np.argmax(heights))]))
+        if until.passed:
+            return highest_start, len(starts)
+        budget_left = budget - len(starts)
+        ends, tried = self._ascents(quantity, chosen, steps, budget_left, rng, until)
+        return Pairs.joined([highest_start, *ends]), len(starts) + tried
+
+    def _chosen(
+        self, starts: Pairs, heights: Array, known: Sequence[Pairs], rng: np.random.Generator
+    ) -> tuple[list[Pairs], list[float]]:
+        """Pairs at which ascents begin, and the first step of each.
+
+        They are the highest starts, and known pairs that were changed a little.
+        """
+        refined = self._effort.refined
+        highest = np.argsort(-heights, kind="stable")[:refined]
         chosen = [starts.take(np.array([index])) for index in highest]
         # small steps stay on a narrow hill
         steps = rng.choice([0.1, 0.3], refined)[: len(chosen)].tolist()
@@ -197,20 +234,34 @@ class Surrogate:
             for anew in _AGAIN:
                 chosen.append(self._again(known, anew, rng))
                 steps.append(0.1)
-        top = starts.take(np.array([int(np.argmax(values))]))
-        if until.passed:
-            return top, spent
-        free = [_FreeNumbers.of_pair(self.universe, start) for start in chosen]
+        return chosen, steps
+
+    def _ascents(
+        self,
+        quantity: Quantity,
+        starts: Sequence[Pairs],
+        steps: Sequence[float],
+        budget: int,
+        rng: np.random.Generator,
+        until: Deadline,
+    ) -> tuple[list[Pairs], int]:
+        """The end of an ascent from every start, and how many pairs were tried."""
+        evaluations = self._effort.evaluations
+        free = [_FreeNumbers.of_pair(self.universe, start) for start in starts]
         climbs = []
         for place, step in enumerate(steps):
-            budget_left = max(budget - spent - place * evaluations, 0)
+            budget_left = max(budget - place * evaluations, 0)
             climbs.append((free[place].start, step, min(budget_left, evaluations)))
-        heights = partial(self._heights, quantity, free, until)
-        ends = [top]
-        for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
+        objective = partial(self._heights, quantity, free, until)
+        ends = []
+        spent = 0
+        for place, (best, height, tried) in enumerate(evolve(objective, climbs, rng)):
             spent += tried
-            ends.append(free[k].pairs(best[None]) if np.isfinite(largest) else chosen[k])
-        return Pairs.joined(ends), spent
+            end = starts[place]
+            if np.isfinite(height):
+                end = free[place].pairs(best[None])
+            ends.append(end)
+        return ends, spent
 
     def _again(self, known: Sequence[Pairs], anew: bool, rng: np.random.Generator) -> Pairs:
         """One of the known pairs, changed a little, as a start.
@@ -473,6 +524,12 @@ _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
 }
 
 
+#: Newton steps, halves of each, and the size of the last step relative to the point.
+_MOST_STEPS = 80
+_MOST_HALVES = 30
+_LAST_STEP = 1e-11
+
+
 def _minimize_in_ball(
     smooth: Callable[[Array], _Smooth], batch: int, dimension: int, radius: float
 ) -> Array:
@@ -497,39 +554,42 @@ def _minimize_in_ball(
         The minimizers, NaN where they did not converge.
     """
     v = np.zeros((batch, dimension))
-    done = np.zeros(batch, dtype=bool)
-    there = smooth(v)
-    for _ in range(80):
-        _, gradient, hessian = there
+    is_minimizer = np.zeros(batch, dtype=bool)
+    terms = smooth(v)
+    for _ in range(_MOST_STEPS):
+        _, gradient, hessian = terms
         step = _model_minimizer(v, gradient, hessian, radius) - v
         size = np.sum(np.abs(step), axis=1)
-        done = size <= 1e-11 * (1.0 + np.sum(np.abs(v), axis=1))
-        if done.all():
+        is_minimizer = size <= _LAST_STEP * (1.0 + np.sum(np.abs(v), axis=1))
+        if is_minimizer.all():
             break
-        v, there = _line_search(smooth, v, step, there)
-    v[~done] = np.nan
+        v, terms = _line_search(smooth, v, step, terms)
+    v[~is_minimizer] = np.nan
     return v
 
 
 def _line_search(
-    smooth: Callable[[Array], _Smooth], v: Array, step: Array, there: _Smooth
+    smooth: Callable[[Array], _Smooth], v: Array, step: Array, terms: _Smooth
 ) -> tuple[Array, _Smooth]:
     """Points on the way from ``v`` (b, d) along ``step`` (b, d) at which the values are lower.
 
-    ``there`` are values, gradients and Hessians at ``v``; those at the new points are returned.
+    ``terms`` are values, gradients and Hessians at ``v``; those at the new points are returned.
     """
-    value, gradient, _ = there
+    value, gradient, _ = terms
     slope = np.sum(gradient * step, axis=1)
+    # below rounding the value decides nothing, and Newton's method needs no guard
+    rounding = 1e-13 * (1.0 + np.abs(value))
     share = np.ones(len(v))
-    for _ in range(30):
+    for _ in range(_MOST_HALVES):
         trial = v + share[:, None] * step
-        tried = smooth(trial)
-        # below rounding the value decides nothing, and Newton's method needs no guard
-        short = tried[0] > value + 1e-4 * share * slope + 1e-13 * (1.0 + np.abs(value))
-        if not short.any():
+        terms_at_trial = smooth(trial)
+        value_at_trial, _, _ = terms_at_trial
+        # a ten-thousandth of what the slope promises has to be gained
+        falls_short = value_at_trial > value + 1e-4 * share * slope + rounding
+        if not falls_short.any():
             break
-        share = np.where(short, 0.5 * share, share)
-    return trial, tried
+        share = np.where(falls_short, 0.5 * share, share)
+    return trial, terms_at_trial
 
 
 def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -> Array:

@@ -58,9 +58,9 @@ class PricedColumns:
         """The penalty at s (K,); 0 for a constraint."""
         return self.shape.value(s)
 
-    def price(self, s: Array, otherwise: Array) -> Array:
-        """A slope lambda (.., K) of the penalty at s (.., K): at a kink one near ``otherwise``."""
-        return self.shape.price(s, otherwise)
+    def price(self, s: Array, preferred: Array) -> Array:
+        """A slope lambda (.., K) of the penalty at s (.., K): at a kink one near ``preferred``."""
+        return self.shape.price(s, preferred)
 
     def price_slack(self, s: Array) -> Array:
         """Units of roundoff, in prices, by which the norm of a computed price may be off.

@@ -83,8 +83,8 @@ class Shape(ABC):
         """The price of one imbalance s (K,); 0 for a constraint."""
 
     @abstractmethod
-    def price(self, s: Array, otherwise: Array) -> Array:
-        """A slope (.., K) at s (.., K): where there are several, one near ``otherwise`` (.., K)."""
+    def price(self, s: Array, preferred: Array) -> Array:
+        """A slope (.., K) at s (.., K): where there are several, one near ``preferred`` (.., K)."""
 
     @abstractmethod
     def proximal_point(self, y: Array, step: float) -> Array:
@@ -155,21 +155,21 @@ class _OfEntries(Shape):
     def value(self, s: Array) -> float:
         return _value_of_size(self.penalty, self.size(s))
 
-    def price(self, s: Array, otherwise: Array) -> Array:
+    def price(self, s: Array, preferred: Array) -> Array:
         penalty = self.penalty
         if penalty.hard and penalty.sided:
-            return np.maximum(otherwise, 0.0)
+            return np.maximum(preferred, 0.0)
         if penalty.hard:
             # A price of the other sign is rounding, but where the constraint is an equation.
-            same_sign = np.sign(s) * otherwise > 0.0
+            same_sign = np.sign(s) * preferred > 0.0
             equation = np.asarray(penalty.tolerance) == 0.0
-            return np.where(same_sign | equation, otherwise, 0.0)
+            return np.where(same_sign | equation, preferred, 0.0)
         if not math.isinf(penalty.factor):
             return np.asarray(np.sign(s) * _slope_of_size(penalty, self.size(s)))
         least = -penalty.price
         if penalty.sided:
             least = 0.0
-        at_kink = np.clip(otherwise, least, penalty.price)
+        at_kink = np.clip(preferred, least, penalty.price)
         below = np.full_like(s, least)
         return np.where(s > 0.0, penalty.price, np.where(s < 0.0, below, at_kink))
 
@@ -230,15 +230,15 @@ class _OfEuclideanNorm(Shape):
     def value(self, s: Array) -> float:
         return _value_of_size(self.penalty, self.size(s))
 
-    def price(self, s: Array, otherwise: Array) -> Array:
+    def price(self, s: Array, preferred: Array) -> Array:
         penalty = self.penalty
         if penalty.hard:
-            return otherwise
+            return preferred
         size = self.size(s)
         if math.isinf(penalty.factor):
             direction = s / np.maximum(size, _TINY)
-            length = self.size(otherwise)
-            at_kink = otherwise * (penalty.price / np.maximum(length, penalty.price))
+            length = self.size(preferred)
+            at_kink = preferred * (penalty.price / np.maximum(length, penalty.price))
             return np.where(size > 0, penalty.price * direction, at_kink)
         return np.asarray(_slope_of_size(penalty, size) / np.maximum(size, _TINY) * s)
 
@@ -309,12 +309,12 @@ class _OfLargestEntry(Shape):
     def value(self, s: Array) -> float:
         return _value_of_size(self.penalty, self.size(s))
 
-    def price(self, s: Array, otherwise: Array) -> Array:
-        """Shares of the entries of exactly the largest size, in proportion to ``otherwise``."""
+    def price(self, s: Array, preferred: Array) -> Array:
+        """Shares of the entries of exactly the largest size, in proportion to ``preferred``."""
         penalty = self.penalty
         size = self.size(s)
         is_largest = (np.abs(s) == size) & (size > 0.0)
-        pushed = np.where(is_largest, np.maximum(np.sign(s) * otherwise, 0.0), 0.0)
+        pushed = np.where(is_largest, np.maximum(np.sign(s) * preferred, 0.0), 0.0)
         total = np.sum(pushed, axis=-1, keepdims=True)
         count = np.maximum(np.sum(is_largest, axis=-1, keepdims=True), 1)
         in_proportion = pushed / np.maximum(total, _TINY)
@@ -322,8 +322,8 @@ class _OfLargestEntry(Shape):
         price = np.sign(s) * _slope_of_size(penalty, size) * shares
         if not math.isinf(penalty.factor):
             return np.asarray(price)
-        summed = np.sum(np.abs(otherwise), axis=-1, keepdims=True)
-        at_kink = otherwise * (penalty.price / np.maximum(summed, penalty.price))
+        summed = np.sum(np.abs(preferred), axis=-1, keepdims=True)
+        at_kink = preferred * (penalty.price / np.maximum(summed, penalty.price))
         return np.asarray(np.where(size > 0.0, price, at_kink))
 
     def proximal_point(self, y: Array, step: float) -> Array:
@@ -406,10 +406,10 @@ class _WithinSumOfSizes(Shape):
     def value(self, s: Array) -> float:
         return 0.0
 
-    def price(self, s: Array, otherwise: Array) -> Array:
+    def price(self, s: Array, preferred: Array) -> Array:
         # Entries that are not 0 have one size of price, in doubles as well.
-        largest = np.max(np.abs(otherwise), axis=-1, keepdims=True, initial=0.0)
-        return np.where(s != 0.0, np.sign(s) * largest, otherwise)
+        largest = np.max(np.abs(preferred), axis=-1, keepdims=True, initial=0.0)
+        return np.where(s != 0.0, np.sign(s) * largest, preferred)
 
     def proximal_point(self, y: Array, step: float) -> Array:
         size = np.abs(y)
@@ -467,16 +467,16 @@ class _OfNorm(Shape):
     def value(self, s: Array) -> float:
         return _value_of_size(self.penalty, self.size(s))
 
-    def price(self, s: Array, otherwise: Array) -> Array:
+    def price(self, s: Array, preferred: Array) -> Array:
         penalty = self.penalty
         if penalty.hard:
-            return otherwise
+            return preferred
         size = self.size(s)
         price = _slope_of_size(penalty, size) * self._direction(s, size)
         if not math.isinf(penalty.factor):
             return np.asarray(price)
-        length = _norm_of_order(otherwise, self.dual)
-        at_kink = otherwise * (penalty.price / np.maximum(length, penalty.price))
+        length = _norm_of_order(preferred, self.dual)
+        at_kink = preferred * (penalty.price / np.maximum(length, penalty.price))
         return np.asarray(np.where(size > 0.0, price, at_kink))
 
     def _direction(self, s: Array, size: Array) -> Array:
@@ -738,7 +738,7 @@ class _Envelope(Shape):
         u = self.whole.proximal_point(s, self.parameter)
         return self.whole.value(u) + float(np.sum(np.square(s - u))) / (2.0 * self.parameter)
 
-    def price(self, s: Array, otherwise: Array) -> Array:
+    def price(self, s: Array, preferred: Array) -> Array:
         u = self.whole.proximal_point(s, self.parameter)
         return self.whole.price(u, (s - u) / self.parameter)
 
@@ -789,7 +789,7 @@ class _OfLogSumExp(Shape):
         largest = float(np.max(s))
         return self.penalty.factor * (largest + math.log(float(np.sum(np.exp(s - largest)))))
 
-    def price(self, s: Array, otherwise: Array) -> Array:
+    def price(self, s: Array, preferred: Array) -> Array:
         return self.penalty.factor * _shares(s)
 
     def slack(self, s: Array) -> Array:

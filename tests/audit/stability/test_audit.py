@@ -132,7 +132,7 @@ def test_an_audit_that_was_stopped_and_resumed_finds_the_same(
     source, strategies, evaluations, tmp_path, monkeypatch
 ):
     """Its state is written at the end of every wave of attempts for which evaluations suffice."""
-    monkeypatch.setattr(surrogates, "CHEAP", (30, 1, 30))
+    monkeypatch.setattr(surrogates, "CHEAP", surrogates.Effort(30, 1, 30))
     universe, path = Universe(Domain(2.0, 1.0), 30, 2), tmp_path / "state.json"
 
     def audited(seed=5, **how):
