@@ -251,10 +251,10 @@ class Plan(Shown, Generic[S]):
 
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
-        known: dict[str, Step] = {}
+        steps: dict[str, Step] = {}
         for step in self.steps:
-            known[step.name] = step.knowing(dict(known))
-        object.__setattr__(self, "steps", tuple(known.values()))
+            steps[step.name] = step.knowing(dict(steps))
+        object.__setattr__(self, "steps", tuple(steps.values()))
 
     def blocks(self) -> Iterator[Any]:
         """Report: what is spent, step by step, and what is predicted."""
@@ -555,9 +555,9 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     planned: dict[str, Step] = {}
     universe: MappedUniverse = study.start
     if study.opening is not None:
-        opening, own = study.opening
-        counted = replace(opening, numerical_share=steps[0].numerical_share)
-        planned[opening.name] = counted.plan(universe, own, {})
+        opening, opening_budget = study.opening
+        opening = replace(opening, numerical_share=steps[0].numerical_share)
+        planned[opening.name] = opening.plan(universe, opening_budget, {})
     for step in steps:
         if step.name in study.before and not enters_no_outcome(step):
             raise DeclarationError(
@@ -597,44 +597,59 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     laws = [step.loss_law for step in joint_steps if step.loss_law is not None]
     if len(laws) < max(2, len(joint_steps)):
         return plan
-    # What is left for the exact mechanisms together. Each pays twice the epsilon of its grid, as
-    # ``steps.step.reserve`` says, and ``hidden`` is the sum of these epsilons.
-    hidden = math.fsum(
-        step.precision.grid.epsilon for step in plan.steps if step.precision is not None
-    )
-    whole = plan.study.rest
-    exact = (whole.epsilon - 2.0 * hidden) * ROUND_DOWN
-    left = Budget(exact, whole.delta * math.exp(-hidden) * ROUND_DOWN)
-    relief = joint_relief(laws, left)
+    exact_budget = _budget_of_exact_mechanisms(plan)
+    relief = joint_relief(laws, exact_budget)
     if relief <= 1.0:
         return plan
     composed = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
     laws = [step.loss_law for step in composed.steps if step.loss_law is not None]
-    if joint_delta(laws, left.epsilon) > left.delta:
+    if not joint_delta(laws, exact_budget.epsilon) <= exact_budget.delta:
         return plan
     return composed
+
+
+def _budget_of_exact_mechanisms(plan: Plan[S]) -> Budget:
+    """What arithmetic leaves of the budget for the mechanisms in exact arithmetic together.
+
+    With e the sum of the epsilons of all grids these are ``epsilon - 2e`` and ``delta exp(-e)``:
+    each step pays twice the epsilon of its grid, as ``steps.step.reserve`` says.
+    """
+    grids = [step.precision.grid for step in plan.steps if step.precision is not None]
+    grid_epsilon = math.fsum(grid.epsilon for grid in grids)
+    budget = plan.study.rest
+    epsilon = (budget.epsilon - 2.0 * grid_epsilon) * ROUND_DOWN
+    return Budget(epsilon, budget.delta * math.exp(-grid_epsilon) * ROUND_DOWN)
 
 
 def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     """The budget of each step by its name.
 
     A later step takes its share first, and the one step without a share takes the rest.
+
+    Parameters
+    ----------
+    budget
+        What all steps spend together at most.
+    steps
+        The steps in their order.
     """
     parts: dict[str, Budget] = {}
-    left = budget
+    remaining = budget
     for step in reversed(steps):
         if step.share is None:
             continue
-        epsilon = left.epsilon * ROUND_DOWN
-        # Pure noise leaves delta to the rest.
-        delta = left.delta if step.noise == Noise.GAUSSIAN else 0.0
+        epsilon = remaining.epsilon * ROUND_DOWN
+        # Pure noise leaves delta to the other steps.
+        delta = remaining.delta if step.noise == Noise.GAUSSIAN else 0.0
         part = Budget(step.share * epsilon, step.share * delta * ROUND_DOWN)
-        left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * ROUND_DOWN)
+        delta_left = (remaining.delta - part.delta) * ROUND_DOWN
+        remaining = Budget((1.0 - step.share) * epsilon, delta_left)
         parts[step.name] = part
-    spent = math.fsum(part.delta for part in parts.values())
-    if spent > 0.0 and any(step.share is None and Noise(step.noise).pure for step in steps):
-        # The last step has no use for what is left of delta.
-        more = budget.delta / spent * ROUND_DOWN
-        parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
-        left = Budget(left.epsilon)
-    return parts | {step.name: left for step in steps if step.share is None}
+    without_share = [step for step in steps if step.share is None]
+    delta_spent = math.fsum(part.delta for part in parts.values())
+    if delta_spent > 0.0 and any(Noise(step.noise).pure for step in without_share):
+        # The step without a share has no use for delta: the others divide all of it.
+        factor = budget.delta / delta_spent * ROUND_DOWN
+        parts = {name: Budget(part.epsilon, factor * part.delta) for name, part in parts.items()}
+        remaining = Budget(remaining.epsilon)
+    return parts | {step.name: remaining for step in without_share}

@@ -39,21 +39,24 @@ DIFFERENCE = 0.5
 #: Synthetic records that weights are solved on.
 _RECORDS = 200
 #: Draws of the noise of a private coefficient.
-_DRAWS = 8
+_COEFFICIENT_DRAWS = 8
 #: Draws of the noise of theta.
-_NOISES = 20_000
+_THETA_DRAWS = 20_000
+#: Public covariates that the Hessian of theta is taken at, and those that its effect is looked at.
+_HESSIAN_RECORDS = 4096
+_EFFECT_RECORDS = 64
 #: What a prediction on synthetic records may fail by, singular matrices included: it is then not
 #: known.
 UNPREDICTED = (Dp2ermError, ArithmeticError, ValueError)
 #: Fewest draws of covariates of a synthetic confounded population.
-_LEAST = 50
+_FEWEST_COVARIATES = 50
 #: Fewest and most draws of the noise of a share of bias.
-_FEWEST = 4
-_AT_MOST = 32
+_FEWEST_DRAWS = 4
+_MOST_DRAWS = 32
 #: Standard error of that share below which no more noise is drawn.
-_ERROR = 0.03
-#: Covariates beyond which nothing is solved for a prediction.
-_MOST = 100
+_SMALL_ERROR = 0.03
+#: Number of covariates beyond which nothing is solved for a prediction.
+_MOST_FEATURES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,30 +119,28 @@ def noise_range(
     # The seed is public: nothing that is drawn here is ever released.
     rng = np.random.default_rng(0)
     domain = universe.domain
-    X = public_covariates(domain, universe.n_features, 4096, rng)
+    X = public_covariates(domain, universe.n_features, _HESSIAN_RECORDS, rng)
     arm = np.arange(len(X)) % 2
     design = second.rows(domain.records(X, arm, np.zeros(len(X)))).Z
     p = design.shape[1]
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
-    drawn = simulate_noise(calibration, _NOISES, rng)
+    b = simulate_noise(calibration, _THETA_DRAWS, rng)
     if calibration.perturbed is Perturbed.OUTPUT:
-        # One draw covers the arithmetic as well.
+        # The noise is that of theta itself, and one draw covers the arithmetic as well.
         gamma = 0.0
         hessian = curvature
-        theta = drawn
+        theta_noise = b
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
-        theta = -np.linalg.solve(hessian, drawn.T).T / universe.n_samples
-        theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
-    effects = np.array([second.effect(unit, domain.space, X[:64]) for unit in np.eye(p)])
-    coefficients = None
+        theta_noise = -np.linalg.solve(hessian, b.T).T / universe.n_samples
+        theta_noise = theta_noise + rng.laplace(scale=grid_scale, size=theta_noise.shape)
+    coefficients = _effect_coefficients(second, domain, X[:_EFFECT_RECORDS], p)
     effect = None
-    if np.all(effects == effects[:, :1]):
-        coefficients = effects[:, 0]
-        effect = float(np.quantile(np.abs(theta @ coefficients), 0.95))
+    if coefficients is not None:
+        effect = float(np.quantile(np.abs(theta_noise @ coefficients), 0.95))
     return NoiseRange(
-        half_width=np.quantile(np.abs(theta), 0.95, axis=0),
+        half_width=np.quantile(np.abs(theta_noise), 0.95, axis=0),
         effect=effect,
         coefficients=coefficients,
         bound=second.feasible(domain.space).norm_bound(1),
@@ -147,11 +148,31 @@ def noise_range(
     )
 
 
+def _effect_coefficients(second: SecondStage, domain: Domain, X: Array, p: int) -> Array | None:
+    """What an effect that is the same for all multiplies theta by, (p,); None for another one.
+
+    Parameters
+    ----------
+    second
+        A second stage, whose effect is linear in theta.
+    domain
+        What is public of the records.
+    X
+        Raw covariates (m, k) at which effects are compared.
+    p
+        Number of coordinates of theta.
+    """
+    effects = np.array([second.effect(unit, domain.space, X) for unit in np.eye(p)])
+    if not np.all(effects == effects[:, :1]):
+        return None
+    return np.asarray(effects[:, 0])
+
+
 def planned_range(plan: Plan[Study]) -> NoiseRange:
     """Noise range of a plan with a squared loss."""
-    theta, second = plan.main, plan.study.second
+    theta = plan.main
     scale = 0.0 if theta.precision is None else theta.precision.grid.scale
-    return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
+    return noise_range(plan.study.second, plan.study.universe, theta.calibration, grid_scale=scale)
 
 
 def public_covariates(
@@ -159,10 +180,23 @@ def public_covariates(
 ) -> Array:
     """Raw normal covariates (size, n_features) that stand in for the private ones.
 
-    A declared range is 6 standard deviations wide, and the mean lies ``offset`` of them off what
-    scales to 0, as nobody knows in advance where it lies. Without ranges, the same on a cube whose
-    half diagonal is the bound. Levels are alike, and of numbers whose gaps are marked a share of
-    ``MISSING`` is.
+    A declared range is 6 standard deviations wide. Without ranges, the same holds on a cube whose
+    half diagonal is the bound. All levels of a column are as frequent, and a share of ``MISSING``
+    of the numbers whose gaps are marked is missing.
+
+    Parameters
+    ----------
+    domain
+        What is public of the records.
+    n_features
+        Number of covariates.
+    size
+        Number of records.
+    rng
+        Draws them.
+    offset
+        How far the mean lies off what scales to 0, in standard deviations: nobody knows in advance
+        where it lies.
     """
     drawn: Array = (offset + rng.standard_normal((size, n_features))) / 3
     if domain.ranges is None:
@@ -179,14 +213,16 @@ def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -
     """The covariates that a codebook makes of levels and gaps put in the place of normal ones."""
     names = list(domain.columns or ())
     for column in (*book.covariate_levels, *book.marked):
-        own = [names.index(name) for name in book.covariates_of(column) if name in names]
+        places = [names.index(name) for name in book.covariates_of(column) if name in names]
         if column in book.covariate_levels:
-            level = rng.integers(max(len(own), 1), size=(len(X), 1))
-            X[:, own] = level == np.arange(len(own))
-        elif len(own) == 2:
-            absent = rng.random(len(X)) < MISSING
-            X[:, own[1]] = absent
-            X[absent, own[0]] = book.missing[column]
+            level = rng.integers(max(len(places), 1), size=(len(X), 1))
+            X[:, places] = level == np.arange(len(places))
+        elif len(places) == 2:
+            # a number, and the mark of its gaps
+            number, mark = places
+            is_missing = rng.random(len(X)) < MISSING
+            X[:, mark] = is_missing
+            X[is_missing, number] = book.missing[column]
     return X
 
 
@@ -231,7 +267,20 @@ def _simulated(share: Any, *declared: Any) -> float | None:
 def _residual_share(
     first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
 ) -> float:
-    """The share that :func:`residual_imbalance` predicts, at ``noise`` calibrated for n records."""
+    """The share that :func:`residual_imbalance` predicts.
+
+    Parameters
+    ----------
+    first
+        The first stage.
+    domain
+        What is public of the records.
+    n_features
+        Number of covariates.
+    noise
+        The calibration of a private coefficient, and the number of records that it is made for;
+        None without one.
+    """
     rng = np.random.default_rng(n_features)
     arm = np.arange(_RECORDS) % 2
     X = public_covariates(domain, n_features, _RECORDS, rng)
@@ -239,23 +288,35 @@ def _residual_share(
     x = records.covariates[:, varying(X)]
 
     def difference(weights: Array) -> float:
+        """Difference of the weighted means of both arms."""
         treated_mean = np.average(x[arm == 1], weights=weights[arm == 1])
         control_mean = np.average(x[arm == 0], weights=weights[arm == 0])
         return float(treated_mean - control_mean)
 
     if noise is None:
-        solutions = [solve(first.instance(records), tolerance=1e-4)]
+        weights = [solve(first.instance(records), tolerance=1e-4).value]
     else:
         assert isinstance(first, PrivateFirstStage)
-        calibration, n_samples = noise
-        # Noise is divided by n, of which these records are a part.
-        drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
-        solutions = []
-        for noise_vector in drawn:
-            instance = first.perturbed(records, calibration.gamma, noise_vector)
-            solutions.append(solve(instance, solver="newton", tolerance=1e-4))
-    left = np.mean(np.abs([difference(solution.value) for solution in solutions]))
-    return float(left) / abs(difference(np.ones(_RECORDS)))
+        weights = _weights_with_noise(first, records, *noise, rng)
+    remaining_difference = np.mean(np.abs([difference(w) for w in weights]))
+    return float(remaining_difference) / abs(difference(np.ones(_RECORDS)))
+
+
+def _weights_with_noise(
+    first: PrivateFirstStage,
+    records: Records,
+    calibration: Calibration,
+    n_samples: int,
+    rng: np.random.Generator,
+) -> list[Array]:
+    """Weights of synthetic records at draws of the noise of a private coefficient."""
+    # Noise is divided by n, of which these records are a part.
+    drawn = simulate_noise(calibration, _COEFFICIENT_DRAWS, rng) * (_RECORDS / n_samples)
+    weights = []
+    for noise_vector in drawn:
+        instance = first.perturbed(records, calibration.gamma, noise_vector)
+        weights.append(solve(instance, solver="newton", tolerance=1e-4).value)
+    return weights
 
 
 def varying(X: Array) -> int:
@@ -321,24 +382,36 @@ def rule_noise(
     if isinstance(spread, MeanSquare) and spread.name in released:
         spreads = spread.spreads(released)
     coded = _rule_rows(plan, spreads, rule_map.scale, coded=True)
-    of_coefficients = _moved(plan, np.eye(coded.shape[1]), coded)
-    half_width = np.quantile(np.abs(of_coefficients), 0.95, axis=0)
+    coefficient_noise = _effect_noise(plan, np.eye(coded.shape[1]), coded)
+    half_width = np.quantile(np.abs(coefficient_noise), 0.95, axis=0)
     scaled = _rule_rows(plan, spreads, rule_map.scale)
-    moved = _moved(plan, scaled, scaled)
-    noise = float(np.mean(moved**2))
+    effect_noise = _effect_noise(plan, scaled, scaled)
     effects = np.sum(_rule_rows(plan, spreads) * np.asarray(theta, dtype=np.float64), axis=1)
-    size = float(np.mean(effects**2))
-    flipped_share = 0.5
-    if size > noise:
-        without_noise = effects * math.sqrt(1.0 - noise / size)
-        # On either side of the boundary records are flipped as often.
-        flipped = (without_noise + moved > 0) != (without_noise > 0)
-        flipped_share = float(np.mean(flipped))
     return RuleNoise(
         half_width=rule_map.unscaled(half_width, plan.study.universe.n_features),
-        effect=math.sqrt(noise),
-        flipped_share=flipped_share,
+        effect=math.sqrt(float(np.mean(effect_noise**2))),
+        flipped_share=_flipped_share(effects, effect_noise),
     )
+
+
+def _flipped_share(effects: Array, effect_noise: Array) -> float:
+    """Share of the decisions of a released rule that noise flips.
+
+    Parameters
+    ----------
+    effects
+        Released effects (m,).
+    effect_noise
+        Draws (draws, m) of what noise does to them.
+    """
+    noise_square = float(np.mean(effect_noise**2))
+    square = float(np.mean(effects**2))
+    if not square > noise_square:
+        return 0.5
+    without_noise = effects * math.sqrt(1.0 - noise_square / square)
+    # On either side of the boundary records are flipped as often.
+    is_flipped = (without_noise + effect_noise > 0) != (without_noise > 0)
+    return float(np.mean(is_flipped))
 
 
 def _rule_rows(
@@ -367,14 +440,22 @@ def _make_levels_add_up(plan: Plan[RuleStudy], x: Array) -> None:
     names = domain.columns or ()
     total = 1.0 if plan.step("mean") is None else 0.0
     for column in codebook.covariate_levels:
-        own = [place for place, name in enumerate(names) if codebook.origin(name)[0] == column]
-        x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)
+        levels = [place for place, name in enumerate(names) if codebook.origin(name)[0] == column]
+        missing = total - x[:, levels].sum(axis=1, keepdims=True)
+        x[:, levels] += missing / max(len(levels), 1)
 
 
-def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
-    """Changes (draws, m) of the effect ``at`` rows (m, p) by draws of the noise.
+def _effect_noise(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
+    """Changes (draws, m) of the effect by draws of the noise: ``b' H^(-1) z / n`` at every row z.
 
-    The Hessian is that of records of these ``rows`` (n, p).
+    Parameters
+    ----------
+    plan
+        Plan of the rule, whose noise is b.
+    at
+        The rows z (m, p) at which effects change.
+    rows
+        Rows (n, p) of the records that the Hessian H is that of.
     """
     calibration = plan.main.calibration
     study = plan.study
@@ -409,7 +490,7 @@ def residual_bias(plan: Plan[RuleStudy]) -> float | None:
         never fails by it.
     """
     public = plan.study.settings.propensity
-    if not isinstance(public, str | None) or plan.study.universe.n_features > _MOST:
+    if not isinstance(public, str | None) or plan.study.universe.n_features > _MOST_FEATURES:
         return None
     return _simulated(_share_of_bias, plan.steps, plan.study.start, plan.study.scale)
 
@@ -421,19 +502,19 @@ def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) ->
     records = _confounded(universe, scale, rng)
     rule = next(step for step in steps if step.name == "rule")
     assert isinstance(rule, Fit)
-    before = steps[: steps.index(rule)]
+    steps_before = steps[: steps.index(rule)]
     # Noise is divided by n, of which these records are a part.
     part = records.n_samples / universe.n_samples
-    placed: dict[str, Array] = {}
-    for step in before:
+    placements: dict[str, Array] = {}
+    for step in steps_before:
         if isinstance(step, CovariateMean | MeanSquare):
-            placed[step.name] = np.array(step.exact_sums(records, placed)) / part
-            records = step.mapped(records, placed)
-    regressions = [step for step in before if step.name not in placed]
+            placements[step.name] = np.array(step.exact_sums(records, placements)) / part
+            records = step.mapped(records, placements)
+    regressions = [step for step in steps_before if step.name not in placements]
     uncorrected_effect = _mean_effect(_uncorrected(rule, universe.n_features), records, {})
     shares: list[float] = []
     while _more_draws_are_needed(shares):
-        released = dict(placed)
+        released = dict(placements)
         for step in regressions:
             noise = simulate_noise(step.calibration, 1, rng)[0]
             released[step.name] = _solved(step, records, released, part * noise)
@@ -453,11 +534,11 @@ def _uncorrected(rule: Fit, n_features: int) -> Fit:
 
 def _more_draws_are_needed(shares: list[float]) -> bool:
     """True until the standard error of the mean of ``shares`` is small, within the limits."""
-    if len(shares) < _FEWEST:
+    if len(shares) < _FEWEST_DRAWS:
         return True
-    if len(shares) >= _AT_MOST:
+    if len(shares) >= _MOST_DRAWS:
         return False
-    return bool(np.std(shares) > _ERROR * np.sqrt(len(shares)))
+    return bool(np.std(shares) > _SMALL_ERROR * np.sqrt(len(shares)))
 
 
 def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
@@ -466,7 +547,7 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     For all covariates drawn there are four: in either arm, shifted, with residuals of either sign.
     """
     domain = universe.domain
-    size = max(_LEAST, 2 * universe.n_features)
+    size = max(_FEWEST_COVARIATES, 2 * universe.n_features)
     drawn = public_covariates(domain, universe.n_features, size, rng)
     arm = np.repeat([0, 1, 0, 1], size)
     X = shifted(np.tile(drawn, (4, 1)), arm)
@@ -476,11 +557,11 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     standardized = (X[:, place] - drawn[:, place].mean()) / drawn[:, place].std()
     net = scale * (standardized + residual)
     outcome = net + domain.outcome_center + domain.treatment_cost * arm
-    alone = domain.of_records
+    domain_of_records = domain.of_records
     weights = None
-    if alone.sampling is not None:
-        weights = np.full(len(arm), alone.sampling.mean)
-    return alone.records(X, arm, outcome, weights)
+    if domain_of_records.sampling is not None:
+        weights = np.full(len(arm), domain_of_records.sampling.mean)
+    return domain_of_records.records(X, arm, outcome, weights)
 
 
 def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
