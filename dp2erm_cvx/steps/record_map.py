@@ -94,7 +94,6 @@ class Rows(enum.StrEnum):
 
         A matrix product may round a row by where it stands.
         """
-        k = x.shape[1]
         number = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))
         if n_arms <= 2:
             number = (number == 1.0).astype(np.float64)
@@ -102,12 +101,22 @@ class Rows(enum.StrEnum):
         predicted = np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
             for arm in range(n_arms):
-                origin = self.of(np.zeros((1, k)), arm, n_arms)
-                intercept = (origin @ coefficient)[0]
-                slopes = (self.of(np.eye(k), arm, n_arms) - origin) @ coefficient
+                intercept, slopes = self._line_of(coefficient, arm, n_arms)
                 rows = np.flatnonzero(number == arm)
-                predicted[rows] = np.sum(x[rows] * slopes, axis=1) + intercept
+                # Mostly all records are asked about one arm, and need no copy.
+                of_arm = x if len(rows) == len(x) else x[rows]
+                products = np.multiply(of_arm, slopes, order="C")
+                predicted[rows] = np.sum(products, axis=1) + intercept
         return predicted
+
+    def _line_of(self, theta: Array, arm: int, n_arms: int) -> tuple[float, Array]:
+        """Intercept and slopes (k,) of an arm, from the coefficient theta (p,)."""
+        if self is Rows.POOLED:
+            return float(theta[0]), theta[1:]
+        if self is Rows.COMMON:
+            return float(theta[arm]), theta[n_arms:]
+        of_arm = np.reshape(theta, (n_arms, -1))[arm]
+        return float(of_arm[0]), of_arm[1:]
 
     def names(
         self, columns: tuple[str, ...], arms: tuple[str, ...] = ("control", "treated")
@@ -125,9 +134,9 @@ class Rows(enum.StrEnum):
 
     def constants(self, n_features: int, n_arms: int = 2) -> NDArray[np.bool_]:
         """Where the rows (p,) hold no covariate: True for an intercept."""
-        nowhere = np.zeros((1, n_features))
-        rows = [self.of(nowhere, arm, n_arms)[0] != 0.0 for arm in range(n_arms)]
-        return np.asarray(np.any(rows, axis=0))
+        intercepts = n_arms if self is Rows.COMMON else 1
+        is_constant = np.arange(intercepts + n_features) < intercepts
+        return np.tile(is_constant, n_arms) if self is Rows.ARMS else is_constant
 
     def widths(self, bounds: tuple[float, ...] | None, n_arms: int = 2) -> tuple[float, ...] | None:
         """Bounds on the size of every entry of a row (p,), from those on the covariates (k,).
