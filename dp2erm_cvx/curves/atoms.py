@@ -99,7 +99,9 @@ class Atom:
         """Bound on the curvature within ``distance`` of u."""
         if self.near is not None:
             return self.near(u, distance)
-        return self.curvatures(u - distance, u + distance)[1]
+        if self.cells is not None:
+            return self.cells(u - distance, u + distance)[1]
+        return self.curvature(np.maximum(np.abs(u) - distance, 0.0))
 
     def at(self, u: Array) -> tuple[Array, Array, Array]:
         """Value, slope and curvature."""
