@@ -2,6 +2,8 @@
 line.
 """
 
+import copy
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -83,6 +85,16 @@ REFUSED = {
             )
         ),
         r"square\(maximum\(.*, 0, 0.5\)\): has a kink, .* write square\(pos\(.\)\) of one margin",
+    ),
+    "a copy of data": (
+        of_theta(
+            minimized(
+                lambda theta, records: cp.sum(
+                    cp.logistic(records.x @ theta + copy.deepcopy(records.x) @ theta)
+                )
+            )
+        ),
+        r"parameter x has no public set: take it from records",
     ),
     "two margins": (
         of_theta(
