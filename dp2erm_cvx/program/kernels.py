@@ -245,14 +245,15 @@ class Energy(Kernel):
         return 4.0 * p + 64.0
 
 
+#: What to do where a kernel needs too much memory.
+FEW_FEATURES = "declare a kernel with few features (RandomFourier, Linear)"
 #: Kernels that may be chosen: the bound of one of another type would be taken on trust.
 CHOICES = (Gaussian, Laplace, Linear, RandomFourier)
 
 
 def refuse_matrix(n_samples: int) -> None:
     """Raise DeclarationError where a Gram matrix and its copies do not fit into memory."""
-    remedy = "declare a kernel with few features (RandomFourier, Linear)"
-    refuse_size(n_samples, n_samples, "a Gram matrix", remedy)
+    refuse_size(n_samples, n_samples, "a Gram matrix", FEW_FEATURES)
 
 
 class PublicSample:

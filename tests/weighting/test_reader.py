@@ -738,14 +738,14 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     "a mean is a sum": (weighting_sums, "@ tensor / self.n", "@ tensor", MEANS["both means"]),
     "a mean is of the other arm": (
         weighting_data,
-        "of_arm[over] = tensor[over]",
-        "of_arm[1 - over] = tensor[over]",
+        "of_arm[arm] = matrices[arm]",
+        "of_arm[1 - arm] = matrices[arm]",
         MEANS["mean of own rows"],
     ),
     "the means of both arms are taken": (
         weighting_data,
-        "of_arm[over] = tensor[over]",
-        "of_arm[:2] = tensor / 2",
+        "of_arm[arm] = matrices[arm]",
+        "of_arm[:2] = matrices / 2",
         MEANS["mean of a number"],
     ),
     "a part of a mean is another": (

@@ -547,7 +547,7 @@ def _at_features(datum: Any, table: FeatureTable, phi: Mapping[str, Array], a: A
     if isinstance(over, PublicPoints):
         # the features of a kernel are one datum
         name = next(iter(table.parts(base)))
-        return np.asarray(phi[table.known[name].name_at_points][0])
+        return np.asarray(phi[table.features[name].name_at_points][0])
     return mean_of_arm(at_features(table.parts(base), phi, a), a, over)
 
 

@@ -325,7 +325,7 @@ class ConstraintReader:
         if line.crossed or line.total != 0.0 or line.offset != 0.0 or len(line.data) != 1:
             raise DeclarationError(reason)
         name, tensor = next(iter(line.data.items()))
-        features = self.affine.table.known[name]
+        features = self.affine.table.features[name]
         if features.width != 1 or tensor[0, 0, 0] != tensor[1, 0, 0] or line.slope == 0.0:
             raise DeclarationError(reason)
         # the end is w = -(factor / slope) d, and 0.0 - x is never -0

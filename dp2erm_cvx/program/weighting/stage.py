@@ -14,6 +14,7 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.privacy import EXACT, Neighboring, StabilityBound
+from dp2erm_cvx.program.kernels import FEW_FEATURES
 from dp2erm_cvx.program.memory import refuse_size
 from dp2erm_cvx.stability import any_weights
 from dp2erm_cvx.stability.base import stated_bound
@@ -25,8 +26,6 @@ from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.solving.dataset import MOST_PAIRS, MOST_PIVOTS, RECORDS_PER_PIVOT
 from dp2erm_cvx.weighting.solving.pivoted import SIMILARITY_ERROR
 
-#: What to do where a kernel needs too much memory.
-_FEWER = "declare a kernel with few features (RandomFourier, Linear)"
 #: A public radius is used where twice of it is at most this part of V.
 SMALL_ERROR = 0.01
 
@@ -50,7 +49,10 @@ class FormInUniverse:
     def constants(self) -> WeightingConstants:
         """Constants of the form, for the neighbors of the universe.
 
-        Raises CalibrationError where some dataset has no weights.
+        Raises
+        ------
+        CalibrationError
+            Where some dataset has no weights.
         """
         universe = self.universe
         # no dataset has two arms of more than half of its records
@@ -61,16 +63,15 @@ class FormInUniverse:
     def steps(self) -> StepConstants:
         """Constants of public steps, with the rounding of kernels."""
         bound = self.universe.space.features_bound
-        kernels = [one.kernel for one in self.form.features if one.kernel is not None]
-        units = [kernel.entry_error(bound, self.universe.n_features) for kernel in kernels]
-        plain = StepConstants.of(self.form, max(units, default=0.0))
+        p = self.universe.n_features
+        units = [kernel.entry_error(bound, p) for kernel in kernels_of(self.form)]
+        by_sets_of_features = StepConstants.of(self.form, max(units, default=0.0))
         try:
             constants = self.constants
         except CalibrationError:
-            # some dataset of the universe has no weights: nothing is sharper than the sets of the
-            # features
-            return plain
-        return plain.sharpened(self.form, constants)
+            # some dataset of the universe has no weights, so that nothing sharper is known
+            return by_sets_of_features
+        return by_sets_of_features.sharpened(self.form, constants)
 
     @cached_property
     def radius(self) -> float | None:
@@ -79,22 +80,28 @@ class FormInUniverse:
         return public_radius(self.form, self.steps, by_features=by_features)
 
     def certified_radius(self, V: float) -> float | None:
-        """Public bound of ``||w_hat - w||_1`` of released weights, or None.
-
-        It is None where it is not small beside V.
+        """Public bound of ``||w_hat - w||_1`` of released weights.
 
         Parameters
         ----------
         V
             The bound on the movement of the weights, which counts the radius twice.
+
+        Returns
+        -------
+        float or None
+            None where there is none, or where it is not small beside V.
         """
         radius = self.radius
         if radius is None:
             return None
         if self.form.sums.kind is SumKind.TREATED:
+            # where the treated weigh 1, weights are multiplied by n / (2 n_1) for their release
             floor = max(self.universe.space.arm_floor or 1, 1)
             radius *= self.form.n / (2.0 * floor)
-        return radius if 2.0 * radius <= SMALL_ERROR * V else None
+        if not 2.0 * radius <= SMALL_ERROR * V:
+            return None
+        return radius
 
     def bound(self, relations: frozenset[Neighboring]) -> StabilityBound:
         """The bound of the weights.
@@ -105,7 +112,10 @@ class FormInUniverse:
             Relations that a program covers; a bound of neighbors that keep their treatment covers
             that alone.
 
-        Raises CalibrationError where some dataset has no weights.
+        Raises
+        ------
+        CalibrationError
+            Where some dataset has no weights.
         """
         constants = self.constants
         universe = self.universe
@@ -118,12 +128,11 @@ class FormInUniverse:
         if constants.smoothing:
             assumptions.append(constants.smoothing)
         if universe.space.arm_floor:
-            # the largest weights are those at the arm sizes that a floor admits, under one sum as
-            # well
+            # also where all weights have one sum: the largest ones depend on the sizes of the arms
             assumptions.append(f"each arm has at least {universe.space.arm_floor} records")
-        largest = constants.release_factor * max(constants.largest)
+        largest_weight = constants.release_factor * max(constants.largest)
         return stated_bound(
-            n, constants.V, largest, constants.theorem, tuple(assumptions), relations
+            n, constants.V, largest_weight, constants.theorem, tuple(assumptions), relations
         )
 
     def model(self, records: Records, V: float, convexity: float) -> WeightsModel:
@@ -146,7 +155,10 @@ class FormInUniverse:
     def in_words(self) -> Iterator[tuple[str, str]]:
         """Rows (label, text) of the constants that V follows from, and what limits it.
 
-        Raises CalibrationError where some dataset has no weights.
+        Raises
+        ------
+        CalibrationError
+            Where some dataset has no weights.
         """
         constants = self.constants
         controls, treated = constants.largest
@@ -169,7 +181,8 @@ def theorem_of_form(form: WeightingForm) -> str:
 def strong_convexity_of_form(form: WeightingForm) -> float:
     """Number m such that the objective of a form less ``m/2 ||w||^2`` is convex on its box.
 
-    0 where it is not known: where weights are relative to base weights of records.
+    It is 1 over the largest response in the box, and 0 where it is not known: where weights are
+    relative to base weights of records.
     """
     if form.base is not None:
         return 0.0
@@ -190,17 +203,22 @@ def few_of_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> bool:
     """
     p = universe.n_features
     k = kernel.n_features(p)
-    if k is None or k > min(universe.n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS):
+    if k is None or k > _most_features(universe.n_samples):
         return False
     units = kernel.entry_error(universe.space.features_bound, p) + k + 4.0
     return units * UNIT * ROUND_UP_SUMS <= SIMILARITY_ERROR
 
 
+def _most_features(n_samples: int) -> int:
+    """The most features by which records are solved in the place of pairs of them."""
+    return min(n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS)
+
+
 def refuse_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> None:
     """Raise DeclarationError where what a kernel may need does not fit into memory.
 
-    These are features of all records, and where there are not few of them all pairs of so many
-    records as are solved by pairs.
+    It needs features of all records. Where these are not few it needs all pairs as well, of up to
+    as many records as are solved by pairs.
 
     Parameters
     ----------
@@ -212,10 +230,14 @@ def refuse_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> None:
     n = universe.n_samples
     k = kernel.n_features(universe.n_features)
     if k is not None and few_of_kernel(kernel, universe):
-        # by arm, beside each other
-        refuse_size(n, 2 * k, f"a matrix of {k} features", _FEWER)
+        _refuse_features(n, k)
         return
-    pairs = min(n, MOST_PAIRS)
-    refuse_size(pairs, pairs, "a Gram matrix", _FEWER)
-    most = min(n // RECORDS_PER_PIVOT, MOST_PIVOTS)
-    refuse_size(n, 2 * most, f"a matrix of {most} features", _FEWER)
+    n_paired = min(n, MOST_PAIRS)
+    refuse_size(n_paired, n_paired, "a Gram matrix", FEW_FEATURES)
+    _refuse_features(n, _most_features(n))
+
+
+def _refuse_features(n: int, k: int) -> None:
+    """Raise DeclarationError where k features of n records do not fit into memory."""
+    # those of both arms stand beside each other
+    refuse_size(n, 2 * k, f"a matrix of {k} features", FEW_FEATURES)

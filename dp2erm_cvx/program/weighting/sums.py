@@ -617,7 +617,7 @@ def _coordinate(
     directions: dict[str, Array] = {}
     factors: dict[str, Array] = {}
     for name in sorted({*sums.rows, *sums.targets, *sums.means}):
-        nothing = np.zeros((3, len(sums.shift), table.known[name].width))
+        nothing = np.zeros((3, len(sums.shift), table.features[name].width))
         of_rows = sums.rows.get(name, nothing[:2])[:, place]
         of_targets = sums.targets.get(name, nothing[:2])[:, place]
         of_means = sums.means.get(name, nothing)[:, place]
@@ -659,7 +659,7 @@ def _blocks(
 ) -> list[list[_Coordinate]]:
     """Coordinates of equal factors, in blocks of one group each."""
     names = list(coordinates[0].directions)
-    known = [name for name in names if isinstance(table.known[name].within, SimilaritySet)]
+    known = [name for name in names if isinstance(table.features[name].within, SimilaritySet)]
     if not known:
         return [coordinates]
     name = known[0]
@@ -667,7 +667,7 @@ def _blocks(
         raise DeclarationError(
             f"{text}: mixes {' and '.join(names)}: give each of them entries of its own"
         )
-    return _multiples_of_all(coordinates, table.known[name].width, name, text)
+    return _multiples_of_all(coordinates, table.features[name].width, name, text)
 
 
 def _multiples_of_all(
@@ -703,7 +703,7 @@ def _group(block: list[_Coordinate], table: FeatureTable) -> Group:
     parts = []
     for name, factors in block[0].factors.items():
         matrix = np.array([coordinate.directions[name] for coordinate in block])
-        features = table.known[name]
+        features = table.features[name]
         parts.append(
             FeatureRows(
                 features, matrix, factors[:2], factors[2:4], factors[4:6], float(factors[6])

@@ -131,7 +131,7 @@ class TermReader:
         if not kept:
             return None
         for name in kept:
-            if isinstance(self.table.known[name].within, SimilaritySet):
+            if isinstance(self.table.features[name].within, SimilaritySet):
                 raise DeclarationError(
                     f"objective: is linear in {name}: make it a number of every record"
                 )
@@ -358,7 +358,7 @@ class TermReader:
         if line.crossed or len(line.data) != 1:
             raise DeclarationError(reason)
         name, tensor = next(iter(line.data.items()))
-        features = self.table.known[name]
+        features = self.table.features[name]
         within = features.within
         alike = features.width == 1 and tensor[0, 0, 0] == tensor[1, 0, 0]
         if not isinstance(within, IntervalSet) or not alike:
