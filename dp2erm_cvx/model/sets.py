@@ -16,6 +16,9 @@ from dp2erm_cvx.display import Written
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.on_demand import cvxpy as cp
 
+#: Margin by which a point is surely inside of a set, whatever rounds.
+INSIDE = 1e-6
+
 
 class ConvexSet(Written, abc.ABC):
     """A choice of Theta: a set of R^p that a second stage may be constrained to."""
@@ -42,6 +45,17 @@ class ConvexSet(Written, abc.ABC):
     @abc.abstractmethod
     def jacobian(self, v: Array) -> Array:
         """A symmetric element (p, p) of the generalized Jacobian of the projection at ``v``."""
+
+    def holds(self, point: Array) -> bool:
+        """True if the projection leaves a point (p,) alone."""
+        return np.array_equal(self.project(point), point)
+
+    def is_inside(self, point: Array, margin: float = INSIDE) -> bool:
+        """True if a point (p,) is inside by a margin, relative to its own size.
+
+        Sets hold the origin: that is so where they hold a point that is longer by the margin.
+        """
+        return self.holds(point * (1.0 + margin))
 
     def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
         """Named CVXPY constraints that put the variable ``v`` into the set."""

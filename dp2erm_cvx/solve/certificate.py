@@ -197,12 +197,9 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
         return False
     if penalty.set == WholeSpace():
         return True
-    # sets hold the origin: a point is inside where a longer one is left alone by the projection
-    longer = point * (1 + 1e-6)
-    if not np.array_equal(penalty.set.project(longer), longer):
+    if not penalty.set.is_inside(point):
         return False
-    step = point - gradient / model.smoothness
-    return np.array_equal(penalty.set.project(step), step)
+    return penalty.set.holds(point - gradient / model.smoothness)
 
 
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:

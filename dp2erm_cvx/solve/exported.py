@@ -279,7 +279,9 @@ def _multipliers(model: MarginModel, point: Array) -> tuple[Array, Array | None,
     curvature = max(model.spectrum(point)[1], 1e-300)
     near = penalty.prox(point - model.gradient(point) / curvature, 1 / curvature)
     has_sizes = bool(np.any(penalty.l1))
-    is_on_boundary = isinstance(penalty.set, ConvexSet) and _is_on_boundary(penalty.set, near)
+    is_on_boundary = False
+    if isinstance(penalty.set, ConvexSet):
+        is_on_boundary = not penalty.set.is_inside(near, _ON_BOUNDARY)
     if not has_sizes and not is_on_boundary:
         return point, None, None
     pull = -model.gradient(near)
@@ -292,12 +294,6 @@ def _multipliers(model: MarginModel, point: Array) -> tuple[Array, Array | None,
     if normal is not None:
         slopes = _slopes_of_sizes(penalty, near, pull - normal)
     return near, normal, slopes
-
-
-def _is_on_boundary(feasible: ConvexSet, point: Array) -> bool:
-    """True if the point is at the boundary of the set, up to rounding."""
-    longer = point * (1.0 + _ON_BOUNDARY)
-    return not np.array_equal(feasible.project(longer), longer)
 
 
 def _slopes_of_sizes(penalty: Penalty, point: Array, pull: Array) -> Array:

@@ -204,7 +204,9 @@ def _stationarity(
 def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
     """Theorem 40 at a point inside of the set, which is neither projected nor moved: q = 0."""
     point = candidate.point
-    if problem.smooth is None or problem.beside is not None or not _is_inside(problem, point):
+    feasible = problem.feasible
+    is_inside = isinstance(feasible, ConvexSet) and feasible.is_inside(point)
+    if problem.smooth is None or problem.beside is not None or not is_inside:
         return Anchor(point, math.inf, 0.0, math.inf)
     plane = problem.kinks.plane(point, np.zeros_like(point), candidate.slopes, np.ones(1))
     gradient = problem.smooth.gradient(point)
@@ -216,15 +218,6 @@ def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
     curvature = _curvature(problem, point, 0.0)
     radius = _proved_radius(stationarity, curvature, plane.left_out, 0.0)
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))
-
-
-def _is_inside(problem: KinkedProblem, point: Array) -> bool:
-    """True if the point is surely inside of the set; False where that is unknown."""
-    if not isinstance(problem.feasible, ConvexSet):
-        return False
-    # sets hold the origin: a point is inside where a longer one is left alone by the projection
-    longer = point * (1 + 1e-6)
-    return np.array_equal(problem.feasible.project(longer), longer)
 
 
 def _proved_radius(stationarity: float, curvature: float, tau: float, moved: float) -> float:
