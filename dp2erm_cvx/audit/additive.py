@@ -545,39 +545,63 @@ def search_additive(
         Where an arm floor leaves no pair. What :func:`audit_additive` raises comes through.
     """
     search = search or SearchPlan(evaluations=3000)
-    domain = universe.domain
-
-    def attempt(state: State, number: int, room: int) -> Gain:
-        """A new pair, or a change of one of the best, often with its splits and released values."""
-        rng = np.random.default_rng([search.seed, state.spent])
-        seed = int(rng.integers(2**31))
-        best = state.elite("loss", rng)
-        fresh = rng.random() < _FRESH
-        if best is None or fresh:
-            pair = next_pair(universe, None, rng)
-        else:
-            pair = next_pair(universe, best[0], rng)
-        same_draws = 0.7 if fresh else 0.8
-        if best is not None and rng.random() < same_draws:
-            _, audit, groups = best
-            seed = audit.seed
-            by_groups = 1.0 if fresh else 0.2
-            if groups and rng.random() < by_groups:
-                pair = _grouped(pair, groups, domain, rng)
-        audit, groups = _walk(mechanism, pair.raw(domain), declared, seed)
-        height = (audit.found, sum(stage.loss for stage in audit.losses))
-        return Gain(1, [({"loss": height}, (pair, audit, groups))])
-
+    attempt = partial(_attempt, mechanism, universe, declared, search.seed)
     state = explore(attempt, search, highest=_largest_loss, keep=8)
     worst, audit, _ = state.pairs("loss")[0]
     counts = {"screened": state.spent}
-    return Finding.of("additive", worst, domain, audit, mechanism=mechanism, counts=counts)
+    return Finding.of("additive", worst, universe.domain, audit, mechanism=mechanism, counts=counts)
+
+
+def _attempt(
+    mechanism: Staged,
+    universe: Universe,
+    declared: Declared,
+    search_seed: int,
+    state: State,
+    number: int,
+    room: int,
+) -> Gain:
+    """Audit a new pair, or a change of one of the best, often with its splits and released values.
+
+    Parameters
+    ----------
+    mechanism, universe, declared
+        As of :func:`search_additive`.
+    search_seed
+        Of the search: an attempt is seeded by this and the evaluations before it.
+    state, number, room
+        As of :func:`~dp2erm_cvx.audit.search.explore`.
+    """
+    rng = np.random.default_rng([search_seed, state.spent])
+    seed = int(rng.integers(2**31))
+    best = state.elite("loss", rng)
+    # shares of the attempts that repeat the draws of the best, and among them its groups
+    starting_pair = None
+    same_draws = 0.7
+    same_groups = 1.0
+    if rng.random() >= _FRESH:
+        same_draws = 0.8
+        same_groups = 0.2
+        if best is not None:
+            starting_pair, _, _ = best
+    pair = next_pair(universe, starting_pair, rng)
+    if best is not None and rng.random() < same_draws:
+        _, audit, groups = best
+        seed = audit.seed
+        if groups and rng.random() < same_groups:
+            pair = _grouped(pair, groups, universe.domain, rng)
+    audit, groups = _walk(mechanism, pair.raw(universe.domain), declared, seed)
+    height = (audit.found, sum(stage.loss for stage in audit.losses))
+    return Gain(1, [({"loss": height}, (pair, audit, groups))])
 
 
 def _grouped(pair: Pairs, groups: _Groups, domain: Domain, rng: np.random.Generator) -> Pairs:
     """The pair with its kinds of records in the groups that a walk drew, where that is allowed."""
-    grouped = pair.by_groups(groups[int(rng.integers(len(groups)))], rng)
-    return grouped if grouped.admissible(domain.space) else pair
+    groups_of_stage = groups[int(rng.integers(len(groups)))]
+    grouped = pair.by_groups(groups_of_stage, rng)
+    if not grouped.admissible(domain.space):
+        return pair
+    return grouped
 
 
 def _largest_loss(state: State) -> float:

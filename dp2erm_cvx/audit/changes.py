@@ -228,7 +228,9 @@ class Base:
         some = self.records.at(np.arange(min(n, 100_000))).covariates
         _, _, axes = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)
         directions.append(axes[0])
-        return np.array([u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12])
+        lengths = [np.linalg.norm(direction) for direction in directions]
+        pairs = zip(directions, lengths, strict=True)
+        return np.array([direction / length for direction, length in pairs if length > 1e-12])
 
     def pair(self, change: Replacement) -> NeighborPair | None:
         """The two datasets, or None where the neighbor leaves the universe."""
@@ -245,20 +247,30 @@ class Base:
         inside, replacements = self._replacements(changes)
         reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         until = until or Deadline()
+        solved = self.neighbors.solve(replacements, reading, stopped=lambda: until.passed)
+        places = [np.zeros(0, dtype=np.int64)]
+        radii = [np.zeros(0)]
+        sums = [np.zeros((0, 3))]
+        largest = [np.zeros((0, 3))]
+        changed_weights = [np.zeros(0)]
         # a neighbor at which a function has no weights is in no part
-        parts = list(self.neighbors.solve(replacements, reading, stopped=lambda: until.passed))
-        places = [part.first + np.arange(len(part.radius)) for part in parts]
-        place = _joined(places, dtype=np.int64)
-        radius = _joined([part.radius for part in parts])
-        sums = _joined([part.values[0] for part in parts], (0, 3))
-        largest = _joined([part.values[1] for part in parts], (0, 3))
-        own = _joined([part.values[2] for part in parts])
+        for part in solved:
+            of_sums, of_largest, of_changed = part.values
+            places.append(part.first + np.arange(len(part.radius)))
+            radii.append(part.radius)
+            sums.append(of_sums)
+            largest.append(of_largest)
+            changed_weights.append(of_changed)
+        radius = np.concatenate(radii)
         proved = np.isfinite(radius)
-        number = inside[place[proved]]
-        solved = changes.take(number)
-        ends = np.column_stack([self.weights[solved.index], own[proved]])
-        movements = reading.intervals(sums[proved], largest[proved], ends, radius[proved])
-        return Moves(solved, number, movements)
+        number = inside[np.concatenate(places)[proved]]
+        moved = changes.take(number)
+        after = np.concatenate(changed_weights)[proved]
+        ends = np.column_stack([self.weights[moved.index], after])
+        movements = reading.intervals(
+            np.concatenate(sums)[proved], np.concatenate(largest)[proved], ends, radius[proved]
+        )
+        return Moves(moved, number, movements)
 
     def _replacements(self, changes: Changes) -> tuple[Index, Replacements]:
         """Numbers of the changes that stay in the universe, and their neighbors."""
@@ -407,10 +419,6 @@ class Base:
         return found
 
 
-def _joined(parts: list[Any], shape: tuple[int, ...] = (0,), dtype: Any = np.float64) -> Any:
-    """Parts one after the other; an array of this ``shape`` where there is none."""
-    return np.concatenate([np.zeros(shape, dtype), *parts])
-
-
 def _sums_by_arm(records: Records) -> Array:
+    """Sums (2, d) of the covariates of both arms."""
     return np.array([records.covariates[records.a == arm].sum(axis=0) for arm in (0, 1)])

@@ -81,17 +81,20 @@ def evolved(
     def heights(tried: list[tuple[int, Array]]) -> list[Array]:
         """V of every candidate, in the order of the climbs."""
         nonlocal solved
-        of = np.repeat([k for k, _ in tried], [len(points) for _, points in tried])
+        climb = np.concatenate([np.full(len(points), number) for number, points in tried])
         points = bound * np.concatenate([points for _, points in tried])
-        reached = base.heights(starts.take(of), points, until)
-        solved += int(np.sum(np.isfinite(reached)))
-        return [reached[of == k] for k, _ in tried]
+        values = base.heights(starts.take(climb), points, until)
+        solved += int(np.sum(np.isfinite(values)))
+        return [values[climb == number] for number, _ in tried]
 
     climbs = [(point / bound, step, solves) for point in starts.covariates]
-    ended = evolve(heights, climbs, rng)
-    best = base.universe.space.inside(bound * np.array([best for best, _, _ in ended]))
-    tried = sum(spent for _, _, spent in ended)
-    return Climbed(Changes(starts.index, best, starts.arms), tried, solved)
+    points = []
+    tried = 0
+    for point, _, spent in evolve(heights, climbs, rng):
+        points.append(point)
+        tried += spent
+    ends = base.universe.space.inside(bound * np.array(points))
+    return Climbed(Changes(starts.index, ends, starts.arms), tried, solved)
 
 
 def slopes_followed(base: Base, starts: Moves, room: int, until: Deadline) -> Climbed:
@@ -119,7 +122,9 @@ def slopes_followed(base: Base, starts: Moves, room: int, until: Deadline) -> Cl
         live = live[: (room - climbs.tried) // cost]
         if not len(live):
             break
-        idle = 0 if climbs.step(live) else idle + 1
+        idle += 1
+        if climbs.step(live):
+            idle = 0
         live = live[np.argsort(-climbs.best[live], kind="stable")]
         live = live[: max(len(live) // 2, _LAST_CLIMBS)]
     changes = starts.changes
@@ -129,7 +134,9 @@ def slopes_followed(base: Base, starts: Moves, room: int, until: Deadline) -> Cl
 
 def solves_of_step(base: Base) -> int:
     """Neighbors that one step along a slope solves."""
-    of_slope = 1 if base.knows_gradients else base.universe.n_features + 1
+    of_slope = 1
+    if not base.knows_gradients:
+        of_slope = base.universe.n_features + 1
     return of_slope + 1 + len(_LENGTHS)
 
 
@@ -217,8 +224,8 @@ class _SlopeClimbs:
     def _heights_of_sets(self, changes: Changes, points: Array) -> Array:
         """V (m, s) where the record of every change gets each of its s ``points`` (m, s, d)."""
         m, s, d = points.shape
-        of = np.repeat(np.arange(m), s)
-        heights = self.base.heights(changes.take(of), points.reshape(-1, d), self.until)
+        change = np.repeat(np.arange(m), s)
+        heights = self.base.heights(changes.take(change), points.reshape(-1, d), self.until)
         self.solved += int(np.sum(np.isfinite(heights)))
         return heights.reshape(m, s)
 

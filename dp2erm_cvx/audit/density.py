@@ -227,11 +227,13 @@ def _audited(
         search = _highest_draws(samples, effort)
         stick = _hockey_stick(samples, epsilon)
     # either search may find what the other missed
-    forward, backward = (
-        max(ends, key=_certain) for ends in zip(search.peaks, search.within, strict=True)
-    )
-    way = int(backward.certain > forward.certain)
-    peak = (forward, backward)[way]
+    forward = max(search.peaks[0], search.within[0], key=_certain)
+    backward = max(search.peaks[1], search.within[1], key=_certain)
+    peak = forward
+    direction = DIRECTIONS[0]
+    if backward.certain > forward.certain:
+        peak = backward
+        direction = DIRECTIONS[1]
     if not peak.outputs:
         raise CertificateError("density audit: no output has a density that is a number")
     regular = [end for end in search.within if end.regular]
@@ -243,7 +245,7 @@ def _audited(
         multipliers[name] = tuple(map(float, place.multiplier))
     return DensityAudit(
         loss=peak.ratio,
-        direction=DIRECTIONS[way],
+        direction=direction,
         outputs=released,
         multipliers=multipliers,
         # theta alone loses no more than theta and its multiplier, beyond the errors of both
@@ -651,7 +653,10 @@ def search_density(
 def _highest(state: State) -> float:
     """The largest loss so far."""
     best = state.best.get("loss")
-    return float(best[0][0]) if best else 0.0
+    if not best:
+        return 0.0
+    height, _ = best[0]
+    return float(height)
 
 
 @dataclass(frozen=True, eq=False)

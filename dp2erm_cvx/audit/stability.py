@@ -418,20 +418,22 @@ class _Asked:
         """Search, and audit what was found."""
         search = self.search
         rounds = Rounds(
-            weighing,
-            self.universe,
-            claims,
-            self.names,
-            self.source,
-            self.pool,
-            search.seed,
-            checking,
-            self.few,
-            self.limit.part(SEARCHING),
-            search.solver_seconds,
-            self.functions,
+            weighing=weighing,
+            universe=self.universe,
+            claims=claims,
+            names=self.names,
+            source=self.source,
+            pool=self.pool,
+            seed=search.seed,
+            solver=checking,
+            few=self.few,
+            until=self.limit.part(SEARCHING),
+            solver_seconds=search.solver_seconds,
+            functions=self.functions,
         )
-        digest = None if self.example is None else _digest(self.example)
+        digest = None
+        if self.example is not None:
+            digest = _digest(self.example)
         state = rounds.explored(search, digest)
         verdicts, worst, checked = rounds.reported(state, self.limit)
         return StabilityAudit(
@@ -470,7 +472,9 @@ def _named(
     DeclarationError
         For what is no strategy.
     """
-    available = (*STRATEGIES, BASE) if has_data else (BASE,)
+    available: tuple[str, ...] = (BASE,)
+    if has_data:
+        available = (*STRATEGIES, BASE)
     if strategies is None:
         return [name for name in available if few or name != "ascent"], {}
     if isinstance(strategies, str) or callable(strategies):
@@ -598,14 +602,16 @@ def _again(
         first, second = pair.records()
         audited = claim or _sharp_claim(weighing, name, first)
         neighbors = NeighborPair(first, second, pair.changed, origin)
-        for resolved in resolve(weighing, [neighbors], solver, seconds=seconds):
-            movement = resolved.movements[audited.quantity]
-            return Verdict(audited, movement, resolved, 1, saved)
-        named = solver if isinstance(solver, str) else solver.name
-        raise DataError(
-            f"{name}: a dataset of the pair has no weights, or {named} left none within "
-            f"{seconds:.3g} s: choose another solver"
-        )
+        resolved = list(resolve(weighing, [neighbors], solver, seconds=seconds))
+        if not resolved:
+            solver_name = solver if isinstance(solver, str) else solver.name
+            raise DataError(
+                f"{name}: a dataset of the pair has no weights, or {solver_name} left none within "
+                f"{seconds:.3g} s: choose another solver"
+            )
+        (certified,) = resolved
+        movement = certified.movements[audited.quantity]
+        return Verdict(audited, movement, certified, 1, saved)
 
     return again
 

@@ -166,16 +166,18 @@ class LogWeight:
         The atom is of a multiple of the margin. Of a function that is cut off at constants it is
         that of the function that is cut off.
         """
-        size, node = self._multiple
+        factor, node = self._factor_and_node
         if node.operation == "minimum":
-            rest = [part for part in node.parts if part.operation != "constant"]
-            return rest[0].times(size).curve if len(rest) == 1 else None
+            not_constant = [part for part in node.parts if part.operation != "constant"]
+            if len(not_constant) != 1:
+                return None
+            return not_constant[0].times(factor).curve
         if node.operation != "atom" or node.atom is None:
             return None
-        scale, inner = node.parts[0]._multiple
-        if inner != LogWeight() or size == 0.0:
+        scale, inner = node.parts[0]._factor_and_node
+        if inner != LogWeight() or factor == 0.0:
             return None
-        return Curve((Part(abs(size), node.atom, scale),))
+        return Curve((Part(abs(factor), node.atom, scale),))
 
     @property
     def cap(self) -> float | None:
@@ -188,13 +190,15 @@ class LogWeight:
         if self.operation != "minimum" or self.parts[0] != INVERSE_PROPENSITY:
             return None
         caps = self.parts[1:]
-        if len(caps) > 1 or any(one.operation != "constant" for one in caps):
+        if not caps:
+            return math.inf
+        if len(caps) > 1 or caps[0].operation != "constant":
             return None
-        return math.exp(caps[0].number) if caps else math.inf
+        return math.exp(caps[0].number)
 
     @property
-    def _multiple(self) -> tuple[float, LogWeight]:
-        """The function as a multiple of another."""
+    def _factor_and_node(self) -> tuple[float, LogWeight]:
+        """The function as a multiple of another, which is no multiple itself."""
         factor = 1.0
         node = self
         while node.operation == "multiple":

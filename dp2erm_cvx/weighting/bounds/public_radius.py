@@ -457,11 +457,15 @@ class _Rounding:
     def _price_error_of(self, features: Features, stacked: Array) -> float:
         """Bound of what features of a kernel move a price by, at any weights of the form."""
         pull, push = products(stacked)
-        n_others = np.count_nonzero(np.any(push[:, AVERAGED_TARGETS] != 0.0, axis=0))
-        factor_error = (1.0 + n_others) * split_factors(pull, push)[2] + 16.0 * UNIT
-        factor = max(float(np.max(np.abs(pull))), push_size(push))
-        error = 1.01 * factor * (SIMILARITY_ERROR + 1e-14)
-        error = error + 1.01 * factor_error * max(factor, 1.0)
+        n_averaged = np.count_nonzero(np.any(push[:, AVERAGED_TARGETS] != 0.0, axis=0))
+        _, _, split_error = split_factors(pull, push)
+        factor_error = (1.0 + n_averaged) * split_error + 16.0 * UNIT
+        largest_factor = max(float(np.max(np.abs(pull))), push_size(push))
+        # similarities are off by at most this, and factors by theirs
+        of_similarities = 1.01 * largest_factor * (SIMILARITY_ERROR + 1e-14)
+        of_factors = 1.01 * factor_error * max(largest_factor, 1.0)
+        error = of_similarities + of_factors
+        # the mass of weights and targets is at most 2 n
         return error * _norm_of(features) ** 2 * 2.0 * self.n
 
 
