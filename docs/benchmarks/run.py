@@ -87,23 +87,26 @@ def _sizes(most: int) -> list[int]:
 
 
 def scale_table(rows: list[ScaleRow]) -> str:
-    """Whole fits at the largest n beside one of scikit-learn, and how their seconds grow."""
-    grown, largest = slopes(rows), max(row.n_samples for row in rows)
-    lines = [
-        {
-            "n": f"{row.n_samples:,}",
-            "contender": row.contender,
-            "CPU seconds": f"{row.seconds:.3g}",
-            "over scikit-learn": f"{row.ratio:.2f}",
-            "limit": f"{LIMITS[row.contender]:g}" if row.contender in LIMITS else "",
-            "peak over the data": f"{row.peak:.2f}",
-            "limit of the peak": f"{PEAK_LIMIT:g}" if row.contender in LIMITS else "",
-            "mean gradient": "" if row.gradient is None else f"{row.gradient:.0e}",
-            f"slope (limit {SLOPE_LIMIT})": f"{grown[row.contender]:.2f}",
-        }
-        for row in rows
-        if row.n_samples == largest and row.peak is not None
-    ]
+    """Whole fits beside one of scikit-learn; at the largest n their memory and growth as well."""
+    grown = slopes(rows)
+    largest = max(row.n_samples for row in rows)
+    lines = []
+    for row in rows:
+        has_limit = row.contender in LIMITS
+        is_largest = row.n_samples == largest
+        lines.append(
+            {
+                "n": f"{row.n_samples:,}",
+                "contender": row.contender,
+                "CPU seconds": f"{row.seconds:.3g}",
+                "over scikit-learn": f"{row.ratio:.2f}",
+                "limit": f"{LIMITS[row.contender]:g}" if has_limit else "",
+                "peak over the data": "" if row.peak is None else f"{row.peak:.2f}",
+                "limit of the peak": f"{PEAK_LIMIT:g}" if has_limit and is_largest else "",
+                "mean gradient": "" if row.gradient is None else f"{row.gradient:.0e}",
+                f"slope (limit {SLOPE_LIMIT})": f"{grown[row.contender]:.2f}" if is_largest else "",
+            }
+        )
     return pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
 
 
