@@ -762,8 +762,8 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "a mean of public points is that of controls": (
         weighting_data,
-        "of_points[2] = tensor[0]",
-        "of_points[0] = tensor[0]",
+        "of_points[2] = matrices[0]",
+        "of_points[0] = matrices[0]",
         MEANS["public points"],
     ),
     "weights without data are lost": (
@@ -780,8 +780,8 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "treated are controls": (
         weighting_data,
-        "self._times((-1.0, 1.0))",
-        "self._times((1.0, -1.0))",
+        "self._covariates_times((-1.0, 1.0))",
+        "self._covariates_times((1.0, -1.0))",
         IMBALANCES["(w - 1) @ P"],
     ),
     "a cap is lost": (
