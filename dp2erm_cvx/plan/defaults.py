@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -261,14 +261,15 @@ def _best_shares(
     logistic_shares
         Shares of a logistic propensity to choose from, 0 for a constant one.
     """
-
-    def predicted_error(shares: tuple[float, float]) -> float:
-        center_share, logistic_share = shares
-        return effect_error(request, share_left, center_share, logistic_share)
-
-    center_shares = np.arange(0.1, 0.95, 0.05).tolist()
-    pairs = itertools.product(center_shares, logistic_shares)
-    return min((pair for pair in pairs if sum(pair) < 0.95 * share_left), key=predicted_error)
+    errors: dict[tuple[float, float], float] = {}
+    for center_share in np.arange(0.1, 0.95, 0.05).tolist():
+        regression = request.regression(center_share)
+        for logistic_share in logistic_shares:
+            if center_share + logistic_share < 0.95 * share_left:
+                score_share = share_left - center_share - logistic_share
+                error = effect_error(request, regression, score_share, logistic_share)
+                errors[center_share, logistic_share] = error
+    return min(errors, key=errors.__getitem__)
 
 
 def rule_of_use(
@@ -713,7 +714,7 @@ class Request:
         shrunk = ridge / curvature * self.confounding.distance
         return OPTIMISM * math.hypot(shrunk, noise)
 
-    @property
+    @cached_property
     def spread(self) -> Array:
         """Root mean square of one scaled covariate (1,) under the norm bound."""
         factor = self.law.mean_square(1.0, self.norm_bound)
@@ -728,7 +729,7 @@ class Request:
 
 
 def effect_error(
-    request: Request, share_left: float, center_share: float, logistic_share: float
+    request: Request, regression: RidgeFit, score_share: float, logistic_share: float
 ) -> float:
     """The mean squared error of an effect, in squared units of the outcome, to first order.
 
@@ -739,17 +740,16 @@ def effect_error(
     ----------
     request
         What is declared and guessed.
-    share_left
-        Share of the budget for outcome regression, propensity and score together.
-    center_share
-        Share for the outcome regression.
+    regression
+        The outcome regression that its share of the budget buys (:meth:`Request.regression`).
+    score_share
+        Share for the score.
     logistic_share
         Share for a logistic propensity; 0 for a constant one.
     """
     kind = request.kind
     rate = request.rate
     sigma = request.deviation
-    regression = request.regression(center_share)
     errors = request.slope_errors(regression)
     if request.two_values is not None:
         steepness = request.two_values.steepness(request.level)
@@ -762,7 +762,6 @@ def effect_error(
     # How much larger the bound of the score is than by a constant propensity: ``bound_over_clip``
     # is that at a rate of one half for scores that divide by it.
     widening = kind.bound_over_clip[bool(logistic_share)] / kind.bound_over_clip[0]
-    score_share = share_left - center_share - logistic_share
     score_scale = 2.0 * widening * kind.price * request.residual_bound / rate
     score_scale *= request.groups / (request.n_samples * score_share * request.epsilon)
     by_arm = regression.rows is Rows.ARMS

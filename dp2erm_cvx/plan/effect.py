@@ -247,9 +247,10 @@ class EffectStudy(Pipeline):
         logistic_share = 0.0
         if settings.propensity == "logistic":
             logistic_share = settings.propensity_share
-        return defaults.effect_error(
-            self._request(treated), 1.0 - spent, settings.center_share, logistic_share
-        )
+        request = self._request(treated)
+        regression = request.regression(settings.center_share)
+        score_share = 1.0 - spent - settings.center_share - logistic_share
+        return defaults.effect_error(request, regression, score_share, logistic_share)
 
     def _request(self, treated: float) -> defaults.Request:
         """What the predicted error of a score of two arms depends on, at this treated share."""

@@ -351,7 +351,7 @@ def _center_share(request: defaults.Request, left: float) -> float:
     shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
 
     def predicted_error(share: float) -> float:
-        return defaults.effect_error(request, left, share, 0.0)
+        return defaults.effect_error(request, request.regression(share), left - share, 0.0)
 
     return min(shares, key=predicted_error)
 
