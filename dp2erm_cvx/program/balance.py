@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,11 +212,11 @@ def _rows_of(make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int)
 
 def _values_or_zeros(make: Callable[..., Any], record: tuple[Any, ...], k: int) -> Array:
     """Values (k,) of a function at a record; 0 where it fails or has another number of values."""
-    with suppress(Exception):
+    try:
         values = _values_of(make, record)
-        if len(values) == k:
-            return values
-    return np.zeros(k)
+    except Exception:
+        return np.zeros(k)
+    return values if len(values) == k else np.zeros(k)
 
 
 def _values_of(make: Callable[..., Any], record: tuple[Any, ...]) -> Array:
