@@ -125,9 +125,11 @@ def farthest_of_few_steps(
     near = weights_of_kinds(form, kinds, count)
     right = JointSteps.own_steps
 
-    def stale(self: Any, y: Array, state: Any, chosen: Array, part: KindsPart) -> Array:
+    def stale(
+        self: Any, y: Array, state: Any, chosen: Array, part: KindsPart, damping: Array | None
+    ) -> Array:
         rates = state.rates if factor > 0.9 else state.rates[::-1]
-        return factor * right(self, y, replace(state, rates=rates), chosen, part)
+        return factor * right(self, y, replace(state, rates=rates), chosen, part, damping)
 
     monkeypatch.setattr(JointSteps, "own_steps", stale)
     farthest = 0.0
@@ -175,15 +177,26 @@ def test_steps_end_where_no_more_than_rounding_is_missed(
     right = JointSteps.own_steps
     number_of_steps = 0
 
-    def counted(self: Any, y: Array, state: Any, chosen: Array, part: KindsPart) -> Array:
+    def counted(self: Any, *arguments: Any) -> Array:
         nonlocal number_of_steps
         number_of_steps += 1
-        return right(self, y, state, chosen, part)
+        return right(self, *arguments)
 
     monkeypatch.setattr(JointSteps, "own_steps", counted)
     found = weights_of_kinds(KINKS[name], kinds, count, tolerance=0.0)
     assert np.mean(found.claims <= 1e-6 * N) >= 0.7
     assert number_of_steps <= 12
+
+
+@pytest.mark.parametrize("norm", [None, 2.0, math.inf])
+@pytest.mark.parametrize("dispersion", ["square", "entropy"])
+def test_steep_kinks_are_solved_to_rounding(dispersion: str, norm: float | None) -> None:
+    """Steep prices bring most weights to the ends of their boxes, where they answer no price."""
+    penalty = ImbalancePenalty(math.inf, price=10.0, norm=norm)
+    form = form_of(N, moments_by_arm(penalty), dispersion=dispersion)
+    kinds, count = drawn_kinds(m=20, seed=7)
+    found = weights_of_kinds(form, kinds, count)
+    assert np.mean(found.claims <= 1e-5 * N) >= 0.9
 
 
 @pytest.mark.one_row_in(6)

@@ -87,7 +87,12 @@ class JointSteps(Generic[Part]):
         return prices
 
     def own_steps(
-        self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: Part
+        self,
+        y: Array,
+        state: JointState,
+        chosen: NDArray[np.bool_],
+        part: Part,
+        damping: Array | None = None,
     ) -> Array:
         """Newton's steps (m, K + B), each by the Jacobian of its dataset; 0 where that is singular.
 
@@ -101,8 +106,15 @@ class JointSteps(Generic[Part]):
             Which of the state are meant.
         part
             The chosen datasets.
+        damping
+            By how much more (m, K) than they do imbalances are taken to answer to their prices,
+            which shortens the steps of prices; None for nothing.
         """
-        jacobians = self.jacobians(y, self.datasets.moments(state.rates[chosen], part))
+        moments = self.datasets.moments(state.rates[chosen], part)
+        if damping is not None:
+            diagonal = range(self.K)
+            moments[:, diagonal, diagonal] += damping
+        jacobians = self.jacobians(y, moments)
         right = -state.missed[chosen]
         try:
             return np.asarray(np.linalg.solve(jacobians, right[:, :, None])[:, :, 0])

@@ -23,6 +23,10 @@ from dp2erm_cvx.weighting.neighbors.many_datasets import Numbers, release_factor
 _MOST_STEPS, _HALVINGS, _MOST_STALLED = 60, 30, 6
 #: A step is progress where it leaves no more than this part of the least that was missed before.
 _PROGRESS = 0.999
+#: Part of the imbalance without prices at which a kink starts: on its side, but near 0.
+_PART_OF_IMBALANCE = 1e-3
+#: Damping of the first steps at kinks, as a part of what imbalances answer without prices.
+_DAMPING = 0.1
 #: Most steps for a multiplier, of which every fourth halves the bracket.
 _MOST_ROOT_STEPS = 400
 #: A sum is met where it is within so many units of roundoff of its size.
@@ -111,8 +115,12 @@ class _Newton(JointSteps[KindsPart]):
         self.data = data
         self.part = part
         self.rising = data.form.dispersion.family in ("entropy", "log")
-        #: Sums (m,) of how fast all weights rise with their arguments, where nothing is priced.
-        self.rate_sums: Array = data.total(self._rates_without_prices(), part)
+        weights_without_prices, rates = self._without_prices()
+        #: Imbalances (m, K) where nothing is priced, and their norms (m,).
+        self.first_imbalances: Array = data.imbalances(weights_without_prices, part)
+        self.first_missed: Array = np.linalg.norm(self.first_imbalances, axis=1)
+        #: Sums (m,) of how fast all weights rise with their arguments there.
+        self.rate_sums: Array = data.total(rates, part)
         super().__init__(data, self._proximal_steps())
         # At a kink of the dispersion no weight moves as yet: there the rate of a mean weight stands
         # in.
@@ -123,7 +131,7 @@ class _Newton(JointSteps[KindsPart]):
     def solved(self, goal: float) -> tuple[Array, Array]:
         """Weights (m, k) and claims (m,), of steps that aim at claims of ``goal``."""
         m = len(self.part)
-        y = np.zeros((m, self.K))
+        y = self._start()
         multipliers = np.zeros((m, self.data.n_blocks))
         multipliers = self._multipliers(self._prices_at(y), multipliers, self.part)
         weights = np.full(self.part.count.shape, np.nan)
@@ -151,20 +159,21 @@ class _Newton(JointSteps[KindsPart]):
             live = live[~ended]
             if not len(live):
                 break
-            ahead = self._searched(y[live], state, ~ended, self.part.take(live))
+            damping = self._damping(missed[~ended], live)
+            ahead = self._searched(y[live], state, ~ended, self.part.take(live), damping)
             y[live] = ahead.y
             multipliers[live] = ahead.multipliers
         return weights, claims
 
-    def _rates_without_prices(self) -> Array:
-        """How fast weights rise with their arguments (m, k), where nothing is priced."""
+    def _without_prices(self) -> tuple[Array, Array]:
+        """Weights (m, k) where nothing is priced, and how fast they rise with their arguments."""
         data = self.data
         part = self.part
         prices = np.zeros_like(part.targets)
         start = np.zeros((len(part), data.n_blocks))
         argument = data.arguments(prices, self._multipliers(prices, start, part), part)
-        _, rates = data.curve(part).at(argument.ravel(), slice(None))
-        return rates.reshape(argument.shape)
+        weights, rates = data.curve(part).at(argument.ravel(), slice(None))
+        return weights.reshape(argument.shape), rates.reshape(argument.shape)
 
     def _proximal_steps(self) -> Array:
         """Steps (K,): one over the smoothness, and no less than a step for kinks."""
@@ -180,6 +189,22 @@ class _Newton(JointSteps[KindsPart]):
         of_kinks = of_kinks * max(float(np.median(mean_square)), 1e-300)
         return np.maximum(step, of_kinks)
 
+    def _start(self) -> Array:
+        """Outer variables (m, K) that steps start from.
+
+        At 0 the price of a kink is one that leaves no imbalance, which Newton's step from there
+        takes for granted. So a kink starts at its slope at the imbalance without prices, and at a
+        small part of this imbalance; other prices start at 0.
+        """
+        y = np.zeros((len(self.part), self.K))
+        for priced in self.data.priced:
+            columns = priced.columns
+            if priced.penalty.kinked:
+                there = self.first_imbalances[:, columns]
+                slope = priced.price(there, np.zeros_like(there))
+                y[:, columns] = self.step[columns] * slope + _PART_OF_IMBALANCE * there
+        return y
+
     def _near(
         self, state: JointState, part: KindsPart, live: Numbers, goal: float
     ) -> NDArray[np.bool_]:
@@ -193,12 +218,34 @@ class _Newton(JointSteps[KindsPart]):
         near = estimate <= _WITHIN * goal
         return np.asarray(near | self.judge.within_rounding(state.points, part))
 
-    def _searched(
-        self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: KindsPart
-    ) -> _Ahead:
-        """Points of lines along Newton's steps at which less is missed.
+    def _damping(self, missed: Array, live: Numbers) -> Array | None:
+        """Damping (m, K) of the steps at kinks, where so much (m,) is missed.
 
-        Where there is none, a proximal gradient step moves prices that no weight answers to as yet.
+        Weights at the ends of their boxes answer to no price, and by the answers of the others
+        alone Newton's steps go too far. Damping falls with what is missed, so that the last steps
+        are Newton's own.
+        """
+        if not self.data.form.kinked:
+            return None
+        share = np.minimum(missed / self.first_missed[live], 1.0)
+        of_kinks = np.where(np.isinf(self.data.smoothness), self.step, 0.0)
+        return _DAMPING * share[:, None] * of_kinks
+
+    def _searched(
+        self,
+        y: Array,
+        state: JointState,
+        chosen: NDArray[np.bool_],
+        part: KindsPart,
+        damping: Array | None,
+    ) -> _Ahead:
+        """Points of lines along Newton's steps at which less is missed, or the dual is higher.
+
+        The slope of the concave dual at prices is what is missed there, with the other sign. Where
+        it still points ahead at new prices, the dual has risen on all of the way to them.
+
+        Where there is no such point, a proximal gradient step moves prices that no weight answers
+        to as yet.
 
         Parameters
         ----------
@@ -210,11 +257,14 @@ class _Newton(JointSteps[KindsPart]):
             Which of the state are meant.
         part
             The chosen datasets.
+        damping
+            Damping (m, K) of the steps, or None.
         """
         missed = state.missed[chosen][:, : self.K]
-        change = self.own_steps(y, state, chosen, part)
-        before = state.points.multipliers[chosen]
         size = np.linalg.norm(missed, axis=1)
+        change = self.own_steps(y, state, chosen, part, damping)
+        before = state.points.multipliers[chosen]
+        prices_before = state.points.prices[chosen]
         ahead = _Ahead(y - missed, before.copy())
         better = np.zeros(len(y), dtype=bool)
         searching = np.flatnonzero(np.all(np.isfinite(change), axis=1))
@@ -226,9 +276,13 @@ class _Newton(JointSteps[KindsPart]):
             guess = before[searching] + length * change[searching, self.K :]
             some = part.take(searching)
             levels = self._multipliers(self._prices_at(there), guess, some)
-            new_missed = self.state(there, levels, some).missed[:, : self.K]
+            new_state = self.state(there, levels, some)
+            new_missed = new_state.missed[:, : self.K]
             new_size = np.linalg.norm(new_missed, axis=1)
-            enough = new_size <= (1.0 - 0.1 * length) * size[searching]
+            less_missed = new_size <= (1.0 - 0.1 * length) * size[searching]
+            price_change = new_state.points.prices - prices_before[searching]
+            higher = np.sum(new_missed * price_change, axis=1) < 0.0
+            enough = less_missed | higher
             done = searching[enough]
             ahead.y[done] = there[enough]
             ahead.multipliers[done] = levels[enough]
