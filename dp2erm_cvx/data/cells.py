@@ -434,23 +434,27 @@ class Eligible:
         if isinstance(node, ast.BoolOp):
             join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
             return reduce(join, [self._fulfilled(part, column) for part in node.values])
-        if not isinstance(node, ast.Compare):
-            raise self._refused("no comparison")
+        if isinstance(node, ast.Compare):
+            return self._fulfilled_comparison(node, column)
+        raise self._refused("no comparison")
+
+    def _fulfilled_comparison(self, node: ast.Compare, column: Column) -> NDArray[np.bool_]:
+        """Mask (n,) of the records that fulfil a comparison, such as ``18 <= age < 65``."""
         values = [self._value(side) for side in (node.left, *node.comparators)]
         signs = [type(sign) for sign in node.ops]
-        number = None
-        if isinstance(values[0], float):  # a number stands before the column
-            number = values.pop(0)
-        name, *others = values
-        if not isinstance(name, str) or len(others) > 1:
+        number_before = None
+        if isinstance(values[0], float):
+            number_before = values.pop(0)
+        name, *values_behind = values
+        if not isinstance(name, str) or len(values_behind) > 1:
             raise self._refused("one column, and what it is compared with")
         cells = column(name)
         masks = []
-        if others:
-            masks.append(self._compared(cells, name, signs[-1], others[0]))
-        if number is not None:
+        if values_behind:
+            masks.append(self._compared(cells, name, signs[-1], values_behind[0]))
+        if number_before is not None:
             turned = _TURNED.get(signs[0], signs[0])
-            masks.append(self._compared(cells, name, turned, number))
+            masks.append(self._compared(cells, name, turned, number_before))
         return reduce(operator.and_, masks)
 
     def _compared(
@@ -491,6 +495,7 @@ class Eligible:
         raise self._refused("neither a name nor a number")
 
     def _refused(self, what: str) -> DeclarationError:
+        """The error for a text that cannot be read."""
         return DeclarationError(
             f'eligible = {brief(self.text)}: {what}; must look like "age >= 18", "ward != '
             'Hospice", '
@@ -603,13 +608,14 @@ class Treatment:
                 "treatment: levels take the place of treated and control: leave those out"
             )
         rates = self._checked_rates(levels)
-        if len(levels) == 2:  # which is a treatment as any other
-            other = levels[1] if reference == levels[0] else levels[0]
-            self._store(
-                levels=(), reference=None, contrasts="reference", treated=other, control=reference
-            )
-        else:
+        if len(levels) > 2:
             self._store(levels=levels, reference=reference, rates=rates)
+            return
+        # two levels are a treatment as any other
+        treated = levels[1] if reference == levels[0] else levels[0]
+        self._store(
+            levels=(), reference=None, contrasts="reference", treated=treated, control=reference
+        )
 
     def _checked_rates(self, levels: Sequence[str]) -> tuple[float, ...]:
         """The declared probabilities of arms, or none."""
@@ -626,6 +632,7 @@ class Treatment:
         return rates
 
     def _store(self, **values: Any) -> None:
+        """Set fields of this frozen object, while it is made."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 

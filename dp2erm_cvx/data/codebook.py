@@ -337,16 +337,16 @@ class Codebook:
         treatment, outcome, weights, unit, *_ = self.no_covariates
         with_levels = (*self.levels, *self.bins)
         if weights is not None and weights in (treatment, outcome, *with_levels):
-            raise _declared_otherwise("sampling_weights", weights)
+            raise _declared_twice("sampling_weights", weights)
         for name in self.bins:
             if name in (*self.levels, treatment, outcome):
-                raise _declared_otherwise("bins", name)
+                raise _declared_twice("bins", name)
         columns = (treatment, outcome, weights, *with_levels, *self.missing, *self.cells)
         if unit is not None and (unit in columns or self.beside.count(unit) > 1):
-            raise _declared_otherwise("unit", unit)
+            raise _declared_twice("unit", unit)
         for name in self.log:
             if name in (*self.no_covariates, *with_levels) or self.log.count(name) > 1:
-                raise _declared_otherwise("log", name)
+                raise _declared_twice("log", name)
         for name, levels in self.levels.items():
             if "" in levels and "missing" in levels:
                 raise DeclarationError(
@@ -616,20 +616,19 @@ class Codebook:
             What stands for missing numbers for which nothing is declared, one for each covariate.
         """
         columns: list[NDArray[Any]] = []
-        read: dict[str, Any] = {}
+        raw_read: str | None = None
+        cells: Any = None
         for name, middle in zip(names, middles, strict=True):
             raw, level = self.origin(name)
             has_levels = raw in self.covariate_levels
-            if raw not in read:  # covariates of one column stand beside each other
-                read.clear()
-                if has_levels:
-                    read[raw] = self.places(column, raw)
-                else:
-                    read[raw] = numbers_or_nan(column(raw), raw)
-            cells = read[raw]
+            # covariates of one column stand beside each other: it is read once
+            if raw != raw_read:
+                raw_read = raw
+                cells = self.places(column, raw) if has_levels else numbers_or_nan(column(raw), raw)
             if has_levels:
                 columns.append(cells == self.covariate_levels[raw].index(str(level)))
             elif level is not None:
+                # the mark of the gaps of a number
                 columns.append(np.isnan(cells))
             else:
                 columns.append(self._filled_numbers(raw, cells, middle))
@@ -718,6 +717,7 @@ class Codebook:
         return "; ".join(parts)
 
     def _arms_in_words(self) -> str:
+        """Which cells are which arm."""
         treatment = self.treatment
         column = treatment.column or "treatment"
         if treatment.levels:
@@ -769,7 +769,8 @@ class Codebook:
         return declared_by_name(cls, "codebook", declared)
 
 
-def _declared_otherwise(title: str, column: str) -> DeclarationError:
+def _declared_twice(title: str, column: str) -> DeclarationError:
+    """The error for a column that is declared in two ways."""
     return DeclarationError(f"{title}: {brief(column)} is declared otherwise as well")
 
 

@@ -49,45 +49,57 @@ def sharing_plan(make: Make, earlier: Mapping[str, Plan[Any]]) -> Effect:
         Plans of earlier questions of the same records and covariates, by the names of the
         questions.
     """
-    alone = make({}, {})
-    best = alone
-    for of, plan in earlier.items():
+    plan_alone = make({}, {})
+    best = plan_alone
+    for question, plan in earlier.items():
         if not isinstance(plan.study, EffectStudy):
             continue
-        tried = _sharing(alone, make, of, plan)
-        if len(tried.study.before) > len(best.study.before):
-            best = tried
+        sharing = _sharing(plan_alone, make, question, plan)
+        if len(sharing.study.before) > len(best.study.before):
+            best = sharing
     return best
 
 
-def _sharing(alone: Effect, make: Make, of: str, earlier: Effect) -> Effect:
-    """The plan of an effect that takes over what it can of an ``earlier`` one.
+def _sharing(plan_alone: Effect, make: Make, question: str, earlier: Effect) -> Effect:
+    """The plan of an effect that takes over what it can of an earlier one.
 
-    Where it can take over nothing, it is that of the effect ``alone``. ``of`` is the name of the
-    earlier question.
+    Parameters
+    ----------
+    plan_alone
+        The plan of the effect that takes over nothing, which is returned where nothing can be
+        taken over.
+    make
+        Plans the effect.
+    question
+        Name of the earlier question.
+    earlier
+        Its plan.
     """
     study = earlier.study
-    if not _same_records(study.universe, alone.study.universe) or not Noise(study.noise).pure:
-        return alone
+    has_same_records = _same_records(study.universe, plan_alone.study.universe)
+    if not has_same_records or not Noise(study.noise).pure:
+        return plan_alone
     placing = {name: getattr(study.settings, name) for name in _PLACING}
     paid = divided(study.rest, [step for step in earlier.steps if step.name != SCALE])
     try:
-        own = make(placing, {})
+        plan = make(placing, {})
         before = {}
-        for name in _outcome_free(own):
+        for name in _outcome_free(plan):
             if name in paid:
-                entry = {"of": of, "epsilon": paid[name].epsilon, "budget": study.rest.epsilon}
+                epsilon = paid[name].epsilon
+                entry = {"of": question, "epsilon": epsilon, "budget": study.rest.epsilon}
                 before[name] = study.before.get(name, entry)
+        # without a step that differs others may differ as well, which see other maps then
         while before:
-            own = make(placing, before)
-            same = _same(earlier, own)
-            if before.keys() <= same:
-                return own
-            before = {name: entry for name, entry in before.items() if name in same}
+            plan = make(placing, before)
+            same_steps = _same_steps(earlier, plan)
+            if before.keys() <= same_steps:
+                return plan
+            before = {name: entry for name, entry in before.items() if name in same_steps}
     except Dp2ermError:
         # Placed like that, or at that noise, it cannot be released.
         pass
-    return alone
+    return plan_alone
 
 
 def _same_records(one: Universe, other: Universe) -> bool:
@@ -97,15 +109,18 @@ def _same_records(one: Universe, other: Universe) -> bool:
     return _without_outcome(one) == _without_outcome(other)
 
 
-def _same(earlier: Effect, own: Effect) -> set[str]:
+def _same_steps(earlier: Effect, later: Effect) -> set[str]:
     """Names of steps that no outcome enters, and which both release by one map of the records."""
-    if _without_outcome(earlier.study.start) != _without_outcome(own.study.start):
+    if _without_outcome(earlier.study.start) != _without_outcome(later.study.start):
         return set()
-    declared = _outcome_free(earlier)
-    again = _outcome_free(own)
-    same = {name for name in declared.keys() & again.keys() if declared[name] == again[name]}
-    in_either = declared.keys() | again.keys()
-    if _PLACED & in_either - same:
+    steps = _outcome_free(earlier)
+    later_steps = _outcome_free(later)
+    in_both = steps.keys() & later_steps.keys()
+    same = {name for name in in_both if steps[name] == later_steps[name]}
+    in_either = steps.keys() | later_steps.keys()
+    different = in_either - same
+    # what a later map sees depends on these: where one differs nothing is the same
+    if _PLACED & different:
         return set()
     return same
 

@@ -81,33 +81,42 @@ def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
     domain = study.universe.domain
     values = study.two_values
     if values is not None:
-        residual = values.width  # which no residual of an event exceeds by more than noise
+        # no residual of an event exceeds it by more than noise
+        residual_bound = values.width
     else:
-        reach = RESIDUALS if study.declares_scale else UNKNOWN
-        residual = min(reach * study.scale, 2.0 * domain.outcome_bound)
+        n_scales = RESIDUALS if study.declares_scale else UNKNOWN
+        residual_bound = min(n_scales * study.scale, 2.0 * domain.outcome_bound)
     return {
         "propensity": "constant",
         "rows": Rows.COMMON,
         "center_share": CENTER_SHARE,
-        "residual_bound": residual,
+        "residual_bound": residual_bound,
     }
 
 
 def weighting_program(study: DeclaredEffect, universe: MappedUniverse) -> FirstStage:
-    """The scheme of a study for the records of a universe; by its name alone at the rule of use.
+    """The scheme of a study for the records of a universe.
 
-    That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base
-    weights; where a distance of 1.4 or more is declared a third of that ridge and caps of twice the
-    base weights. Settings of a program that are left to the domain follow from that of the records
-    it sees.
+    A scheme that is declared by its name alone has the settings of the rule of use: a ridge of
+    ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1, and caps of 1.5 base weights. Where a
+    distance of 1.4 or more is declared, the ridge is a third of that, and the caps are twice the
+    base weights. Settings of a program that are left to the domain follow from the space of the
+    records that it sees.
+
+    Parameters
+    ----------
+    study
+        What is declared.
+    universe
+        The public sizes of the records that the scheme sees.
     """
     if isinstance(study.weights, FirstStage):
         return study.weights.resolve(universe.space)
     settings: dict[str, Any] = {}
     if study.weights == RULED:
         bound = universe.space.features_bound
-        total = universe.n_samples * study.budget.epsilon * universe.n_features
-        ridge = min(_RIDGE / math.sqrt(total), _LARGEST_RIDGE)
+        n_epsilon_p = universe.n_samples * study.budget.epsilon * universe.n_features
+        ridge = min(_RIDGE / math.sqrt(n_epsilon_p), _LARGEST_RIDGE)
         cap = _CAP
         if study.confounding >= _FAR:
             ridge *= _FAR_RIDGE
