@@ -199,31 +199,12 @@ class Pairs:
         taken
             How many distances it took.
         """
+        path = self._path(universe, rng)
         n = universe.n_samples
-        domain = universe.domain
-        # the changed record before and after, and common kinds like both
-        kinds = [0, 1, 0, 1]
-        X = self.X[0, kinds]
-        a = self.a[0, kinds]
-        y = self.y[0, kinds]
-        lists = None
-        if self.lists is not None:
-            lists = [[kind] * _MOST for kind in range(4)]
-        if rng.random() < 0.5:
-            # only the arm and the outcome tell them apart
-            X[:] = X[0] * (rng.random() < 0.5)
-
-        def neighbors(count: int) -> Pairs:
-            """The dataset with ``count`` records of the second kind, and the one with one more."""
-            return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2), lists)
-
-        def dataset(count: int) -> Columns:
-            """The dataset with ``count`` records of the second kind, of which n is the most."""
-            if count == n:
-                return neighbors(n - 1).raw(domain)[1]
-            return neighbors(count).raw(domain)[0]
-
-        counts = [count for count in range(n) if neighbors(count).admissible(domain.space)]
+        counts = []
+        for count in range(n):
+            if path.neighbors(count).admissible(universe.domain.space):
+                counts.append(count)
         if not counts:
             return None, 0
         low = counts[0]
@@ -231,13 +212,26 @@ class Pairs:
         taken = 0
         while high - low > 1:
             middle = (low + high) // 2
-            center = dataset(middle)
+            center = path.dataset(middle)
             taken += 2
-            if distance(dataset(low), center) > distance(center, dataset(high)):
+            if distance(path.dataset(low), center) > distance(center, path.dataset(high)):
                 high = middle
             else:
                 low = middle
-        return neighbors(low), taken
+        return path.neighbors(low), taken
+
+    def _path(self, universe: Universe, rng: np.random.Generator) -> _Path:
+        """Datasets from n records like the changed one before to n records like it after."""
+        # the changed record before and after, and common kinds like both
+        kinds = [0, 1, 0, 1]
+        X = self.X[0, kinds]
+        lists = None
+        if self.lists is not None:
+            lists = [[kind] * _MOST for kind in range(4)]
+        if rng.random() < 0.5:
+            # only the arm and the outcome tell them apart
+            X[:] = X[0] * (rng.random() < 0.5)
+        return _Path(universe, X, self.a[0, kinds], self.y[0, kinds], lists)
 
     def by_groups(self, groups: list[NDArray[np.int64]], rng: np.random.Generator) -> Pairs:
         """A pair with few kinds of records in every group of rows.
@@ -317,6 +311,41 @@ class Pairs:
         arm = np.stack([start.arm for start in drawn])
         share = np.stack([start.share for start in drawn])
         return cls.admitted(universe, points * universe.space.features_bound, arm, share)
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """Datasets of two kinds of records, by the number of records of the second kind.
+
+    Parameters
+    ----------
+    universe
+        Where the datasets lie.
+    X, a, y
+        Covariates (4, k), treatments (4,) and outcomes (4,) of both kinds, as those of the changed
+        record and of the common ones.
+    lists
+        Where persons are units, the kinds of the records of a person of each kind.
+    """
+
+    universe: Universe
+    X: Array
+    a: NDArray[np.int64]
+    y: Array
+    lists: list[list[int]] | None
+
+    def neighbors(self, count: int) -> Pairs:
+        """The dataset with ``count`` records of the second kind, and the one with one more."""
+        order = np.where(np.arange(self.universe.n_samples - 1) < count, 3, 2)
+        return Pairs.single(self.X, self.a, self.y, order, self.lists)
+
+    def dataset(self, count: int) -> Columns:
+        """The dataset with ``count`` records of the second kind, of which n is the most."""
+        if count == self.universe.n_samples:
+            _, second = self.neighbors(count - 1).raw(self.universe.domain)
+            return second
+        first, _ = self.neighbors(count).raw(self.universe.domain)
+        return first
 
 
 def _raw(domain: Domain, columns: Columns) -> Columns:
