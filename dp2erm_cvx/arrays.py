@@ -23,6 +23,10 @@ ROUND_DOWN = 1.0 - 1e-12
 ROUND_UP_SUMS = 1.0 + 1e-9
 ROUND_DOWN_SUMS = 1.0 - 1e-9
 
+#: More than what a norm or a square loses where squares underflow: for every entry of a vector, or
+#: for all of them at any length here.
+SQUARES_UNDERFLOW = 1e-150
+
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12
 

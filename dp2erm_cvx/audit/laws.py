@@ -283,16 +283,10 @@ class ObjectiveLaw:
         at most e times the largest term at weight 1.
         """
         theta = place.theta
-        p = len(theta)
         hessian = self.model.hessian(theta)
-        # of the noise T(u), in norm
-        sizes = np.abs(hessian) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
-        of_terms = 16 * p * _SPACING * float(np.linalg.norm(sizes))
-        moved = 2 * self.model.rounding(theta) + of_terms
-        # v is a difference: it loses what theta is larger than s v
-        moved += 8 * _SPACING * float(np.linalg.norm(theta)) / self.step
-        # of log |det DT(u)|
-        of_determinant = 64 * p * _SPACING * float(np.linalg.cond(self._jacobian(place)))
+        moved = self._rounding_of_noise(place, hessian)
+        condition = float(np.linalg.cond(self._jacobian(place)))
+        of_determinant = 64 * len(theta) * _SPACING * condition
         if self.weights is not None:
             of_gradient, of_hessian = self.weights.errors(theta)
             moved += of_gradient
@@ -303,6 +297,15 @@ class ObjectiveLaw:
         length = self._length(place)
         of_noise = _change_of_log_density(moved, length, self.calibration.scale, pure=self.pure)
         return of_noise + of_determinant
+
+    def _rounding_of_noise(self, place: Place, hessian: Array) -> float:
+        """Bound on the norm of the rounding of :meth:`noise`, by the Hessian (p, p) at theta."""
+        theta = place.theta
+        sizes = np.abs(hessian) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
+        of_terms = 16 * len(theta) * _SPACING * float(np.linalg.norm(sizes))
+        # v is a difference: it loses what theta is larger than s v
+        of_multiplier = 8 * _SPACING * float(np.linalg.norm(theta)) / self.step
+        return 2 * self.model.rounding(theta) + of_terms + of_multiplier
 
     def noise(self, place: Place) -> Array:
         """The noise ``b = T(u)`` (p,) that makes the pair the output."""
@@ -318,7 +321,7 @@ class ObjectiveLaw:
         """
         model = copy.copy(self.model)
         model.linear = self.model.linear + noise
-        theta = minimize_by_newton(model, model.start())[0]
+        theta, *_ = minimize_by_newton(model, model.start())
         u: Array = theta - self.step * (self._gradient(theta) + noise)
         # relative to the terms that cancel in it and to the scale
         terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise))
@@ -517,4 +520,5 @@ class _Start:
 
 
 def _unperturbed(_: str, law: Law) -> Place:
+    """The output at the coordinates 0."""
     return law.place(np.zeros(len(law.units)))

@@ -89,7 +89,8 @@ def _planned(
     execution = Execution("first_certified", TOLERANCE)
     first, second = pair
     if isinstance(model, PrivateEstimator):
-        domain, execution = checked_domain(model.public()), model.execution()
+        domain = checked_domain(model.public())
+        execution = model.execution()
         one = _dataset(domain, first)
         other = _dataset(domain, second)
         return model.plan(one.n_samples, len(one.columns)), (one, other), execution

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_UP_SUMS, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP_SUMS, SQUARES_UNDERFLOW, UNIT, Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.affine import Affine, AffineWalk, Index, Sums, gamma, kind_of, merged
 from dp2erm_cvx.on_demand import cvxpy as cp
@@ -24,9 +24,6 @@ from dp2erm_cvx.on_demand import sparse as sp
 
 #: What is read, in words.
 READ = "norms of order 1, 2 and inf, abs, max, maximum, pos, square, sum_squares and huber"
-
-#: Covers squares that underflow, in the norm of a vector of any length here.
-_TINY = 1e-150
 
 #: Rows that are summed in rational numbers at most, and entries of each.
 _MOST_SETTLED = 256
@@ -322,7 +319,7 @@ class LoadedTerm:
 
     def _grown(self, error: Array) -> Array:
         """The same of an error, over what underflows as well."""
-        return self.norm(error) + _TINY * math.sqrt(len(error))
+        return self.norm(error) + SQUARES_UNDERFLOW * math.sqrt(len(error))
 
     def value(self, a: Array, error: Array) -> tuple[Array, Array]:
         """The outputs at an argument, and a bound of their distance to those within ``error``."""
@@ -332,13 +329,13 @@ class LoadedTerm:
             return value, wrong * ROUND_UP_SUMS
         size = np.abs(a) + error
         if self.kind == "square":
-            wrong = 2 * size * error + 4 * UNIT * size * size + _TINY
+            wrong = 2 * size * error + 4 * UNIT * size * size + SQUARES_UNDERFLOW
             return a * a, wrong * ROUND_UP_SUMS
         # Huber's function
         inside = np.abs(a) <= self.bound
         value = np.where(inside, a * a, self.bound * (2 * np.abs(a) - self.bound))
         steep = 2 * np.minimum(size, self.bound)
-        wrong = steep * error + 8 * UNIT * steep * size + _TINY
+        wrong = steep * error + 8 * UNIT * steep * size + SQUARES_UNDERFLOW
         return value, wrong * ROUND_UP_SUMS
 
     def unit_slope(self, v: Array) -> Array:
@@ -378,7 +375,7 @@ class LoadedTerm:
             if self.kind != "square":
                 inner = np.clip(near, -self.bound, self.bound)
             distance = np.abs(a - near) + error
-            left_out = (distance**2 + _TINY) * ROUND_UP_SUMS
+            left_out = (distance**2 + SQUARES_UNDERFLOW) * ROUND_UP_SUMS
             return 2 * inner, np.zeros_like(a), left_out
         assert u is not None
         value = self._largest(a) if self.kind == "max" else self.norm(a)
@@ -483,7 +480,7 @@ class LoadedFunction:
                     term.unit_slope((a == term._largest(a)[term.group]).astype(np.float64))
                 )
             else:
-                slopes.append(term.unit_slope(a / (term.norm(a) + _TINY)[term.group]))
+                slopes.append(term.unit_slope(a / (term.norm(a) + SQUARES_UNDERFLOW)[term.group]))
         return slopes
 
     def plane(

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, UNIT, Array
+from dp2erm_cvx.arrays import ROUND_UP, ROUND_UP_SUMS, SQUARES_UNDERFLOW, UNIT, Array
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm, by_arm
 from dp2erm_cvx.curves.log_weights import LogWeight, LogWeightsByArm
 from dp2erm_cvx.data.blocks import Blocks, tree_sum, views
@@ -541,7 +541,7 @@ def dot(A: Array, B: Array) -> Array:
 
 def norms(V: Array) -> Array:
     """Norms of the rows of V (m, d), rounded up: (m,)."""
-    return np.asarray(np.sqrt(dot(V, V)) * ROUND_UP + 1e-150)
+    return np.asarray(np.sqrt(dot(V, V)) * ROUND_UP + SQUARES_UNDERFLOW)
 
 
 def _tiles(

@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, ROUND_UP, ROUND_UP_SUMS, UNIT, Array
+from dp2erm_cvx.arrays import (
+    ROUND_DOWN_SUMS,
+    ROUND_UP,
+    ROUND_UP_SUMS,
+    SQUARES_UNDERFLOW,
+    UNIT,
+    Array,
+)
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.model.supports import LoadedFunction, Plane
@@ -27,8 +34,6 @@ _EDGES = (0.0, 1e-6, 1e-3, 1.0)
 #: Curvatures ell of a step, whose length is 1/ell, relative to the strong convexity: where no
 #: curvature of the problem is known.
 _RELATIVE_CURVATURES = (1.0, 1e1, 1e2, 1e3, 1e4)
-#: More than an entry can add to a norm though its square underflows.
-_UNDERFLOW = 1e-150
 
 
 class Anchor(NamedTuple):
@@ -55,7 +60,7 @@ class Anchor(NamedTuple):
 
 def rounded_norm(v: Array) -> float:
     """Norm of ``v`` (d,), rounded up, over underflow as well; ``inf`` where it is no number."""
-    norm = float(np.linalg.norm(v)) * ROUND_UP + _UNDERFLOW * math.sqrt(len(v))
+    norm = float(np.linalg.norm(v)) * ROUND_UP + SQUARES_UNDERFLOW * math.sqrt(len(v))
     if not math.isfinite(norm):
         return math.inf
     return norm
