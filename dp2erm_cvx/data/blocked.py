@@ -78,9 +78,10 @@ def _of_persons(
         Names of the columns; the last two are what rows count and their persons.
     """
     nbytes = 8 * blocks.n_samples * width
-    parts = max(-(-nbytes // pieces_of.KEEP), 1)
-    for part in range(parts):
-        rows = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
+    # rounded up
+    n_parts = max(-(-nbytes // pieces_of.KEEP), 1)
+    for part in range(n_parts):
+        rows = blocks.map(partial(_rows_of, names=names, part=part, parts=n_parts))
         columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
         yield make(**dict(zip(names, columns, strict=True)))
 
@@ -101,12 +102,18 @@ class BlockedDataset:
 
     Attributes
     ----------
-    pieces : the raw table
-    tables : its blocks, with the columns that are used
-    blocks : the :class:`~dp2erm_cvx.data.dataset.Dataset` of every block
-    columns : names of the covariates
-    treatment, outcome : names of the columns
-    coded_by : the declaration whose codebook has made the records, if one has
+    pieces
+        The raw table.
+    tables
+        Its blocks, with the columns that are used.
+    blocks
+        The :class:`~dp2erm_cvx.data.dataset.Dataset` of every block.
+    columns
+        Names of the covariates.
+    treatment, outcome
+        Names of these two columns.
+    coded_by
+        The declaration whose codebook has made the records, if one has.
     """
 
     pieces: Pieces
@@ -158,7 +165,8 @@ class BlockedDataset:
             persons=self.persons,
         )
         names = ("X", "a", "y", "sampling", "person")
-        width = len(self.columns) + 4
+        # the covariates, and one number of each of the others
+        width = len(self.columns) + len(names) - 1
         return [function(part) for part in _of_persons(self.blocks, make, width, *names)]
 
     @property
@@ -258,6 +266,7 @@ class BlockedDataset:
     def _of(
         cls, pieces: Pieces, treatment: str, outcome: str, covariates: Sequence[str] | None
     ) -> BlockedDataset:
+        """The records of a table in pieces; parameters as of :meth:`read`."""
         chosen = Dataset.chosen(pieces.source, pieces.names, treatment, outcome, covariates)
         tables = pieces.tables((treatment, outcome, *chosen))
         made = partial(DatasetBlock.read, treatment=treatment, outcome=outcome, covariates=chosen)

@@ -49,8 +49,10 @@ class Blocks(abc.ABC, Generic[T]):
 
     Attributes
     ----------
-    n_samples : number of records
-    here : True if records are in the memory of the caller, whose arrays it may write to
+    n_samples
+        Number of records.
+    here
+        True if records are in the memory of the caller, whose arrays it may write to.
     """
 
     n_samples: int

@@ -121,8 +121,8 @@ class RuleStudy(Pipeline):
 
     def _public_rule(self, propensity: Any) -> RuleSettings:
         """The default settings for what is declared of the propensity, the noise and the value."""
-        left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
-        rule = defaults.rule_of_use(self.universe, left, self.outcome_scale, self.expected)
+        budget = Budget(self._share_beside_value * self.budget.epsilon, self.budget.delta)
+        rule = defaults.rule_of_use(self.universe, budget, self.outcome_scale, self.expected)
         if rule.center_share is not None and rule.propensity and propensity != "logistic":
             # The center takes most of what a fitted propensity would have taken.
             rule = replace(rule, center_share=rule.center_share + 0.1)
@@ -144,9 +144,12 @@ class RuleStudy(Pipeline):
         )
 
     @property
-    def _rest(self) -> float:
+    def _share_beside_value(self) -> float:
         """Share of epsilon that the value of the rule leaves, which the other shares are of."""
-        return 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
+        value_share = self.declared.get("value_share")
+        if not value_share:
+            return 1.0
+        return 1.0 - public_fraction("value_share", value_share)
 
     @property
     def norm_bound(self) -> float:
@@ -166,7 +169,9 @@ class RuleStudy(Pipeline):
         return self._placing()[0]
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        return defaults.placing(self, self.norm_bound, self._rest * self.budget.epsilon)
+        """The universe of the first step, and the steps that center and scale covariates."""
+        epsilon = self._share_beside_value * self.budget.epsilon
+        return defaults.placing(self, self.norm_bound, epsilon)
 
     def steps(self) -> Iterator[Step]:
         """The nuisances that settings give a share, then the rule, then what it is worth."""
@@ -230,44 +235,59 @@ class RuleStudy(Pipeline):
         share
             Share of the whole budget that all of these steps take together.
         """
-        total = share * self.budget.epsilon * self.universe.n_samples
-        counts_share = self._counts_share(settings, total)
-        left = 1.0 - counts_share
-        request = self._value_request(settings, share, total)
-        center_share = _center_share(request, left)
+        n_epsilon = share * self.budget.epsilon * self.universe.n_samples
+        counts_share = self._counts_share(settings, n_epsilon)
+        share_left = 1.0 - counts_share
+        request = self._value_request(settings, share, n_epsilon)
+        center_share = _center_share(request, share_left)
         steps: list[Step] = []
         if counts_share:
             steps.append(SideCounts(share=counts_share))
         program = self.saturating("saturating_regression", request.slope)
         rows = OutcomeRows(Rows.ARMS, scale=defaults.NORM / self.norm_bound)
         steps.append(self.regression("arms", program, rows, share=center_share))
-        score = self._value_score(settings, request, center_share, share=left - center_share)
-        if counts_share and counts_share * total < STEADY:
+        score = self._value_score(settings, request, center_share, share=share_left - center_share)
+        if counts_share and counts_share * n_epsilon < STEADY:
             # Such counts are noise: no bound may follow them far.
             widest = 4.0 * self.universe.domain.outcome_bound / settings.score_bound
             score = replace(score, widest=max(widest, 1.0))
         steps.append(score)
         yield from shares_in_turn(steps, share)
 
-    def _counts_share(self, settings: RuleSettings, total: float) -> float:
+    def _counts_share(self, settings: RuleSettings, n_epsilon: float) -> float:
         """Share of the value's budget for counts by side; 0 where none are needed.
 
-        ``total`` is n times the epsilon of the value.
+        Parameters
+        ----------
+        settings
+            The settings in force.
+        n_epsilon
+            n times the epsilon of the value.
         """
         if settings.propensity_is_public and not self.universe.domain.weighted:
             return 0.0
-        return max(0.05, min(0.2, 80.0 / total))
+        return max(0.05, min(0.2, 80.0 / n_epsilon))
 
     def _value_request(
-        self, settings: RuleSettings, share: float, total: float
+        self, settings: RuleSettings, share: float, n_epsilon: float
     ) -> defaults.Request:
-        """What the predicted error of the value depends on, of which a side holds a part."""
+        """What the predicted error of the value depends on, of which a side holds a part.
+
+        Parameters
+        ----------
+        settings
+            The settings in force.
+        share
+            Share of the whole budget for the value.
+        n_epsilon
+            n times the epsilon of the value.
+        """
         domain = self.universe.domain
         slope = self.residual_scale
         values = None
         if domain.binary_outcome:
             width = 2.0 * domain.outcome_bound
-            slope = defaults.saturation(width, self.scale, total)
+            slope = defaults.saturation(width, self.scale, n_epsilon)
             values = TwoValues(-domain.outcome_bound, width, slope)
         distance = 0.0 if settings.propensity_is_public else 0.5
         return defaults.Request(
@@ -346,12 +366,20 @@ class RuleStudy(Pipeline):
         return float(expit(-largest_log_odds))
 
 
-def _center_share(request: defaults.Request, left: float) -> float:
-    """Share for regressions by arm of least predicted error, of what counts have ``left``."""
-    shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
+def _center_share(request: defaults.Request, share_left: float) -> float:
+    """Share for regressions by arm of least predicted error.
+
+    Parameters
+    ----------
+    request
+        What that error depends on.
+    share_left
+        Share that counts leave for regressions and score together.
+    """
+    shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * share_left]
 
     def predicted_error(share: float) -> float:
-        return defaults.effect_error(request, request.regression(share), left - share, 0.0)
+        return defaults.effect_error(request, request.regression(share), share_left - share, 0.0)
 
     return min(shares, key=predicted_error)
 
