@@ -423,9 +423,12 @@ def stated_gradient(subject: Subject) -> Judgment:
         stated = other.at(universe).stated_bound(universe)
         if stated is None or stated.gradient is None:
             return passed("no movement of a gradient is stated")
-        moved, _ = largest_gradient_movement(
-            other, universe, stated.gradient, pairs, subject.search.seed
-        )
+        try:
+            moved, _ = largest_gradient_movement(
+                other, universe, stated.gradient, pairs, subject.search.seed
+            )
+        except NotImplementedError:
+            return noted("CVXPY has no gradient of the objective: what is stated is not compared")
         if moved > stated.gradient * ROUND_UP_SUMS:
             return failed(
                 f"{place}: the gradient moves by {moved:.4g}, and {stated.gradient:.4g} is stated"

@@ -203,6 +203,16 @@ def test_a_wrong_movement_of_the_gradient_is_refuted_without_a_solve(
     assert result.detail.startswith(f"{place}the gradient moves by ")
 
 
+def test_a_gradient_that_cvxpy_does_not_know_is_noted_and_not_compared(tmp_path):
+    """Of a largest size it has none: nothing was seen to move, which is no proof."""
+    text = SOFT.replace("LENGTH", "1.0").replace("PART", "1.0")
+    text = text.replace("* imbalance", "* imbalance + 1e-6 * cp.norm_inf(w - 1)")
+    program = program_of(tmp_path / "soft.py", text)()
+    result = outcome_of("", stated_gradient, Subject(program, SearchPlan(10), larger=(), n=40))
+    assert result.status is CheckStatus.NOTED
+    assert result.detail.startswith("CVXPY has no gradient of the objective")
+
+
 @pytest.mark.slow
 def test_a_right_movement_of_the_gradient_is_nearly_reached(tmp_path):
     subject = soft(tmp_path / "soft.py")
