@@ -160,7 +160,10 @@ class CellRule:
     so that a record depends on its own cells (Theorem 10) and every bound is that of the declared
     range.
 
-    Raises DeclarationError naming the entry.
+    Raises
+    ------
+    DeclarationError
+        For an invalid entry, which it names.
     """
 
     synonyms: Mapping[str, Sequence[str]] = setting(

@@ -142,7 +142,10 @@ class Sent:
     def function(self) -> Callable[..., Any]:
         """The function, in the process of a worker.
 
-        Raises WorkerError where that has another version.
+        Raises
+        ------
+        WorkerError
+            Where that has another version.
         """
         refuse_other_versions(self.versions)
         try:

@@ -57,7 +57,10 @@ class SamplingWeights:
         In (0, S]: a public guess of what the weights average to, 1 for those that are normalized.
         It is for predictions and default settings; no guarantee rests on it.
 
-    Raises DeclarationError naming the entry.
+    Raises
+    ------
+    DeclarationError
+        For an invalid entry, which it names.
     """
 
     column: str = setting(check=one_line, title="sampling_weights: ")
@@ -135,7 +138,10 @@ class Unit:
         that of ``number`` records that count m each: up to m times as much, relative to what
         counts.
 
-    Raises DeclarationError naming the entry.
+    Raises
+    ------
+    DeclarationError
+        For an invalid entry, which it names.
     """
 
     column: str = setting(check=one_line, title="unit: ")

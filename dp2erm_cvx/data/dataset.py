@@ -754,7 +754,10 @@ def _cells(
 ) -> NDArray[Any]:
     """Cells of a shape (n,) or (n, p).
 
-    Raises DataError for another shape, and for another number of rows.
+    Raises
+    ------
+    DataError
+        For another shape, and for another number of rows.
     """
     array = read(values, name)
     if array.ndim != ndim:

@@ -493,8 +493,10 @@ class Domain(Shown):
     def of_space(cls, space: Space) -> Domain:
         """The domain of records that are in a space already, and that its rule leaves as they are.
 
-        Raises DeclarationError where a codebook, ranges or unequal ends of covariates led into the
-        space.
+        Raises
+        ------
+        DeclarationError
+            Where a codebook, ranges or unequal ends of covariates led into the space.
         """
         domain = cls(
             covariate_bound=space.covariate_bound,
@@ -522,7 +524,10 @@ class Domain(Shown):
     def from_dict(cls, declared: Mapping[str, Any]) -> Domain:
         """Build a domain from plain values.
 
-        Raises DeclarationError on an unknown or missing name.
+        Raises
+        ------
+        DeclarationError
+            On an unknown or missing name.
         """
         return declared_by_name(cls, "domain", declared)
 

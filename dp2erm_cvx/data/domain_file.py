@@ -298,7 +298,10 @@ def load_domain(path: str | Path) -> Domain:
 def read_declared(path: str | Path) -> dict[str, Any]:
     """Declarations of the file about records, by name; the values are not judged yet.
 
-    Raises DeclarationError for a file that cannot be read, or whose table ``[csv]`` is wrong.
+    Raises
+    ------
+    DeclarationError
+        For a file that cannot be read, or whose table ``[csv]`` is wrong.
     """
     declared = read_tables(path)
     declared_layout(path)
@@ -314,7 +317,10 @@ def declared_layout(path: str | Path) -> CsvLayout:
 def read_tables(path: str | Path) -> dict[str, Any]:
     """All that the file says, by name.
 
-    Raises DeclarationError for one that cannot be read or is a draft.
+    Raises
+    ------
+    DeclarationError
+        For one that cannot be read or is a draft.
     """
     declared = tables_of_file(path)
     with placed(path):

@@ -151,7 +151,10 @@ def _refuse_foreign(source: str, raw: bytes) -> None:
 def _without_separator_line(source: str, lines: list[str], layout: CsvLayout) -> list[str]:
     """The lines of a file with a blank one in the place of ``sep=;`` above the header.
 
-    Raises DataError where that names another separator than is declared.
+    Raises
+    ------
+    DataError
+        Where that names another separator than is declared.
     """
     place = next((number for number, line in enumerate(lines) if line), 0)
     match = _SEPARATOR_LINE.fullmatch(lines[place]) if lines else None
@@ -206,7 +209,10 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 def guessed_layout(path: str) -> CsvLayout:
     """How a file seems to be written, by its first 16 MB; for the data holder, not for a release.
 
-    Raises DataError where it cannot be read.
+    Raises
+    ------
+    DataError
+        Where it cannot be read.
     """
     if path.lower().endswith(BINARY):
         return CsvLayout()

@@ -37,7 +37,10 @@ class MappedUniverse:
     n_features
         Number of covariates without the intercept, at least 1.
 
-    Raises DeclarationError for anything else.
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
 
     space: Space

@@ -51,7 +51,10 @@ def is_remote(source: str) -> bool:
 def file_system(source: str) -> tuple[Any, str]:
     """The file system of fsspec that a file is on, and its name there.
 
-    Raises DeclarationError where no package reads it.
+    Raises
+    ------
+    DeclarationError
+        Where no package reads it.
     """
     protocol = source.partition("://")[0]
     try:

@@ -44,7 +44,10 @@ RELEASE = "release"
 class Within:
     """Wide public bounds of a column whose range is released: it is looked for between them alone.
 
-    Raises DeclarationError unless low is below high by more than 1e-15, both at most 1e30 in size.
+    Raises
+    ------
+    DeclarationError
+        Unless low is below high by more than 1e-15, both at most 1e30 in size.
     """
 
     low: float = setting(within=LARGEST)
@@ -86,7 +89,10 @@ def _checked_pair(name: str, ends: Any) -> Pair:
 def known_of(name: str, entry: Any) -> Known:
     """What a file says of a range: ``[low, high]``, ``{ within = [low, high] }`` or ``"release"``.
 
-    Raises DeclarationError for anything else, which names the column.
+    Raises
+    ------
+    DeclarationError
+        For anything else, which names the column.
     """
     if entry == RELEASE:
         return None
@@ -147,7 +153,10 @@ class OpenDomain:
         ranges then name the covariates that its columns become
         (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
 
-    Raises DeclarationError naming the field.
+    Raises
+    ------
+    DeclarationError
+        For an invalid field, which it names.
     """
 
     ranges: Mapping[str, Known] | Sequence[Known] = setting(

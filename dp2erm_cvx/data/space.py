@@ -97,7 +97,10 @@ class Space:
         What records are guessed to count on average. It predicts errors, and no guarantee depends
         on it.
 
-    Raises DeclarationError naming the field.
+    Raises
+    ------
+    DeclarationError
+        For an invalid field, which it names.
     """
 
     covariate_bound: float = setting(check=public_size, most=LARGEST)
@@ -149,7 +152,10 @@ class Space:
     def ends(self, n_features: int) -> tuple[Array, Array] | None:
         """The least and the largest value of every covariate (k,); None where there is no bound.
 
-        Raises DeclarationError where another number of them is declared.
+        Raises
+        ------
+        DeclarationError
+            Where another number of them is declared.
         """
         if self.lower is None or self.upper is None:
             return None
@@ -168,7 +174,10 @@ class Space:
     def widths(self, n_features: int) -> tuple[float, ...] | None:
         """The bound on the size of every covariate (k,), without the intercept; None without any.
 
-        Raises DeclarationError where another number of them is declared.
+        Raises
+        ------
+        DeclarationError
+            Where another number of them is declared.
         """
         ends = self.ends(n_features)
         if ends is None:

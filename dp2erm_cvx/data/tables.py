@@ -363,7 +363,10 @@ def boxed(array: NDArray[Any]) -> NDArray[np.object_]:
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values as one array, in which masked entries are None.
 
-    Raises DataError where they are none.
+    Raises
+    ------
+    DataError
+        Where they are none.
     """
     refuse_without_cells(values, name)
     values = _with_masks(values)

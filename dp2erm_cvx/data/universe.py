@@ -40,7 +40,10 @@ class Universe(MappedUniverse):
     n_features
         Number of covariates without the intercept, at least 1.
 
-    Raises DeclarationError for anything else.
+    Raises
+    ------
+    DeclarationError
+        For anything else.
     """
 
     space: Space = field(init=False, repr=False, compare=False)
@@ -98,7 +101,10 @@ class Curves:
     def of(cls, domain: Domain, chosen: object) -> Curves:
         """Curves of columns by name or number.
 
-        Raises DeclarationError where one has no range of numbers.
+        Raises
+        ------
+        DeclarationError
+            Where one has no range of numbers.
         """
         if domain.ranges is None:
             raise DeclarationError("curved: needs declared ranges, which squares are scaled by")

@@ -76,7 +76,10 @@ class DesignScenario:
         Covariates that outcome and treatment depend on: all where none are named. Pipelines that
         adjust for them alone are tried.
 
-    Raises DeclarationError for an invalid value.
+    Raises
+    ------
+    DeclarationError
+        For an invalid value.
     """
 
     effect: float | None = setting(None)

@@ -320,7 +320,10 @@ class Plan(Shown, Generic[S]):
     def after(self, released: Array) -> Plan[S]:
         """The plan once its first step, which is paid apart, has ``released``.
 
-        Raises CalibrationError where none follows.
+        Raises
+        ------
+        CalibrationError
+            Where none follows.
         """
         plan = make_plan(self.study.after(released))
         return replace(plan, certifies=self.certifies, seeded=self.seeded)

@@ -61,7 +61,10 @@ class CausalSettings(abc.ABC):
         B there, at that rate: the score of a record, less its center, is clipped to this size, in
         units of the outcome.
 
-    Raises DeclarationError for an invalid value.
+    Raises
+    ------
+    DeclarationError
+        For an invalid value.
     """
 
     slope: float = setting(check=public_size)
