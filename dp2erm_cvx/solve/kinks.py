@@ -80,18 +80,40 @@ def _active(problem: KinkedProblem, point: Array, near: float) -> list[NDArray[n
 def _minimized(
     problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
 ) -> Candidate | None:
-    """The candidate of the active kinks, by Newton's method, with the slopes that leave least.
-
-    On the plane ``x = B z + offset`` of the active kinks a step d solves
-    ``B' (H + price I) B d = B' (g + price x)``. Where a ball is felt, its price is an unknown as
-    well, with the equation ``||x||^2 = radius^2``.
-    """
+    """The minimizer where the active kinks stay, with the slopes that leave least."""
     plane = _plane_of_kinks(problem, active)
-    B = plane.basis
-    x = plane.at(candidate.point[plane.free])
     radius = _felt_radius(problem, candidate.point)
+    x = plane.at(candidate.point[plane.free])
+    if len(plane.free):
+        minimizer = _minimizer_on_plane(problem, plane, active, x, radius)
+        if minimizer is None:
+            return None
+        x = minimizer
+    if not np.all(np.isfinite(x)):
+        return None
+    normal = np.zeros((0, len(x)))
+    if radius is not None:
+        normal = x[None, :]
+    return candidate._replace(point=x, slopes=_balanced(problem, candidate, x, active, normal))
+
+
+def _minimizer_on_plane(
+    problem: KinkedProblem,
+    plane: _Plane,
+    active: list[NDArray[np.bool_]],
+    start: Array,
+    radius: float | None,
+) -> Array | None:
+    """The minimizer on the plane of the active kinks, by Newton's method; None without a step.
+
+    On the plane ``x = B z + offset`` a step d solves ``B' (H + price I) B d = B' (g + price x)``.
+    Where a ball is felt, its price is an unknown as well, with the equation
+    ``||x||^2 = radius^2``.
+    """
+    B = plane.basis
+    x = start
     price = 0.0
-    for _ in range(_STEPS if len(plane.free) else 0):
+    for _ in range(_STEPS):
         gradient, hessian = _derivatives(problem, x, active)
         matrix = B.T @ (hessian + price * np.eye(len(x))) @ B
         residual = B.T @ (gradient + price * x)
@@ -107,10 +129,7 @@ def _minimized(
             price -= float(step[-1])
             step = step[:-1]
         x = plane.at(x[plane.free] - step)
-    if not np.all(np.isfinite(x)):
-        return None
-    normal = np.zeros((0, len(x))) if radius is None else x[None, :]
-    return candidate._replace(point=x, slopes=_balanced(problem, candidate, x, active, normal))
+    return x
 
 
 def _plane_of_kinks(problem: KinkedProblem, active: list[NDArray[np.bool_]]) -> _Plane:
