@@ -108,17 +108,20 @@ class Part:
         """
         atom = self.atom
         u = self.inner(s)
-        wrong = error
+        u_error = error
         if not self.keeps_margin:
-            wrong = abs(self.scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
+            u_error = abs(self.scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
         phi, first, second = atom.at(u)
-        near = np.asarray(atom.largest_near(u, wrong)) * ROUND_UP_SUMS
-        first_error = wrong * near + UNIT * (atom.absolute + atom.relative * np.abs(first))
+        # a slope moves by at most the largest curvature on the way, a curvature by c times that
+        largest_second = np.asarray(atom.largest_near(u, u_error)) * ROUND_UP_SUMS
+        first_rounding = UNIT * (atom.absolute + atom.relative * np.abs(first))
+        first_error = u_error * largest_second + first_rounding
         if math.isinf(atom.concordance):
-            least, largest = atom.curvatures(u - wrong, u + wrong)
+            least, largest = atom.curvatures(u - u_error, u + u_error)
             second_error = largest - least
         else:
-            second_error = wrong * (atom.concordance * near) + UNIT * (atom.flat + 8 * second)
+            second_rounding = UNIT * (atom.flat + 8 * second)
+            second_error = u_error * (atom.concordance * largest_second) + second_rounding
         if self.is_plain:
             return LossTerms(phi, self.scale * first, second, first_error, second_error)
         # the products with the coefficient and the scale round as well
@@ -256,15 +259,16 @@ class Curve:
         units = 0.0
         for part in self.parts:
             reach = abs(part.scale) * margin_bound + abs(part.shift)
-            alone = Curve((Part(1.0, part.atom),))
-            own = part.atom.absolute
+            of_atom = Curve((Part(1.0, part.atom),))
+            units_of_atom = part.atom.absolute
             if part.atom.relative:
-                own += part.atom.relative * alone.largest_slope(reach)
+                units_of_atom += part.atom.relative * of_atom.largest_slope(reach)
             if not part.is_plain:
-                own += 2 * alone.largest_slope(reach)  # of the products
+                # of the products with the coefficient and the scale
+                units_of_atom += 2 * of_atom.largest_slope(reach)
             if part.shift:
-                own += 4 * abs(part.shift) * alone.largest_curvature(reach + 0.01)
-            units += abs(part.coefficient * part.scale) * own
+                units_of_atom += 4 * abs(part.shift) * of_atom.largest_curvature(reach + 0.01)
+            units += abs(part.coefficient * part.scale) * units_of_atom
         # every sum of slopes rounds at the size of both
         added = len(self.parts) - 1
         if added:
