@@ -193,13 +193,18 @@ def distance_of(log_odds: float, treated: float) -> float:
     float
         Difference of the means of both arms, in standard deviations of the covariate over both.
     """
+    log_odds_along = log_odds * _NORMAL
+    propensity = expit(_log_odds_of_share(log_odds_along, treated) + log_odds_along)
+    return float(np.mean(_NORMAL * propensity)) / (treated * (1.0 - treated))
 
-    def more(middle: float) -> float:
-        return float(np.mean(expit(middle + log_odds * _NORMAL))) - treated
 
-    middle = brentq(more, -750.0, 750.0)
-    share = expit(middle + log_odds * _NORMAL)
-    return float(np.mean(_NORMAL * share)) / (treated * (1.0 - treated))
+def _log_odds_of_share(log_odds: Array, treated: float) -> float:
+    """What is added to log odds (m,) so that this share is treated on average."""
+
+    def excess(shift: float) -> float:
+        return float(np.mean(expit(shift + log_odds))) - treated
+
+    return float(brentq(excess, -750.0, 750.0))
 
 
 def log_odds_of(distance: float, treated: float) -> float:
@@ -400,15 +405,6 @@ def _lines(centered: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         return line, line
     uncorrelated = second - (second @ covariance @ line) * line
     return line, _unit(uncorrelated, covariance)
-
-
-def _log_odds_of_share(log_odds: Array, treated: float) -> float:
-    """What is added to log odds (m,) so that this share is treated on average."""
-
-    def excess(shift: float) -> float:
-        return float(np.mean(expit(shift + log_odds))) - treated
-
-    return float(brentq(excess, -750.0, 750.0))
 
 
 class Population:
