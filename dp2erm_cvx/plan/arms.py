@@ -18,9 +18,10 @@ from dp2erm_cvx.steps.nuisances import LEFT, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.score import ArmScores, AverageScore
 
-#: The step that releases the mean of the covariates which regressions by arm are averaged at, and
-#: its share of what center and propensity leave.
-AVERAGE, AVERAGE_SHARE = "average", 0.15
+#: The step that releases the mean of the covariates which regressions by arm are averaged at.
+AVERAGE = "average"
+#: Its share of what center and propensity leave.
+AVERAGE_SHARE = 0.15
 #: Clips M_r that are tried, in standard deviations of residuals, beside what the ridge moves them.
 CLIPS = (2.0, 2.5, 3.0, 3.5)
 #: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as
