@@ -181,7 +181,9 @@ class KindsData(DatasetsOfRows[KindsPart]):
 
     def levels(self, multipliers: Array, part: KindsPart) -> Array:
         """The multiplier (m, k) of the block of every kind, 0 outside of blocks."""
-        of_block = np.take_along_axis(multipliers, np.maximum(part.block, 0), axis=1)
+        of_block = multipliers
+        if self.n_blocks > 1:
+            of_block = np.take_along_axis(multipliers, np.maximum(part.block, 0), axis=1)
         return np.where(part.block >= 0, of_block, 0.0)
 
     def price_errors(self, weights: Array, part: KindsPart) -> Array:
