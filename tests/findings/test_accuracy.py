@@ -1,6 +1,7 @@
 """What rules reach in the simulated scenarios, and where noise or accuracy was given away."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from confounded import Strength
 from scipy.special import expit
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM, datasets
 from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.data.universe import Universe
@@ -135,6 +136,24 @@ def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(
         reached.append(test.accuracy(test.dataset.X @ theta > 0))
     assert float(np.mean(reached)) == pytest.approx(result, abs=0.02)
     assert test.accuracy(np.zeros(10_000)) == pytest.approx(0.61, abs=0.01)
+
+
+def without_a_common_region(X):
+    """The contrast of the tree scenario with ``x_1 < -.5`` in place of ``2 x_1 < -.5``."""
+    first, fourth = X[:, 0], X[:, 3]
+    above = 6.0 * (first > -0.5) * np.sign(first - 0.5)
+    return above + 5.0 * (first <= -0.5) * np.sign(fourth + 0.5) + 1.0
+
+
+def test_a_tree_of_regions_that_share_no_record_has_the_stated_accuracy(monkeypatch):
+    tree = replace(datasets.SCENARIOS["tree"], contrast=without_a_common_region)
+    monkeypatch.setattr(datasets, "SCENARIOS", {"tree": tree})
+    test, drawn = (simulate("tree", 100_000, rng=seed) for seed in (777, 0))
+    X = np.column_stack([np.ones(100_000), drawn.dataset.X])
+    signs = 2 * drawn.dataset.a - 1
+    weights = 1 / np.where(signs > 0, drawn.propensity, 1 - drawn.propensity)
+    theta = np.linalg.solve((X.T * weights) @ X, (X.T * weights) @ (2 * signs * drawn.dataset.y))
+    assert test.accuracy(theta[0] + test.dataset.X @ theta[1:] > 0) == pytest.approx(0.63, abs=0.01)
 
 
 # Where this package took more noise, or less accuracy, than it had to: a ball, a split, a

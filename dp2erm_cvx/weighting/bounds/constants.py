@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array, largest_bound
+from dp2erm_cvx.arrays import ROUND_DOWN_SUMS, Array, largest_bound
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.stability.base import outward
 from dp2erm_cvx.weighting.bounds.diameters import (
@@ -671,9 +671,11 @@ def _stated(
     if math.isinf(spread.response):
         reason = "V is 2n: the dispersion may be flat in its box; add a square of the weights"
         return trivial, trivial_theorem, reason
-    worst = max(pairs, key=lambda pair: _released(form, sizes, pair))
-    moved = _released(form, sizes, worst)
-    where = _in_words(worst)
+    bounds = [_released(form, sizes, pair) for pair in pairs]
+    moved = largest_bound(*bounds)
+    # Of pairs that differ by rounding alone the first is named, on any machine.
+    named = next(k for k, bound in enumerate(bounds) if not bound < moved * ROUND_DOWN_SUMS)
+    where = _in_words(pairs[named])
     if moved >= trivial:
         reason = (
             f"V is 2n, as the bound is {moved:.4g} where {where}: declare a smaller cap or a "
