@@ -227,7 +227,8 @@ class _Newton(JointSteps[KindsPart]):
         """
         if not self.data.form.kinked:
             return None
-        share = np.minimum(missed / self.first_missed[live], 1.0)
+        # 1e-300 is in the place of an imbalance that is 0 without prices.
+        share = np.minimum(missed / np.maximum(self.first_missed[live], 1e-300), 1.0)
         of_kinks = np.where(np.isinf(self.data.smoothness), self.step, 0.0)
         return _DAMPING * share[:, None] * of_kinks
 
