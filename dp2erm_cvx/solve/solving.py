@@ -285,7 +285,8 @@ def _best_solution(
         except (SolverError, ProgramError) as error:
             failures.append(error)
             continue
-        if best is None or not best.error <= solution.error:
+        # a bound that is no number is the worst of all, whichever solver comes first
+        if best is None or solution.error < best.error or math.isnan(best.error):
             best = solution
         if solution.certified:
             break

@@ -4,11 +4,13 @@ named.
 
 import contextlib
 import dataclasses
+import math
 import re
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,8 @@ from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.registry import programs
-from dp2erm_cvx.solve import certify, solve
+from dp2erm_cvx.solve import certify, solve, solving
+from dp2erm_cvx.solve.solvers import FirstCertified
 from dp2erm_cvx.solve.solving import minimize_by_newton
 from tests.every_program import SETTINGS, edge_records
 from tests.helpers import make_records, output_distance, placed
@@ -357,3 +360,19 @@ def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch):
     assert np.all(result.certified)
     assert np.all(np.abs(result.values[0] - right.values[0])[:, 0] <= result.radius + right.radius)
     assert np.all(np.abs(result.values[2] - right.values[2]) <= result.radius + right.radius)
+
+
+@pytest.mark.parametrize("errors", [(1e-3, math.nan), (math.nan, 1e-3), (math.nan, math.inf)])
+def test_a_solution_whose_error_is_no_number_is_never_the_best(monkeypatch, errors):
+    # a comparison with what is no number is false, so that the order of solvers would decide
+    def solution(_, candidate, __):
+        error = errors[candidate.place]
+        return SimpleNamespace(error=error, certified=False, certificate=SimpleNamespace())
+
+    monkeypatch.setattr(solving, "_solve_one", solution)
+    composite = SimpleNamespace(refuse_infeasible=lambda: None)
+    instance = SimpleNamespace(model=object(), composite=composite)
+    solvers = FirstCertified(tuple(SimpleNamespace(place=place) for place in (0, 1)))
+    best, failures = solving._best_solution(instance, solvers, None, refused=False)
+    assert best.error == np.nanmin(errors)
+    assert failures == ()
