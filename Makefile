@@ -12,7 +12,7 @@ help:
 	@echo "make demo       a study of real data (NHEFS): released, verified, audited; a minute"
 	@echo "make test       the default tests, on every core"
 	@echo "make test-slow  the slow tests as well"
-	@echo "make bench      timings side by side, some forty minutes"
+	@echo "make bench      timings side by side, a quarter of an hour"
 	@echo "make lint       ruff check and ruff format --check; make format mends"
 	@echo "make types      mypy --strict over both package folders"
 	@echo "make docs       the pages, in docs/_build/html"
