@@ -83,7 +83,7 @@ class Kernel(Written, abc.ABC):
     def entry_error(self, features_bound: float, p: int) -> float:
         """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry of K may be off.
 
-        It holds for entries of :meth:`cross` and for those of the product F F' of features.
+        It holds for entries of ``cross`` and for those of the product F F' of features.
 
         Parameters
         ----------
