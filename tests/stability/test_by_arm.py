@@ -98,11 +98,11 @@ class Case:
         public = {"radius": self.radius, "l1": self.l1, "pull": self.target}
         return float(margin_movement(n, self.ridge, 1.0, curves, **public).bound.V)
 
-    def found(self, n: int, **settings: Any) -> float:
+    def found(self, n: int, seed: int = 0, **settings: Any) -> float:
         """The largest movement that a search finds."""
         settings_of_records = dict(self.numbers) | {"l1": self.l1, "target": self.target}
         scheme = Scheme(self.slope, self.log_weight, self.ridge, self.radius, **settings_of_records)
-        return Search(scheme, n).run(**settings)
+        return Search(scheme, n, seed=seed).run(**settings)
 
 
 #: A search that comes near enough to the bounds.
